@@ -1,0 +1,128 @@
+"""The Hit-or-Miss layer of HitNet (Deliège et al., 2018) and the capsule maths around it.
+
+Capsules are tensors (B, K, n): for each of B images, K classes with a vector of n components each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError
+
+CENTRE = 0.5
+HIT_RADIUS, MISS_RADIUS = 0.1, 0.9  # m and m' of the paper
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """The tensor in float32 if it came in half precision; a capsule that hits differs from 0.5 by 0.025."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
+    """Euclidean distance of each capsule (B, K, n) to the central capsule (Eq. 1): (B, K), in [0, √n/2].
+
+    Computed in float32 or better. The gradient is zero, not undefined, where a capsule is the centre itself.
+    """
+    if capsules.ndim != 3:
+        raise HitNetError(f"distances: capsules must be (B, K, n); got shape {tuple(capsules.shape)}.")
+    return torch.linalg.vector_norm(full_precision(capsules) - centre, dim=-1)
+
+
+def max_distance(capsule_dim: int) -> float:
+    """√n/2, the distance from the centre of the unit cube to a corner."""
+    return math.sqrt(capsule_dim) / 2
+
+
+def one_hot(targets: Tensor, num_classes: int) -> Tensor:
+    """Class indices (B,), or zeros and ones (B, K), as booleans (B, K); never waits for a GPU."""
+    if targets.ndim == 1 and not targets.is_floating_point() and targets.dtype != torch.bool:
+        if targets.device.type == "cpu" and targets.numel():
+            low, high = int(targets.min()), int(targets.max())
+            if low < 0 or high >= num_classes:
+                raise HitNetError(f"targets must lie in 0..{num_classes - 1}; got values from {low} to {high}.")
+        return targets[:, None] == torch.arange(num_classes, device=targets.device)
+    if targets.ndim == 2 and targets.shape[1] == num_classes:
+        return targets > 0.5 if targets.is_floating_point() else targets.bool()
+    raise HitNetError(
+        f"targets must be class indices (B,) or zeros and ones (B, {num_classes}); "
+        f"got {targets.dtype} {tuple(targets.shape)}."
+    )
+
+
+def mask(capsules: Tensor, classes: Tensor) -> Tensor:
+    """Capsules (B, K, n) with all set to 0 except those of `classes`: (B,) indices or (B, K) zeros and ones."""
+    return capsules * one_hot(classes, capsules.shape[1])[..., None]
+
+
+def squash(vectors: Tensor, dim: int = -1) -> Tensor:
+    """Shrink vectors to a length below 1: |s|² / (1 + |s|²) · s / |s| (Sabour et al., 2017, Eq. 1)."""
+    vectors = full_precision(vectors)
+    norm = torch.linalg.vector_norm(vectors, dim=dim, keepdim=True)
+    return vectors * (norm / (1 + norm * norm))
+
+
+def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
+    """Routing by agreement (Sabour et al., 2017, procedure 1).
+
+    votes (B, I, K, n): what each of I lower capsules predicts for each of K classes. Gives capsules (B, K, n).
+    The coupling coefficients count as constants: gradients flow through the last weighted sum alone.
+    """
+    if iterations < 1:
+        raise HitNetError(f"dynamic_routing: iterations must be at least 1; got {iterations}.")
+    votes = full_precision(votes)
+    fixed = votes.detach()
+    logits = votes.new_zeros(votes.shape[:3])
+    for _ in range(iterations - 1):
+        capsules = squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), fixed))
+        logits = logits + torch.einsum("bikn,bkn->bik", fixed, capsules)
+    return squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), votes))
+
+
+class CapsuleNorm(nn.BatchNorm1d):
+    """Batch normalisation that, given a single row in training, uses its running statistics.
+
+    One row has no spread: normalising by its own statistics would erase it, so it is treated as in evaluation
+    and leaves the running statistics as they were.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training and input.shape[0] == 1:
+            return F.batch_norm(
+                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+            )
+        return super().forward(input)
+
+
+class CapsuleLayer(nn.Module):
+    """Linear → batch-norm, reshaped to K vectors of n numbers: what all capsule heads of the paper share.
+
+    Starts as in Keras: Glorot-uniform weights, zero biases, batch-norm epsilon 1e-3 and momentum 0.99.
+    """
+
+    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16) -> None:
+        super().__init__()
+        for name, value in (("in_features", in_features), ("num_classes", num_classes), ("capsule_dim", capsule_dim)):
+            if value < 1:
+                raise HitNetError(f"{type(self).__name__}: {name} must be at least 1; got {value}.")
+        self.num_classes, self.capsule_dim = num_classes, capsule_dim
+        self.linear = nn.Linear(in_features, num_classes * capsule_dim)
+        self.norm = CapsuleNorm(num_classes * capsule_dim, eps=1e-3, momentum=0.01)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def vectors(self, features: Tensor) -> Tensor:
+        """(B, in_features) → normalised vectors (B, K, n), in float32 or better."""
+        if features.ndim != 2:
+            raise HitNetError(f"{type(self).__name__}: features must be (B, F); got {tuple(features.shape)}.")
+        return self.norm(full_precision(self.linear(features))).view(-1, self.num_classes, self.capsule_dim)
+
+
+class HitOrMiss(CapsuleLayer):
+    """The Hit-or-Miss layer: linear → batch-norm → sigmoid; (B, in_features) → capsules (B, K, n) in [0, 1]."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.sigmoid(self.vectors(features))

@@ -1,0 +1,47 @@
+"""The command line: a thin shell over the public functions."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import typer
+
+from hitnet.cli import data, train
+from hitnet.cli.terminal import errors
+from hitnet.errors import HitNetError
+
+app = typer.Typer(
+    name="hitnet",
+    help="HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+train.register(app)
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[logging.StreamHandler(sys.stderr)])
+    try:
+        app()
+    except HitNetError as error:
+        errors.print(f"Error: {error}", style="red", markup=False, highlight=False)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        errors.print("Interrupted. Nothing that was written is lost.", markup=False)
+        raise SystemExit(130) from None
+    except Exception as error:
+        if os.environ.get("HITNET_TRACEBACK"):
+            raise
+        errors.print(
+            f"Unexpected error: {type(error).__name__}: {error}\n"
+            "Set HITNET_TRACEBACK=1 to see where it happened, and please report it.",
+            style="red",
+            markup=False,
+            highlight=False,
+        )
+        raise SystemExit(70) from None

@@ -1,0 +1,183 @@
+"""`hitnet train`, `evaluate`, `predict` and `models`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hitnet import models
+from hitnet.cli.terminal import console, print_json, training_progress
+from hitnet.training import Evaluation, Run, evaluate, load, train
+from hitnet.training.prediction import predict
+
+Data = Annotated[
+    str, typer.Argument(help="A data set's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")
+]
+RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` writes it")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+DataDir = Annotated[Path | None, typer.Option(help="Where named data sets lie (default: HITNET_DATA or the cache)")]
+ImageSize = Annotated[int | None, typer.Option(help="Bring the images of a folder or table to this height and width")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first unreadable image instead of skipping it")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train_command)
+    app.command("evaluate")(evaluate_command)
+    app.command("predict")(predict_command)
+    app.command("models")(models_command)
+
+
+def train_command(
+    data: Data,
+    model: Annotated[
+        str | None, typer.Option(help="See `hitnet models`; by default one that suits data and device")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's own number")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder to write (default: runs/DATA-MODEL-RECIPE-SEED)")] = None,
+    device: Device = "auto",
+    limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
+    data_dir: DataDir = None,
+    image_size: ImageSize = None,
+    strict: Strict = False,
+    ghosts: Annotated[int | None, typer.Option(help="Ghost capsules: classes that an image may hit unpunished")] = None,
+    ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer (than the true class)")] = None,
+    ghost_probability: Annotated[float | None, typer.Option(help="Chance that a ghost goes unpunished")] = None,
+    ghosts_from_epoch: Annotated[int | None, typer.Option(help="First epoch with ghosts")] = None,
+) -> None:
+    """Train a network on DATA and keep it in a run folder.
+
+    Interrupted at any moment, the same command with --resume goes on where it was.
+    """
+    target = out or Path("runs") / "-".join([Path(data).stem, model or "default", recipe, str(seed)])
+    with training_progress(f"Training on {Path(data).name}") as bar:
+        run = train(
+            data,
+            model=model,
+            recipe=recipe,
+            epochs=epochs,
+            seed=seed,
+            out=target,
+            device=device,
+            limit=limit,
+            resume=resume,
+            data_dir=data_dir,
+            image_size=image_size,
+            strict=strict,
+            recipe_options={
+                "ghosts": ghosts,
+                "ghost_rule": ghost_rule,
+                "ghost_probability": ghost_probability,
+                "ghosts_from_epoch": ghosts_from_epoch,
+            },
+            **bar.callbacks,
+        )
+    print_training(run)
+
+
+def print_training(run: Run) -> None:
+    last, config = run.history[-1], run.config
+    seconds = sum(row["seconds"] for row in run.history)
+    console.print(
+        f"{config.model_name} on {config.data['name']}: {last['epoch']} epochs of {config.data['images']:,} images "
+        f"in {seconds:.0f} s ({last['images_per_second']:,.0f} images/s)",
+        highlight=False,
+    )
+    if "test_error" in last:
+        hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
+        console.print(
+            f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}", highlight=False
+        )
+    console.print(f"run folder: {run.folder}", highlight=False, soft_wrap=True)
+
+
+def evaluate_command(
+    run: RunPath,
+    data: Annotated[str | None, typer.Argument(help="Another data set than the run's own")] = None,
+    split: Annotated[str, typer.Option(help="train, test or all")] = "test",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
+) -> None:
+    """Error rate, per-class table, confusion, hits and misses of a trained run."""
+    result = evaluate(run, data, split=split, device=device, data_dir=data_dir, strict=strict)
+    if as_json:
+        print_json(result.to_dict())
+        return
+    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images", highlight=False)
+    if result.hits is not None and result.misses is not None:
+        console.print(
+            f"{result.hits:.1f} % of the true capsules hit, {result.misses:.1f} % of the others miss", highlight=False
+        )
+    if result.mse is not None:
+        console.print(f"reconstruction: mean squared error {result.mse:.4f}", highlight=False)
+    console.print(class_table(result))
+
+
+def class_table(result: Evaluation, most: int = 20) -> Table:
+    """Figures of each class and, for up to `most` classes, the confusion beside them."""
+    table = Table("class", "images", "error %", "precision %", box=None)
+    narrow = len(result.class_names) <= most
+    for name in result.class_names if narrow else ():
+        table.add_column(f"→{name}"[:8], justify="right", style="dim")
+    for k, row in enumerate(result.per_class()):
+        figures = ["-" if row[key] is None else f"{row[key]:.2f}" for key in ("error_percent", "precision_percent")]
+        confusion = [str(count) if count else "·" for count in result.confusion[k]] if narrow else []
+        table.add_row(row["class"], str(row["images"]), *figures, *confusion)
+    return table
+
+
+def predict_command(
+    run: RunPath,
+    images: Annotated[list[Path], typer.Argument(help="Image files")],
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Say which class each image hits; "none" when every capsule misses."""
+    found = predict(load(run), images, device=device)
+    if as_json:
+        print_json([one.to_dict() for one in found])
+        return
+    table = Table("image", "class", "distance", "", "runner-up", "distance", box=None)
+    for one in found:
+        table.add_row(
+            one.image,
+            one.label or "none",
+            f"{one.distance:.3f}",
+            one.verdict or "",
+            one.runner_up,
+            f"{one.runner_up_distance:.3f}",
+        )
+    console.print(table)
+
+
+def models_command(
+    shape: Annotated[str, typer.Option(help="Images to count parameters for: channels,height,width")] = "1,28,28",
+    classes: Annotated[int, typer.Option(help="Number of classes")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """List the networks that can be trained, with their number of parameters."""
+    try:
+        in_shape = tuple(int(part) for part in shape.split(","))
+    except ValueError:
+        raise typer.BadParameter("give three numbers, e.g. 3,32,32", param_hint="--shape") from None
+    if len(in_shape) != 3:
+        raise typer.BadParameter("give three numbers, e.g. 3,32,32", param_hint="--shape")
+    rows = [
+        {"name": name, "parameters": models.build(name, in_shape, classes).count_parameters(), "summary": entry.summary}
+        for name, entry in models.MODELS.items()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("model", "parameters", "what it is", box=None)
+    for row in rows:
+        table.add_row(str(row["name"]), f"{row['parameters']:,}", str(row["summary"]))
+    console.print(table)

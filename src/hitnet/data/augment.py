@@ -1,0 +1,70 @@
+"""Augmentation of a batch: shifts as in the paper, and mirroring and cutout for photographs.
+
+What is random is drawn for a whole epoch in advance (`draw`), so that an epoch can be repeated exactly on any
+device; `apply` then works on the batch with no randomness of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+
+DRAWS = 5  # dy, dx, mirrored, row and column of the cutout's centre
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """shift: up to so many pixels in each direction, zero-padded (paper: 2); cutout: side of a square set to 0."""
+
+    shift: int = 2
+    flip: bool = False
+    cutout: int = 0
+
+    def __post_init__(self) -> None:
+        if self.shift < 0 or self.cutout < 0:
+            raise HitNetError(f"shift and cutout must not be negative; got {self.shift} and {self.cutout}.")
+
+    def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int64 (count, 5)."""
+        limits = ((-self.shift, self.shift), (-self.shift, self.shift), (0, 1), (0, size[0] - 1), (0, size[1] - 1))
+        columns = [torch.randint(low, high + 1, (count,), generator=generator) for low, high in limits]
+        return torch.stack(columns, dim=1)
+
+    def apply(self, pixels: Tensor, draws: Tensor) -> Tensor:
+        """Images (B, C, H, W) of any type and their draws (B, 5) → augmented images."""
+        if self.shift:
+            pixels = shift(pixels, draws[:, 0], draws[:, 1])
+        if self.flip:
+            pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
+        if self.cutout:
+            pixels = cutout(pixels, draws[:, 3], draws[:, 4], side=self.cutout)
+        return pixels
+
+
+def shift(pixels: Tensor, dy: Tensor, dx: Tensor) -> Tensor:
+    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in."""
+    batch, channels, height, width = pixels.shape
+    rows = torch.arange(height, device=pixels.device) - dy[:, None]
+    columns = torch.arange(width, device=pixels.device) - dx[:, None]
+    inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
+    source = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
+    flat = source.view(batch, 1, height * width).expand(-1, channels, -1)
+    moved = pixels.reshape(batch, channels, height * width).gather(2, flat).view_as(pixels)
+    return moved * inside[:, None].to(moved.dtype)
+
+
+def cutout(pixels: Tensor, row: Tensor, column: Tensor, *, side: int) -> Tensor:
+    """Set a square of `side` pixels around (row, column) to 0, cut off at the border."""
+    height, width = pixels.shape[-2:]
+    low = side // 2
+
+    def covered(size: int, centre: Tensor) -> Tensor:
+        offset = torch.arange(size, device=pixels.device) - (centre[:, None] - low)
+        return (offset >= 0) & (offset < side)
+
+    hole = covered(height, row)[:, :, None] & covered(width, column)[:, None, :]
+    return pixels * (~hole)[:, None].to(pixels.dtype)

@@ -1,0 +1,156 @@
+"""The sets that are known by name: where their files lie, whether they are sound, how they are fetched."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from hitnet.data.cifar import read_batches
+from hitnet.data.download import extract, fetch_file
+from hitnet.data.idx import read_idx
+from hitnet.data.mat import read_svhn
+from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
+from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, SOURCES, Download, File, Source, get
+from hitnet.errors import HitNetError
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What is known of one file of a set.
+
+    state  "ok" (the original's checksum), "other" (another checksum, but readable), "damaged" or "missing"
+    note   what to do, or why it is damaged
+    """
+
+    name: str
+    path: Path
+    state: str
+    size: int | None = None
+    note: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return self.state in ("ok", "other")
+
+
+def names() -> tuple[str, ...]:
+    return tuple(SOURCES)
+
+
+def data_folder(data_dir: str | Path | None = None) -> Path:
+    """Where sets lie: the argument, else $HITNET_DATA, else the user's cache."""
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    if given := os.environ.get("HITNET_DATA"):
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "hitnet" / "data"
+
+
+def set_folder(name: str, data_dir: str | Path | None = None) -> Path:
+    return data_folder(data_dir) / get(name).name
+
+
+def locate(source: Source, file: File, data_dir: str | Path | None = None) -> Path | None:
+    """The file, if it lies in the set's folder or in another place it may have; unpacked serves too."""
+    folders = (set_folder(source.name, data_dir), *source.also)
+    names = (file.name, file.name.removesuffix(".gz"))
+    return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
+
+
+def find(name: str, file_name: str, *, data_dir: str | Path | None = None, download: bool = True) -> Path:
+    """A file of a set, fetched first if it is missing and `download` allows it."""
+    source = get(name)
+    part, file = next((d, f) for d in source.downloads for f in d.files if f.name == file_name)
+    path = locate(source, file, data_dir)
+    if path is None and not download:
+        folder = set_folder(name, data_dir)
+        raise HitNetError(
+            f"{source.title}: {file.name} is missing. Put it into {folder} (from {part.urls[0]}), "
+            "allow the download, or name the folder that holds your sets with data_dir or $HITNET_DATA."
+        )
+    if path is None:
+        _fetch(source, part, data_dir)
+        path = set_folder(name, data_dir) / file.name
+    return path
+
+
+def fetch(name: str, data_dir: str | Path | None = None) -> Path:
+    """Fetch what a set lacks; the folder it lies in."""
+    source = get(name)
+    for part in MNIST.downloads if source is AFFNIST else source.downloads:
+        owner = MNIST if source is AFFNIST else source
+        if any(locate(owner, file, data_dir) is None for file in part.files):
+            _fetch(owner, part, data_dir)
+    return SAMPLE_FOLDER if source is SAMPLE else set_folder(name, data_dir)
+
+
+def check(name: str, data_dir: str | Path | None = None) -> tuple[FileState, ...]:
+    """The state of each file that a set is read from."""
+    source = get(name)
+    if source is SAMPLE:
+        return tuple(_state(file, SAMPLE_FOLDER / file.name) for file in MNIST.files if file.name.startswith("t10k"))
+    owner = MNIST if source is AFFNIST else source
+    folder = set_folder(owner.name, data_dir)
+    return tuple(_state(file, locate(owner, file, data_dir) or folder / file.name) for file in owner.files)
+
+
+def _fetch(source: Source, part: Download, data_dir: str | Path | None) -> None:
+    folder = set_folder(source.name, data_dir)
+    if part.archive is None:
+        fetch_file(part.urls, folder / part.files[0].name, md5=part.md5)
+        return
+    archive = folder / part.archive
+    brought = archive.is_file()
+    if not brought:
+        fetch_file(part.urls, archive, md5=part.md5)
+    extract(archive, [file.name for file in part.files], folder)
+    if not brought:
+        archive.unlink()
+
+
+def _state(file: File, path: Path) -> FileState:
+    if not path.is_file():
+        return FileState(file.name, path, "missing", note="it is fetched when the set is first read")
+    size = path.stat().st_size
+    if _has_checksum(file, path):
+        return FileState(file.name, path, "ok", size)
+    try:
+        _parse(file, path)
+    except HitNetError as error:
+        return FileState(file.name, path, "damaged", size, str(error))
+    return FileState(file.name, path, "other", size, "not the original file, but it can be read")
+
+
+def _has_checksum(file: File, path: Path) -> bool:
+    try:
+        with path.open("rb") as raw:
+            if file.sha256 is None:
+                return hashlib.file_digest(raw, "md5").hexdigest() == file.md5
+            if path.suffix != ".gz":
+                return hashlib.file_digest(raw, "sha256").hexdigest() == file.sha256
+            with gzip.GzipFile(fileobj=raw) as stream:
+                return _stream_sha256(cast(IO[bytes], stream)) == file.sha256
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _stream_sha256(stream: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _parse(file: File, path: Path) -> None:
+    if file.kind == "cifar":
+        read_batches([path])
+    elif file.kind == "svhn":
+        read_svhn(path)
+    else:
+        read_idx(path, ndim=int(file.kind[-1]))

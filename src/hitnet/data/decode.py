@@ -1,0 +1,181 @@
+"""One image file to one array: every kind of picture becomes uint8, grey or RGB, at one size.
+
+Orientation from EXIF is honoured; the first frame of an animation counts; transparent parts lie on white;
+16-bit grey is taken over its whole range (65,535 is white). A picture of another shape is scaled until it
+fits, keeping its aspect, and centred on black.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageFile, UnidentifiedImageError
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+
+SUFFIXES = frozenset((
+    ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm",
+))  # fmt: skip
+# Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+LARGEST = 100_000_000  # pixels; beyond, a small file may be made to fill the memory
+ORIENTATION = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class OddFileError(Exception):
+    """Why a file cannot serve as an image; the reader decides whether to skip it or to stop."""
+
+
+@dataclass(frozen=True)
+class Header:
+    height: int
+    width: int
+    grey: bool
+
+
+def read_image(path: str | Path, shape: tuple[int, int, int]) -> Tensor:
+    """One image file as uint8 (C, H, W), exactly as the folder and table readers see it."""
+    check_shape(shape)
+    try:
+        with quiet():
+            return torch.from_numpy(decode(Path(path), shape))
+    except OddFileError as error:
+        raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
+
+
+def check_shape(shape: tuple[int, int, int]) -> None:
+    channels, height, width = shape
+    if channels not in (1, 3) or not (1 <= height <= 4096 and 1 <= width <= 4096):
+        raise HitNetError(f"An image's shape is (1 or 3, height, width) with sides of 1 to 4096; got {shape}.")
+
+
+def header(path: Path) -> Header:
+    """Size and colour of a picture, without its pixels."""
+    with _opened(path) as image:
+        width, height = image.size
+        if _orientation(image) >= 5:
+            width, height = height, width
+        return Header(height, width, _is_grey(image))
+
+
+def decode(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+    """The picture as (C, H, W)."""
+    channels, height, width = shape
+    with _opened(path) as image:
+        # JPEG can be decoded at 1/2, 1/4 or 1/8: twice the wanted size is left for the scaling below.
+        image.draft(None, (2 * max(height, width), 2 * max(height, width)))  # type: ignore[arg-type]
+        image.load()
+        turn = TURNS.get(_orientation(image))
+        flat = _flat(image, grey=channels == 1)
+        return fit(flat.transpose(turn) if turn is not None else flat, height, width)
+
+
+def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
+    """An "L" or "RGB" picture as (C, height, width): scaled to fit, centred on black."""
+    if image.size != (width, height):
+        scale = min(width / image.width, height / image.height)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        scaled = image.resize(size, Image.Resampling.BILINEAR) if size != image.size else image
+        image = Image.new(image.mode, (width, height))
+        image.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
+    array = np.array(image, np.uint8)
+    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Pillow's warnings about odd files off the terminal: what matters is raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
+    try:
+        if not path.exists():
+            raise OddFileError("there is no such file")
+        if not path.is_file():
+            raise OddFileError("it is not a regular file")
+        if path.stat().st_size == 0:
+            raise OddFileError("it is empty")
+        # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that are to be turned.
+        with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
+            if image.width * image.height > LARGEST:
+                raise OddFileError(f"it claims {image.width} x {image.height} pixels, more than {LARGEST:,}")
+            yield image
+    except OddFileError:
+        raise
+    except UnidentifiedImageError:
+        raise OddFileError("it is not an image, or of a kind that is not read") from None
+    except Image.DecompressionBombError:
+        raise OddFileError(f"it claims more than {LARGEST:,} pixels") from None
+    except PermissionError:
+        raise OddFileError("there is no permission to read it") from None
+    except MemoryError:
+        raise OddFileError("it does not fit into memory") from None
+    # A damaged file makes Pillow's decoders raise almost anything.
+    except Exception as error:
+        raise OddFileError(f"it is damaged ({error or type(error).__name__})") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    # A PNG may have its EXIF behind its pixels; asking for it before these are decoded would decode them.
+    # A TIFF is turned by Pillow itself.
+    if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
+        return 1
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # damaged EXIF is no reason to lose the picture
+        return 1
+
+
+def _is_grey(image: Image.Image) -> bool:
+    if image.mode in ("P", "PA"):
+        palette = np.asarray(image.getpalette("RGB") or [0], np.uint8)
+        return len(palette) % 3 == 0 and bool((palette.reshape(-1, 3) == palette.reshape(-1, 3)[:, :1]).all())
+    return image.mode in ("1", "L", "LA", "La", "I", "F") or image.mode.startswith("I;16")
+
+
+def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
+    """The picture in mode L or RGB, eight bits, nothing transparent."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        image = Image.fromarray(_eight_bits(np.asarray(image)))
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        image = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        image.alpha_composite(layer)
+        image = image.convert("RGB")
+    return image.convert("L" if grey else "RGB")
+
+
+def _eight_bits(array: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    values = array.astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    if not (np.isfinite(low) and np.isfinite(high)) or low < 0 or high > 65535:
+        raise OddFileError(f"its pixels run from {low:g} to {high:g}, outside 0 to 65,535")
+    if array.dtype.kind == "f":
+        scale = 255.0 if high <= 1 else 1.0 if high <= 255 else 1 / 257
+    else:
+        # Some versions of Pillow give 16-bit grey as 32 bits: then the range, not the type, decides.
+        scale = 1 / 257 if array.dtype.itemsize == 2 or high > 255 else 1.0
+    rounded: npt.NDArray[np.uint8] = np.rint(values * scale).astype(np.uint8)
+    return rounded

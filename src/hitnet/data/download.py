@@ -1,0 +1,99 @@
+"""Fetching a file from the first mirror that has it: checked against its checksum, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import shutil
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hitnet.errors import HitNetError
+from hitnet.files import replacing
+
+TIMEOUT = 30.0  # seconds without an answer
+LARGEST = 2 << 30  # bytes
+BLOCK = 1 << 18
+
+
+class _MirrorError(Exception):
+    """Why one mirror did not serve; the next is tried."""
+
+
+def fetch_file(urls: Sequence[str], target: Path, *, md5: str) -> None:
+    """Write what the first working URL gives to `target`."""
+    failures = []
+    for url in urls:
+        try:
+            with replacing(target) as temporary:
+                found = _transfer(url, temporary)
+                if found != md5:
+                    raise _MirrorError(f"its MD5 is {found}, expected {md5}")
+            return
+        except _MirrorError as error:
+            failures.append(f"  {url}: {error}")
+    raise HitNetError(
+        f"{target.name} could not be fetched:\n" + "\n".join(failures) + "\n"
+        f"Fetch it by other means from one of these addresses and put it at {target}."
+    )
+
+
+def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
+    """Write the archive's files of these names, and no others, into `folder`, wherever they lie in it."""
+    wanted = set(members)
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = Path(member.name).name
+                if name in wanted and member.isfile() and member.size <= LARGEST:
+                    source = tar.extractfile(member)
+                    if source is not None:
+                        with source, replacing(folder / name) as temporary, temporary.open("wb") as out:
+                            shutil.copyfileobj(source, out)
+                        wanted.discard(name)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise HitNetError(f"{archive} cannot be unpacked: {error}. Delete it and fetch it again.") from error
+    if wanted:
+        raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
+
+
+def _transfer(url: str, path: Path) -> str:
+    """Copy the URL's bytes to `path`; the MD5 of what came."""
+    digest, total = hashlib.md5(usedforsecurity=False), 0
+    request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
+    try:
+        with (
+            urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
+            path.open("wb") as out,
+            _progress() as bar,
+        ):
+            size = answer.headers.get("Content-Length", "")
+            task = bar.add_task(url.rsplit("/", 1)[-1], total=int(size) if size.isdigit() else None)
+            while block := answer.read(BLOCK):
+                total += len(block)
+                if total > LARGEST:
+                    raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
+                digest.update(block)
+                out.write(block)
+                bar.advance(task, len(block))
+    except urllib.error.HTTPError as error:
+        raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        raise _MirrorError(str(error.reason)) from error
+    # A broken connection shows itself as one of several kinds of error.
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise _MirrorError(str(error) or type(error).__name__) from error
+    return digest.hexdigest()
+
+
+def _progress() -> Progress:
+    """A bar on standard error, for people only."""
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

@@ -1,0 +1,118 @@
+"""A folder of class folders: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
+
+The name of the class folder is the class; files count at any depth inside it. Hidden files and folders are
+passed over, and so are files whose suffix is of no image type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+from hitnet.data.decode import SUFFIXES
+from hitnet.data.listing import Entry, Listing, Skipped
+from hitnet.data.split import NAMES, TRAIN, assign, natural, split_name
+from hitnet.errors import HitNetError
+
+
+def list_folder(root: Path) -> Listing:
+    """The image files under `root`, in the natural order of their paths."""
+    skipped: list[Skipped] = []
+    ignored: Counter[str] = Counter()
+    if not root.is_dir():
+        raise HitNetError(f"{root} is not a folder.")
+    found: list[tuple[PurePosixPath, str, str | None]] = []
+    for split, class_folder in _class_folders(root, skipped):
+        files = _image_files(class_folder, root, skipped, ignored)
+        if not files:
+            skipped.append(Skipped(_relative(class_folder, root).as_posix(), "the class folder holds no image"))
+        found += [(file, class_folder.name, split) for file in files]
+    if not found:
+        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(ignored.items()))
+        raise HitNetError(
+            f"{root} holds no image in a class folder{f' (found: {kinds})' if kinds else ''}. "
+            "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
+            f"with images of type {' '.join(sorted(SUFFIXES))}."
+        )
+    found.sort(key=lambda item: [natural(part) for part in item[0].parts])
+    paths, labels = [file.as_posix() for file, _, _ in found], [label for _, label, _ in found]
+    given = [split for _, _, split in found if split is not None]
+    splits = assign(given or None, paths, labels)
+    entries = tuple(
+        Entry(i, path, root / path, label, split)
+        for i, (path, label, split) in enumerate(zip(paths, labels, splits, strict=True))
+    )
+    return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
+
+
+def _class_folders(root: Path, skipped: list[Skipped]) -> list[tuple[str | None, Path]]:
+    tops = _subfolders(root, root, skipped, top=True)
+    given = {folder: NAMES.get(folder.name.lower()) for folder in tops}
+    train = [folder for folder, split in given.items() if split == TRAIN]
+    # "train" and "test" might be classes: they are splits if nothing else is there and they hold folders.
+    if not train or None in given.values() or not _subfolders(train[0], root, []):
+        return [(None, folder) for folder in tops]
+    return [
+        (split_name(top.name, where=str(root)), folder) for top in tops for folder in _subfolders(top, root, skipped)
+    ]
+
+
+def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool = False) -> list[Path]:
+    try:
+        children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
+    except OSError as error:
+        if top:
+            raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
+        skipped.append(Skipped(_relative(folder, root).as_posix(), f"the folder cannot be read ({error.strerror})"))
+        return []
+    folders = [child for child in children if not child.name.startswith(".") and child.is_dir()]
+    good = [child for child in folders if _is_unicode(child.name)]
+    skipped += [_bad_name(child, root) for child in folders if child not in good]
+    return good
+
+
+def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[PurePosixPath]:
+    files: list[PurePosixPath] = []
+    # Links to folders are followed, but each folder is entered once, and none above the class: loops end.
+    entered = {str(folder) for folder in class_folder.resolve().parents}
+
+    def refused(error: OSError) -> None:
+        folder = _relative(Path(error.filename), root).as_posix()
+        skipped.append(Skipped(folder, f"the folder cannot be read ({error.strerror})"))
+
+    for here, folders, names in os.walk(class_folder, onerror=refused, followlinks=True):
+        real = os.path.realpath(here)
+        if real in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            suffix = os.path.splitext(name)[1].lower()
+            if name.startswith("."):
+                continue
+            if suffix not in SUFFIXES:
+                ignored[suffix or "(none)"] += 1
+            elif not _is_unicode(os.path.join(here, name)):
+                skipped.append(_bad_name(Path(here, name), root))
+            else:
+                files.append(_relative(Path(here, name), root))
+    return files
+
+
+def _relative(path: Path, root: Path) -> PurePosixPath:
+    return PurePosixPath(path.relative_to(root).as_posix())
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bad_name(path: Path, root: Path) -> Skipped:
+    shown = os.fsencode(path.relative_to(root)).decode("utf-8", "replace")
+    return Skipped(shown, "its name is not valid UTF-8; rename it")

@@ -1,0 +1,110 @@
+"""What images are: one type for a labelled set in memory, used everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled images in memory.
+
+    pixels       uint8 (N, C, H, W), C = 1 (grey) or 3 (RGB)
+    labels       int64 (N,), indices into class_names
+    class_names  one name a class
+    name         what to call the set in tables
+    ids          int64 (N,): 0-based index in the set's original order
+    paths        the file of each image, for sets that are made of files
+    flip         whether a mirrored image still belongs to its class (not so for digits)
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+    name: str
+    ids: Tensor
+    paths: tuple[str, ...] | None = None
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        p, y = self.pixels, self.labels
+        if p.dtype != torch.uint8 or p.ndim != 4 or p.shape[1] not in (1, 3):
+            raise HitNetError(
+                f"{self.name}: images must be uint8 of shape (N, 1 or 3, H, W); got {p.dtype} {tuple(p.shape)}."
+            )
+        if y.shape != (len(p),) or self.ids.shape != (len(p),):
+            raise HitNetError(f"{self.name}: {len(p)} images but {len(y)} labels and {len(self.ids)} ids.")
+        if self.paths is not None and len(self.paths) != len(p):
+            raise HitNetError(f"{self.name}: {len(p)} images but {len(self.paths)} paths.")
+        if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.class_names)):
+            raise HitNetError(
+                f"{self.name}: labels run from {int(y.min())} to {int(y.max())} "
+                f"but there are {len(self.class_names)} classes."
+            )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        pixels: np.ndarray | Tensor,
+        labels: np.ndarray | Tensor | Sequence[int],
+        *,
+        class_names: Sequence[str] | None = None,
+        name: str = "arrays",
+        paths: Sequence[str] | None = None,
+        flip: bool = False,
+    ) -> Images:
+        """Build a set from uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,)."""
+        p, y = torch.as_tensor(pixels), torch.as_tensor(labels)
+        if p.dtype != torch.uint8:
+            raise HitNetError(f"{name}: images must be uint8 in 0..255; got {p.dtype}. Multiply by 255 and round.")
+        if y.is_floating_point() or y.dtype == torch.bool:
+            raise HitNetError(f"{name}: labels must be whole numbers; got {y.dtype}.")
+        if p.ndim == 3:
+            p = p[:, None]
+        elif p.ndim == 4 and p.shape[1] not in (1, 3) and p.shape[-1] in (1, 3):
+            p = p.permute(0, 3, 1, 2)
+        y = y.long()
+        count = int(y.max()) + 1 if len(y) else 0
+        names = tuple(class_names) if class_names is not None else tuple(str(k) for k in range(count))
+        files = tuple(paths) if paths is not None else None
+        return cls(p.contiguous(), y, names, name, torch.arange(len(p)), files, flip)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        _, c, h, w = self.pixels.shape
+        return c, h, w
+
+    def select(self, index: Tensor | Sequence[int], *, name: str | None = None) -> Images:
+        """The images at `index`, in that order; their ids stay those of the original set."""
+        i = torch.as_tensor(index, dtype=torch.long)
+        paths = None if self.paths is None else tuple(self.paths[j] for j in i.tolist())
+        return replace(
+            self, pixels=self.pixels[i], labels=self.labels[i], ids=self.ids[i], paths=paths, name=name or self.name
+        )
+
+    def first(self, limit: int | None) -> Images:
+        """The first `limit` images, or all of them."""
+        if limit is None or limit >= len(self):
+            return self
+        if limit < 1:
+            raise HitNetError(f"limit must be at least 1; got {limit}.")
+        return self.select(range(limit))
+
+    def with_labels(self, labels: Tensor) -> Images:
+        """The same images under other labels."""
+        return replace(self, labels=labels.long())

@@ -1,0 +1,120 @@
+"""One way in: a name, a path or images in memory become the images of one split."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from hitnet.data.decode import check_shape, fit
+from hitnet.data.folder import list_folder
+from hitnet.data.images import Images
+from hitnet.data.listing import Report, read_listing
+from hitnet.data.npz import read_npz
+from hitnet.data.sets import read_set
+from hitnet.data.sources import SOURCES
+from hitnet.data.split import assign, check_split, even_draw
+from hitnet.data.table import list_table
+from hitnet.errors import HitNetError, unknown_name
+
+log = logging.getLogger("hitnet")
+SHOWN = 10
+
+Source = str | Path | Images
+Size = int | tuple[int, int]
+
+
+def load(
+    source: Source,
+    split: str = "train",
+    *,
+    data_dir: str | Path | None = None,
+    limit: int | None = None,
+    image_size: Size | None = None,
+    strict: bool = False,
+    download: bool = True,
+) -> Images:
+    """The images of one split ("train", "test" or "all") of a source.
+
+    source      the name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image
+                paths and labels; a .npz of arrays; or images in memory
+    data_dir    where known sets lie (otherwise $HITNET_DATA, otherwise the user's cache)
+    limit       at most so many images: a known set's first; of any other source an even draw, by a fixed rule
+    image_size  height and width, or one number for both; images are scaled to fit and centred on black
+    strict      stop at the first file that is no sound image, instead of leaving it out with a warning
+    download    fetch a known set's missing files
+
+    A source that gives no split of its own is split 80 to 20, class by class, by a fixed rule.
+    """
+    report = load_report(
+        source, split, data_dir=data_dir, limit=limit, image_size=image_size, strict=strict, download=download
+    )
+    if report.skipped:
+        shown = "\n".join(f"  {item.path}: {item.reason}" for item in report.skipped[:SHOWN])
+        more = f"\n  and {len(report.skipped) - SHOWN} more" if len(report.skipped) > SHOWN else ""
+        log.warning("%s: left out %d:\n%s%s", report.images.name, len(report.skipped), shown, more)
+    return report.images
+
+
+def load_report(
+    source: Source,
+    split: str = "train",
+    *,
+    data_dir: str | Path | None = None,
+    limit: int | None = None,
+    image_size: Size | None = None,
+    strict: bool = False,
+    download: bool = True,
+) -> Report:
+    """As `load`, but with the full list of what was left out, and no warning."""
+    check_split(split)
+    if limit is not None and limit < 1:
+        raise HitNetError(f"limit must be at least 1; got {limit}.")
+    size = _size(image_size)
+    if isinstance(source, Images):
+        return Report(_resized(_part(source, None, split, limit), size))
+    if isinstance(source, str) and source in SOURCES:
+        return Report(_resized(read_set(source, split, data_dir=data_dir, limit=limit, download=download), size))
+    path = Path(source).expanduser()
+    if not path.exists():
+        if isinstance(source, str) and not path.suffix and "/" not in source:
+            raise unknown_name("data set or folder", source, SOURCES)
+        raise HitNetError(f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(SOURCES)}.")
+    if path.suffix.lower() == ".npz" and path.is_file():
+        images, splits = read_npz(path)
+        return Report(_resized(_part(images, splits, split, limit), size))
+    listing = list_folder(path) if path.is_dir() else list_table(path)
+    return read_listing(listing, split, limit=limit, image_size=size, strict=strict)
+
+
+def _size(image_size: Size | None) -> tuple[int, int] | None:
+    if image_size is None:
+        return None
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    check_shape((1, height, width))
+    return height, width
+
+
+def _part(images: Images, given: list[str] | None, split: str, limit: int | None) -> Images:
+    """One split of images in memory."""
+    keys = [str(i) for i in images.ids.tolist()]
+    positions = list(range(len(images)))
+    if split != "all":
+        splits = assign(given, keys, images.labels.tolist())
+        positions = [i for i in positions if splits[i] == split]
+        if not positions:
+            raise HitNetError(f"{images.name} has no {split} images.")
+    drawn = even_draw([keys[i] for i in positions], limit)
+    return images if len(drawn) == len(images) else images.select([positions[i] for i in drawn])
+
+
+def _resized(images: Images, size: tuple[int, int] | None) -> Images:
+    if size is None or images.shape[1:] == size:
+        return images
+    rows = images.pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
+    fitted = np.stack([fit(Image.fromarray(row), *size) for row in rows])
+    return replace(images, pixels=torch.from_numpy(fitted))

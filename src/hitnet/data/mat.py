@@ -1,0 +1,75 @@
+"""Matlab files: SVHN's cropped digits and the original affNIST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.io import loadmat, whosmat
+
+from hitnet.errors import HitNetError
+
+LARGEST = 8 << 30  # bytes of one variable
+
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+
+
+def read_svhn(path: Path) -> Arrays:
+    """Images (N, 3, 32, 32) and digits (N,) of an SVHN file; the digit 0, stored as class 10, is 0."""
+    content = _load(path, ("X", "y"))
+    x, y = content["X"], content["y"]
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or y.size != x.shape[3]:
+        raise HitNetError(
+            f"{path}: X must be uint8 (32, 32, 3, N) and y (N, 1); got {x.dtype} {x.shape} and {y.shape}."
+        )
+    labels = _digits(y, path, low=1, high=10) % 10
+    return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels
+
+
+def read_affnist(path: Path) -> Arrays:
+    """Images (N, 40, 40) and digits (N,) of an original affNIST file."""
+    content = _load(path, ("affNISTdata",))["affNISTdata"]
+    names = content.dtype.names or ()
+    if content.size != 1 or not {"image", "label_int"} <= set(names):
+        raise HitNetError(f"{path}: affNISTdata must hold image and label_int; it holds {', '.join(names) or 'none'}.")
+    x, y = np.asarray(content.flat[0]["image"]), np.asarray(content.flat[0]["label_int"])
+    if x.dtype != np.uint8 or x.ndim != 2 or x.shape[0] != 1600 or y.size != x.shape[1]:
+        raise HitNetError(
+            f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
+        )
+    # A column is an image, row after row.
+    return np.ascontiguousarray(x.T).reshape(-1, 40, 40), _digits(y, path, low=0, high=9)
+
+
+def _load(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    """The named variables of a Matlab file (version 5 to 7), after a look at the sizes it claims."""
+    try:
+        with path.open("rb") as file:
+            shapes = {name: shape for name, shape, _ in whosmat(file)}
+            missing = [name for name in names if name not in shapes]
+            if missing:
+                raise HitNetError(
+                    f"{path} has no variable {missing[0]!r}; it holds {', '.join(shapes) or 'none'}. "
+                    "Check that it is the file its name says."
+                )
+            if any(int(np.prod(shapes[name], dtype=object)) > LARGEST for name in names):
+                raise HitNetError(f"{path} claims more data than it can hold; it is damaged. Fetch it again.")
+            file.seek(0)
+            content: dict[str, Any] = loadmat(file, variable_names=list(names))
+    except HitNetError:
+        raise
+    except OSError as error:
+        raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
+    # A damaged file makes the reader raise almost anything.
+    except Exception as error:
+        raise HitNetError(f"{path} is not a readable Matlab file ({error}). Fetch it again.") from error
+    return content
+
+
+def _digits(values: npt.NDArray[Any], path: Path, *, low: int, high: int) -> npt.NDArray[np.int64]:
+    labels = values.reshape(-1)
+    if labels.dtype.kind not in "iuf" or len(labels) == 0 or labels.min() < low or labels.max() > high:
+        raise HitNetError(f"{path}: labels must be whole numbers from {low} to {high}.")
+    return labels.astype(np.int64)

@@ -1,0 +1,198 @@
+"""The facts of the known sets: where each comes from, under what licence, which files, what checksums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hitnet.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a set.
+
+    kind    how it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn"
+    sha256  of what it holds, unpacked where the name ends in .gz: packing again changes the file, not that
+    md5     of the file itself, where that is all its makers give
+    """
+
+    name: str
+    kind: str
+    sha256: str | None = None
+    md5: str | None = None
+
+
+@dataclass(frozen=True)
+class Download:
+    """What is fetched in one go: a file, or an archive of several; the first URL that works is taken."""
+
+    urls: tuple[str, ...]
+    md5: str
+    files: tuple[File, ...]
+
+    @property
+    def archive(self) -> str | None:
+        """The archive's name, if the files come in one."""
+        name = self.urls[0].rsplit("/", 1)[-1]
+        return name if name.endswith(".tar.gz") else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A set that is known by name. `also` are places beside the data folder where its files may lie."""
+
+    name: str
+    title: str
+    about: str
+    page: str
+    licence: str
+    downloads: tuple[Download, ...] = ()
+    also: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return tuple(file for download in self.downloads for file in download.files)
+
+
+def _idx(mirrors: tuple[str, ...], files: dict[str, tuple[str, str]]) -> tuple[Download, ...]:
+    return tuple(
+        Download(
+            tuple(f"{mirror}{name}.gz" for mirror in mirrors),
+            md5,
+            (File(f"{name}.gz", name.split("-")[2][:4], sha256),),
+        )
+        for name, (md5, sha256) in files.items()
+    )
+
+
+MNIST = Source(
+    "mnist",
+    "MNIST",
+    "handwritten digits, 60,000 + 10,000, 28 x 28 grey",
+    "http://yann.lecun.com/exdb/mnist/",
+    "CC BY-SA 3.0",
+    _idx(
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "http://yann.lecun.com/exdb/mnist/",
+        ),
+        {
+            "train-images-idx3-ubyte": (
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            ),
+            "train-labels-idx1-ubyte": (
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            ),
+            "t10k-images-idx3-ubyte": (
+                "9fb629c4189551a2d022fa330f9573f3",
+                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            ),
+            "t10k-labels-idx1-ubyte": (
+                "ec29112dd5afa0611ce80d1b7f02629c",
+                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+            ),
+        },
+    ),
+)
+
+FASHION = Source(
+    "fashion-mnist",
+    "Fashion-MNIST",
+    "clothes, 60,000 + 10,000, 28 x 28 grey",
+    "https://github.com/zalandoresearch/fashion-mnist",
+    "MIT",
+    _idx(
+        (
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        ),
+        {
+            "train-images-idx3-ubyte": (
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            ),
+            "train-labels-idx1-ubyte": (
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            ),
+            "t10k-images-idx3-ubyte": (
+                "bef4ecab320f06d8554ea6380940ec79",
+                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            ),
+            "t10k-labels-idx1-ubyte": (
+                "bb300cfdad3c16e7a12a480ee83cd310",
+                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+            ),
+        },
+    ),
+    also=(Path("/usr/share/datasets/fashion-mnist"),),
+)
+
+CIFAR10 = Source(
+    "cifar10",
+    "CIFAR-10",
+    "photographs, 50,000 + 10,000, 32 x 32 RGB",
+    "https://www.cs.toronto.edu/~kriz/cifar.html",
+    "none stated; cite Krizhevsky 2009",
+    (
+        Download(
+            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            "c32a1d4ab5d03f1284b67883e8d87530",
+            tuple(
+                File(name, "cifar", sha256)
+                for name, sha256 in {
+                    "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+                    "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+                    "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+                    "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+                    "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+                    "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+                }.items()
+            ),
+        ),
+    ),
+)
+
+SVHN = Source(
+    "svhn",
+    "SVHN",
+    "house-number digits, cropped, 73,257 + 26,032, 32 x 32 RGB",
+    "http://ufldl.stanford.edu/housenumbers/",
+    "non-commercial use only",
+    tuple(
+        Download((f"http://ufldl.stanford.edu/housenumbers/{name}",), md5, (File(name, "svhn", md5=md5),))
+        for name, md5 in {
+            "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        }.items()
+    ),
+)
+
+AFFNIST = Source(
+    "affnist",
+    "affNIST",
+    "MNIST digits on 40 x 40 grey: 60,000 placed at random, 320,000 transformed (rebuilt from MNIST unless "
+    "the original test.mat or test_batches/*.mat lies in the set's folder)",
+    "https://www.cs.toronto.edu/~tijmen/affNIST/",
+    "none stated; the digits are MNIST's, CC BY-SA 3.0",
+)
+
+SAMPLE = Source(
+    "mnist-sample",
+    "MNIST sample",
+    "MNIST's 10,000 test images, 8,000 + 2,000, 28 x 28 grey; ships with the package",
+    "http://yann.lecun.com/exdb/mnist/",
+    "CC BY-SA 3.0",
+)
+
+SOURCES = {source.name: source for source in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE)}
+
+
+def get(name: str) -> Source:
+    if name not in SOURCES:
+        raise unknown_name("data set", name, SOURCES)
+    return SOURCES[name]

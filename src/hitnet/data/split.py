@@ -1,0 +1,86 @@
+"""Which images are for training and which for testing: the split that is given, or else a fixed one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+from hitnet.errors import HitNetError
+
+SPLITS = ("train", "test", "all")
+TRAIN, TEST, VALIDATION = "train", "test", "validation"
+NAMES = {
+    "train": TRAIN, "training": TRAIN,
+    "test": TEST, "testing": TEST,
+    "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "dev": VALIDATION,
+}  # fmt: skip
+
+
+def check_split(split: str) -> None:
+    if split not in SPLITS:
+        raise HitNetError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key under which "2" comes before "10"."""
+    parts = re.split(r"([0-9]+)", text)
+    # A number is compared by its length, then digit by digit: no limit on how long it may be.
+    return tuple(
+        (1, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, 0, part) for i, part in enumerate(parts)
+    )
+
+
+def split_name(given: object, *, where: str) -> str:
+    """The split that a folder's or a table's own word for it means."""
+    name = NAMES.get(str(given).strip().lower())
+    if name is None:
+        raise HitNetError(f"{where}: unknown split {str(given)!r}. Use train, test or validation.")
+    return name
+
+
+def fifth(keys: Sequence[str], labels: Sequence[Hashable]) -> list[bool]:
+    """Whether each image is one of the fixed fifth that tests, class by class.
+
+    A class's images are ranked by the SHA-256 of their key (path or index) and the first fifth, rounded, at
+    least one of two or more, is for testing. The rule knows neither the order of the file system nor a random
+    generator.
+    """
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for i, label in enumerate(labels):
+        groups[label].append(i)
+    test = [False] * len(keys)
+    for members in groups.values():
+        count = max(1, (len(members) + 2) // 5) if len(members) > 1 else 0
+        for i in sorted(members, key=lambda i: rank(keys[i]))[:count]:
+            test[i] = True
+    return test
+
+
+def rank(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Hashable]) -> list[str]:
+    """The split of each image: train, test or validation.
+
+    Given splits are kept. Validation images are the test images of a set that has no other; beside a test
+    split they belong to "all" alone. Where only training images, or no splits at all, are given, the fixed
+    fifth tests.
+    """
+    if given is not None and TEST in given:
+        return list(given)
+    if given is not None and VALIDATION in given:
+        return [TEST if split == VALIDATION else split for split in given]
+    return [TEST if test else TRAIN for test in fifth(keys, labels)]
+
+
+def even_draw(keys: Sequence[str], limit: int | None) -> list[int]:
+    """Positions of at most `limit` images, drawn evenly by a fixed rule, in their order.
+
+    Sets that people bring mostly lie sorted by class: their first images would show one class alone.
+    """
+    if limit is None or limit >= len(keys):
+        return list(range(len(keys)))
+    return sorted(sorted(range(len(keys)), key=lambda i: rank(keys[i]))[:limit])

@@ -1,0 +1,176 @@
+"""A table of image files: a .csv, .tsv or .parquet with a column of paths and one or more of labels.
+
+path    path, image, file, filename, image_path ...: relative to the table, or absolute
+label   label, class, target or category
+votes   label_1, label_2 ... or annotator_*: what several people said; or one row per person and image
+split   optional: train, test or validation
+
+Where several people labelled an image, the majority's label counts, the first of those tied; a label column
+beside the votes of people counts before them. Column names are read without regard to case.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from hitnet.data.listing import Entry, Listing, Skipped
+from hitnet.data.split import assign, natural, split_name
+from hitnet.errors import HitNetError
+
+PATHS = (
+    "path",
+    "image",
+    "file",
+    "filename",
+    "image_path",
+    "file_name",
+    "filepath",
+    "file_path",
+    "image_file",
+    "img",
+)
+LABELS = ("label", "class", "target", "category")
+VOTE = re.compile(r"label_?\d+|annotator.*")
+
+
+@dataclass
+class _Row:
+    """What the table says of one image, gathered over its rows."""
+
+    id: int
+    path: str
+    where: str
+    stated: list[str] = field(default_factory=list)
+    votes: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+
+    @property
+    def ballots(self) -> list[str]:
+        return self.votes or self.stated
+
+    @property
+    def label(self) -> str | None:
+        # Counter keeps the order of first appearance, so max gives the first of those tied.
+        count = Counter(self.stated or self.votes)
+        return max(count, key=lambda label: count[label]) if count else None
+
+
+def list_table(path: Path) -> Listing:
+    """The image files that a table names, in the order of its rows."""
+    rows, skipped = _gather(path)
+    named = [(row, row.label) for row in rows]
+    skipped += [Skipped(row.path, f"{row.where} gives no label") for row, label in named if label is None]
+    labelled = [(row, label) for row, label in named if label is not None]
+    if not labelled:
+        raise HitNetError(f"{path} holds no row with an image path and a label.")
+    paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
+    splits = assign(_given_splits([row for row, _ in labelled], path), paths, labels)
+    entries = tuple(
+        Entry(row.id, row.path, path.parent / row.path, label, split)
+        for (row, label), split in zip(labelled, splits, strict=True)
+    )
+    return Listing(path.stem, entries, tuple(skipped))
+
+
+def annotations(path: str | Path) -> pd.DataFrame:
+    """Who was how sure: one row an image that has a label, indexed by id (as in `Images.ids`).
+
+    path            as in `Images.paths`
+    label           the label that counts
+    votes           how many labels people gave the image (1 where the table has one label an image)
+    agreement       the share of these votes that say `label`, 0 to 1
+    votes_<class>   how many say each class; classes in natural order, with any that never won
+    """
+    rows = [row for row in _gather(Path(path))[0] if row.label is not None]
+    classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
+    counts = [Counter(row.ballots) for row in rows]
+    table = pd.DataFrame(
+        {
+            "path": [row.path for row in rows],
+            "label": [row.label for row in rows],
+            "votes": [count.total() for count in counts],
+            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
+        },
+        index=pd.Index([row.id for row in rows], name="id"),
+    )
+    ballots = pd.DataFrame(
+        {f"votes_{label}": [count[label] for count in counts] for label in classes}, index=table.index
+    )
+    return pd.concat([table, ballots], axis=1)
+
+
+def _gather(path: Path) -> tuple[list[_Row], list[Skipped]]:
+    table = _read(path)
+    columns = {str(column).strip().lower(): column for column in table.columns}
+    image = _one_of(PATHS, columns, path, "image paths")
+    votes = [name for name in columns if VOTE.fullmatch(name)]
+    stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
+    splits = [name for name in columns if name == "split"]
+    cells = {
+        name: [_text(value, path, name) for value in table[columns[name]]] for name in (image, *stated, *votes, *splits)
+    }
+    rows: dict[str, _Row] = {}
+    skipped = []
+    for i, file in enumerate(cells[image]):
+        where = f"row {i + 1}"
+        if not file:
+            skipped.append(Skipped(f"{path.name}, {where}", "it gives no image path"))
+            continue
+        file = file.replace("\\", "/")
+        row = rows.setdefault(file, _Row(len(rows), file, where))
+        for kept, names in ((row.stated, stated), (row.votes, votes), (row.splits, splits)):
+            kept += [cells[name][i] for name in names if cells[name][i]]
+    return list(rows.values()), skipped
+
+
+def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: str) -> str:
+    found = next((name for name in wanted if name in columns), None)
+    if found is None:
+        raise HitNetError(
+            f"{path} has no column of {what}. Expected one of {', '.join(wanted)}; "
+            f"found {', '.join(columns.values()) or 'none'}."
+        )
+    return found
+
+
+def _read(path: Path) -> pd.DataFrame:
+    kind = path.suffix.lower()
+    try:
+        if kind == ".parquet":
+            return pd.read_parquet(path)
+        if kind in (".csv", ".tsv"):
+            separator = "\t" if kind == ".tsv" else ","
+            return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    # A damaged file makes the readers raise almost anything.
+    except Exception as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
+    raise HitNetError(f"{path} is of no known kind. Give a folder, or a .csv, .tsv, .parquet or .npz file.")
+
+
+def _text(value: object, path: Path, column: str) -> str:
+    """A cell as text; a missing one is empty, and a whole number is written without a point."""
+    if isinstance(value, str):
+        return value.strip()
+    if value is None or value is pd.NA or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, bytes | dict | list):
+        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
+    return str(value)
+
+
+def _given_splits(rows: list[_Row], path: Path) -> list[str] | None:
+    if not any(row.splits for row in rows):
+        return None
+    given = []
+    for row in rows:
+        meant = {split_name(split, where=f"{path}, {row.where}") for split in row.splits}
+        if len(meant) != 1:
+            problem = "gives no split" if not meant else f"and others put {row.path} into several splits"
+            raise HitNetError(f"{path}: {row.where} {problem}. Give each image one split, or remove the column.")
+        given.append(meant.pop())
+    return given

@@ -1,0 +1,18 @@
+"""What a user's mistake raises: a sentence that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HitNetError(Exception):
+    """A mistake that the user can mend; the command line prints the message alone, without a traceback."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names)}.")

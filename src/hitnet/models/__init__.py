@@ -1,0 +1,67 @@
+"""All networks that the paper compares, and two lighter or stronger ones, each built by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hitnet.errors import HitNetError, unknown_name
+from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
+
+__all__ = ["MODELS", "HitNet", "ModelConfig", "Network", "Output", "build", "config", "default_name", "unit_images"]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A network's entry in the list: what it is and what makes it differ from the paper's HitNet."""
+
+    summary: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+MODELS: dict[str, Named] = {
+    "hitnet": Named("The paper's HitNet: two 9x9 convolutions of 256 channels, Hit-or-Miss layer, dense decoder"),
+    "n1": Named(
+        "Baseline of the paper: the same convolutions, softmax and cross-entropy, no decoder",
+        {"head": "softmax", "decoder": "none"},
+    ),
+    "n2": Named("CapsNet-like network of the paper: squash, margin loss, same decoder", {"head": "squash"}),
+    "n2b": Named("HitNet's capsules with the centrifugal margin loss, same decoder", {"head": "centrifugal"}),
+    "hitnet-squash": Named(
+        "HitNet with squash for sigmoid: capsules hit the centre of the unit ball", {"head": "hit-or-miss-squash"}
+    ),
+    "capsnet": Named(
+        "CapsNet of Sabour et al. (2017) with dynamic routing in three iterations",
+        {"features": "primary-capsules", "head": "routing"},
+    ),
+    "hitnet-small": Named(
+        "Hit-or-Miss on three small strided convolutions; the default without a GPU",
+        {"features": "small", "decoder": "standardised"},
+    ),
+    "hitnet-resnet9": Named(
+        "Hit-or-Miss on a residual network of nine layers; the default for colour images on a GPU",
+        {"features": "resnet9", "decoder": "standardised"},
+    ),
+}
+
+
+def config(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> ModelConfig:
+    """The configuration behind a name; `overrides` replace single entries, e.g. capsule_dim=32."""
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    try:
+        return ModelConfig(in_shape, num_classes, **{**MODELS[name].options, **overrides})
+    except TypeError as error:
+        raise HitNetError(f"Model {name!r}: {error}") from None
+
+
+def build(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> Network:
+    """A network by name, for images (C, H, W) of any shape and any number of classes."""
+    return Network(config(name, in_shape, num_classes, **overrides))
+
+
+def default_name(in_shape: tuple[int, int, int], device: str) -> str:
+    """What to train where nothing is asked for."""
+    if device == "cpu":
+        return "hitnet-small"
+    return "hitnet-resnet9" if in_shape[0] == 3 else "hitnet"

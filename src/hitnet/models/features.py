@@ -1,0 +1,143 @@
+"""Feature extractors: images (B, C, H, W) in [0, 1] → features (B, num_features), the seam that heads attach to."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError
+
+
+class Features(nn.Module):
+    """What every extractor offers: `num_features`, and forward from images (B, C, H, W) to (B, num_features)."""
+
+    smallest: int  # the smallest height and width that it can take
+    num_features: int
+
+    def __init__(self, in_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        height, width = in_shape[1:]
+        if min(height, width) < self.smallest:
+            raise HitNetError(
+                f"Images of {height}x{width} are too small for this network: the smallest size is "
+                f"{self.smallest}x{self.smallest}. Enlarge the images or choose another network (see `hitnet models`)."
+            )
+
+
+def keras_init(module: nn.Module) -> None:
+    """Start convolutions and linear layers as Keras does: Glorot-uniform weights and zero biases."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
+class PaperFeatures(Features):
+    """Two 9x9 convolutions of 256 channels, strides 1 and 2, with ReLU."""
+
+    smallest = 17
+
+    def __init__(self, in_shape: tuple[int, int, int]) -> None:
+        super().__init__(in_shape)
+        channels, height, width = in_shape
+        self.conv1 = nn.Conv2d(channels, 256, kernel_size=9)
+        self.conv2 = nn.Conv2d(256, 256, kernel_size=9, stride=2)
+        self.num_features = 256 * ((height - 17) // 2 + 1) * ((width - 17) // 2 + 1)
+        keras_init(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.relu(self.conv2(F.relu(self.conv1(images)))).flatten(1)
+
+
+class PrimaryCapsules(PaperFeatures):
+    """The same convolutions without the second ReLU, ordered so that 8 channels of one place follow one another."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.conv2(F.relu(self.conv1(images)))
+        return maps.unflatten(1, (32, 8)).permute(0, 1, 3, 4, 2).flatten(1)
+
+
+def pooled(size: int, most: int = 8) -> int:
+    return min(size, most)
+
+
+class SmallFeatures(Features):
+    """Three strided convolutions of 24, 48 and 64 channels: light enough for two CPU cores.
+
+    Maps that are still larger than 8x8 are averaged down to 8x8, so that the head stays light on large images.
+    """
+
+    smallest = 8
+    widths = (24, 48, 64)
+
+    def __init__(self, in_shape: tuple[int, int, int]) -> None:
+        super().__init__(in_shape)
+        channels, height, width = in_shape
+        layers: list[nn.Module] = []
+        for out, kernel in zip(self.widths, (5, 3, 3), strict=True):
+            layers += [nn.Conv2d(channels, out, kernel, stride=2, padding=kernel // 2), nn.ReLU()]
+            channels, height, width = out, (height + 1) // 2, (width + 1) // 2
+        height, width = pooled(height), pooled(width)
+        self.layers = nn.Sequential(*layers, nn.AdaptiveAvgPool2d((height, width)))
+        self.num_features = channels * height * width
+        keras_init(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.layers(images)
+        return features.flatten(1)
+
+
+class ConvNorm(nn.Sequential):
+    """3x3 convolution → batch-norm → ReLU, then optionally a 2x2 max-pool."""
+
+    def __init__(self, inward: int, outward: int, *, pool: bool = False) -> None:
+        layers: list[nn.Module] = [
+            nn.Conv2d(inward, outward, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outward),
+            nn.ReLU(inplace=True),
+        ]
+        super().__init__(*layers, *([nn.MaxPool2d(2)] if pool else []))
+
+
+class Residual(nn.Module):
+    """Two ConvNorms whose result is added to their input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(ConvNorm(channels, channels), ConvNorm(channels, channels))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        out: Tensor = maps + self.layers(maps)
+        return out
+
+
+class ResNet9Features(Features):
+    """A residual network of nine layers (64-128-256-512 channels), ended by a global maximum."""
+
+    smallest = 8
+
+    def __init__(self, in_shape: tuple[int, int, int]) -> None:
+        super().__init__(in_shape)
+        self.layers = nn.Sequential(
+            ConvNorm(in_shape[0], 64),
+            ConvNorm(64, 128, pool=True),
+            Residual(128),
+            ConvNorm(128, 256, pool=True),
+            ConvNorm(256, 512, pool=True),
+            Residual(512),
+        )
+        self.num_features = 512
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.layers(images)
+        return torch.amax(maps, dim=(2, 3))
+
+
+FEATURES: dict[str, type[Features]] = {
+    "paper": PaperFeatures,
+    "primary-capsules": PrimaryCapsules,
+    "small": SmallFeatures,
+    "resnet9": ResNet9Features,
+}

@@ -1,0 +1,124 @@
+"""Networks: features, a head of capsules and, where there is one, a decoder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError, unknown_name
+from hitnet.models.decoders import DenseDecoder
+from hitnet.models.features import FEATURES, Features
+from hitnet.models.heads import HEADS, Head
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """All that is needed to build a network; stored beside its weights.
+
+    in_shape               (C, H, W) of an image
+    num_classes            K
+    capsule_dim            n (paper: 16)
+    features, head         by name: see models.features.FEATURES and models.heads.HEADS
+    decoder                "paper" (the capsule itself), "standardised" (its deviation in units of m/√n) or "none"
+    reconstruction_weight  α of the composite loss L1 + α L2 (paper: 0.392)
+    """
+
+    in_shape: tuple[int, int, int]
+    num_classes: int
+    capsule_dim: int = 16
+    features: str = "paper"
+    head: str = "hit-or-miss"
+    decoder: str = "paper"
+    reconstruction_weight: float = 0.392
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_shape", tuple(self.in_shape))
+        if len(self.in_shape) != 3 or min(self.in_shape) < 1:
+            raise HitNetError(f"in_shape must be (channels, height, width); got {self.in_shape}.")
+        if self.num_classes < 2:
+            raise HitNetError(f"A classifier needs at least two classes; got {self.num_classes}.")
+        if self.features not in FEATURES:
+            raise unknown_name("feature extractor", self.features, FEATURES)
+        if self.head not in HEADS:
+            raise unknown_name("head", self.head, HEADS)
+        if self.decoder not in ("paper", "standardised", "none"):
+            raise unknown_name("decoder", self.decoder, ("paper", "standardised", "none"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"in_shape": list(self.in_shape)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+        unknown = sorted(set(values) - {f.name for f in fields(cls)})
+        if unknown:
+            raise HitNetError(f"The model's configuration has unknown entries: {', '.join(unknown)}.")
+        return cls(**values)
+
+
+class Output(NamedTuple):
+    """What a network says of B images.
+
+    capsules        (B, K, n)
+    distances       (B, K): the prediction vector of the paper
+    prediction      (B,): index of the winning class
+    reconstruction  (B, C, H, W) in [0, 1], from the true class's capsule in training and the predicted one's
+                    otherwise; None for a network without decoder
+    """
+
+    capsules: Tensor
+    distances: Tensor
+    prediction: Tensor
+    reconstruction: Tensor | None
+
+
+class Network(nn.Module):
+    """A classifier of images; called as net(images, targets=None), images (B, C, H, W) as floats in [0, 1]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.features: Features = FEATURES[config.features](config.in_shape)
+        head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
+        self.head = cast(Head, head)
+        self.decoder: DenseDecoder | None = None
+        if config.decoder != "none":
+            self.decoder = DenseDecoder(
+                config.in_shape,
+                config.num_classes,
+                config.capsule_dim,
+                standardise=config.decoder == "standardised",
+            )
+
+    def forward(self, images: Tensor, targets: Tensor | None = None, *, reconstruct: bool = True) -> Output:
+        """`reconstruct=False` leaves the decoder out, where only the classification is wanted."""
+        if tuple(images.shape[1:]) != self.config.in_shape or not images.is_floating_point():
+            raise HitNetError(
+                f"This network takes floats in [0, 1] of shape (B, {', '.join(map(str, self.config.in_shape))}); "
+                f"got {images.dtype} {tuple(images.shape)}."
+            )
+        capsules = self.head(self.features(images))
+        distances = self.head.distances(capsules)
+        prediction = self.head.predict(distances)
+        reconstruction = None
+        if self.decoder is not None and reconstruct:
+            use_truth = self.training and targets is not None
+            reconstruction = self.decoder(capsules, cast(Tensor, targets) if use_truth else prediction)
+        return Output(capsules, distances, prediction, reconstruction)
+
+    def count_parameters(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+
+class HitNet(Network):
+    """The network of the paper, for images of `in_shape` (C, H, W) and any number of classes."""
+
+    def __init__(self, in_shape: tuple[int, int, int], num_classes: int, capsule_dim: int = 16) -> None:
+        super().__init__(ModelConfig(in_shape, num_classes, capsule_dim))
+
+
+def unit_images(pixels: Tensor) -> Tensor:
+    """uint8 images in 0..255 as floats in [0, 1]."""
+    return pixels.to(torch.float32) / 255

@@ -1,0 +1,8 @@
+"""Training: recipes, the engine, run folders and evaluation."""
+
+from hitnet.training.evaluation import Evaluation
+from hitnet.training.recipe import RECIPES, Recipe, recipe
+from hitnet.training.run import RunConfig, RunFolder
+from hitnet.training.train import Run, evaluate, load, train
+
+__all__ = ["RECIPES", "Evaluation", "Recipe", "Run", "RunConfig", "RunFolder", "evaluate", "load", "recipe", "train"]

@@ -1,0 +1,134 @@
+"""What a trained network makes of a set of images: distances, errors, hits and misses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network, unit_images
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of one network on one set of images; shares and rates are in percent.
+
+    confusion  (K, K) counts: rows are the labels, columns the predictions
+    hits       true-class capsules within the hit zone; None where distances are not HitNet's
+    misses     other classes' capsules within the miss zone; likewise
+    mse        mean squared reconstruction error from the predicted class's capsule; None without decoder
+    """
+
+    data: str
+    images: int
+    class_names: tuple[str, ...]
+    error: float
+    confusion: np.ndarray
+    hits: float | None
+    misses: float | None
+    mse: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with a row of figures for each class."""
+        return {
+            "data": self.data,
+            "images": self.images,
+            "error_percent": self.error,
+            "hits_percent": self.hits,
+            "misses_percent": self.misses,
+            "reconstruction_mse": self.mse,
+            "classes": self.per_class(),
+            "confusion": self.confusion.tolist(),
+        }
+
+    def per_class(self) -> list[dict[str, Any]]:
+        rows = []
+        for k, name in enumerate(self.class_names):
+            count, right, said = self.confusion[k].sum(), self.confusion[k, k], self.confusion[:, k].sum()
+            rows.append(
+                {
+                    "class": name,
+                    "images": int(count),
+                    "error_percent": 100 * float(count - right) / float(count) if count else None,
+                    "precision_percent": 100 * float(right) / float(said) if said else None,
+                }
+            )
+        return rows
+
+
+def check_fit(model: Network, images: Images) -> None:
+    """An error in words where a network cannot take a set of images."""
+    if images.shape != model.config.in_shape:
+        raise HitNetError(
+            f"{images.name} has images of shape {images.shape}, but the network was trained on "
+            f"{model.config.in_shape} (channels, height, width). Give images of that shape (see --image-size)."
+        )
+    if images.num_classes != model.config.num_classes:
+        raise HitNetError(
+            f"{images.name} has {images.num_classes} classes, but the network knows {model.config.num_classes}."
+        )
+
+
+@torch.inference_mode()
+def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> Tensor:
+    """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    found = []
+    for batch in pixels.split(batch_size):
+        found.append(model(to_device(batch, device), reconstruct=False).distances.float())
+    model.train(was_training)
+    return torch.cat(found)
+
+
+def to_device(pixels: Tensor, device: torch.device) -> Tensor:
+    """uint8 images as floats in [0, 1] on a device, in the memory order that convolutions like."""
+    return unit_images(pixels.to(device, non_blocking=True)).contiguous(memory_format=torch.channels_last)
+
+
+@torch.inference_mode()
+def reconstruction_error(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> float | None:
+    """Mean squared error per pixel of the images decoded from the predicted class's capsule."""
+    if model.decoder is None:
+        return None
+    device = next(model.parameters()).device
+    model.eval()
+    total = 0.0
+    for batch in pixels.split(batch_size):
+        images = to_device(batch, device)
+        reconstruction = model(images).reconstruction
+        total += float((reconstruction - images).square().mean(dim=(1, 2, 3)).sum())
+    return total / len(pixels)
+
+
+def measure(model: Network, images: Images) -> Evaluation:
+    """Evaluate a network that is on its device already."""
+    check_fit(model, images)
+    if not len(images):
+        raise HitNetError(f"{images.name} holds no images to evaluate.")
+    found = class_distances(model, images.pixels).cpu()
+    labels, k = images.labels, images.num_classes
+    prediction = model.head.predict(found)
+    confusion = torch.bincount(labels * k + prediction, minlength=k * k).view(k, k)
+    hits = misses = None
+    if model.head.loss == "centripetal":
+        truth = torch.zeros_like(found, dtype=torch.bool).scatter_(1, labels[:, None], True)
+        hits = 100 * float((found[truth] <= HIT_RADIUS).double().mean())
+        misses = 100 * float((found[~truth] >= MISS_RADIUS).double().mean())
+    return Evaluation(
+        data=images.name,
+        images=len(images),
+        class_names=images.class_names,
+        error=100 * float((prediction != labels).double().mean()),
+        confusion=confusion.numpy(),
+        hits=hits,
+        misses=misses,
+        mse=reconstruction_error(model, images.pixels),
+    )

@@ -1,0 +1,43 @@
+"""What is minimised: a network's own classification loss plus α times the reconstruction error."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError
+from hitnet.losses import CentripetalLoss, MarginLoss
+from hitnet.models.network import Network, Output
+from hitnet.training.recipe import Recipe
+
+
+class Objective:
+    """Called with a network's output, the images and their labels; gives the terms by name, `loss` their sum."""
+
+    def __init__(self, model: Network, recipe: Recipe, *, epoch: int) -> None:
+        kind = model.head.loss
+        if recipe.ghosts and kind != "centripetal":
+            raise HitNetError(
+                "Ghost capsules need the centripetal loss; train a network whose name starts with hitnet."
+            )
+        self.weight = model.config.reconstruction_weight
+        self.kind = kind
+        self.classify: nn.Module = MarginLoss()
+        if kind == "centripetal":
+            self.classify = CentripetalLoss(
+                model.config.capsule_dim,
+                ghosts=recipe.ghosts if epoch >= recipe.ghosts_from_epoch else 0,
+                ghost_rule=recipe.ghost_rule,
+                ghost_probability=recipe.ghost_probability,
+            )
+
+    def __call__(self, output: Output, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        if self.kind == "cross-entropy":
+            terms = {"classification": F.cross_entropy(output.capsules.squeeze(-1), targets)}
+        else:
+            terms = {"classification": self.classify(output.distances, targets)}
+        loss = terms["classification"]
+        if output.reconstruction is not None:
+            terms["reconstruction"] = F.mse_loss(output.reconstruction, images.float())
+            loss = loss + self.weight * terms["reconstruction"]
+        return {"loss": loss, **terms}

@@ -1,0 +1,69 @@
+"""What a trained network says of single images: a class, or none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitnet import data as datasets
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.training.engine import pick_device
+from hitnet.training.evaluation import class_distances
+from hitnet.training.train import Run
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is said of one image.
+
+    label      the winning class, or None when every capsule misses: none of these
+    distance   of the winning class's capsule to the centre; for networks other than HitNet the entry of their
+               prediction vector, where the largest wins
+    verdict    "hit" (within m = 0.1), "miss" (beyond m' = 0.9) or "near"; None for networks other than HitNet
+    runner_up, runner_up_distance    the second-best class
+    """
+
+    image: str
+    label: str | None
+    distance: float
+    verdict: str | None
+    runner_up: str
+    runner_up_distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def verdict(distance: float) -> str:
+    if distance <= HIT_RADIUS:
+        return "hit"
+    return "miss" if distance >= MISS_RADIUS else "near"
+
+
+def predict(run: Run, images: Sequence[str | Path], *, device: str = "auto") -> list[Prediction]:
+    """Classify image files, each brought to the size that the network was trained on."""
+    if not images:
+        return []
+    pixels = torch.stack([datasets.read_image(path, run.config.model.in_shape) for path in images])
+    found = class_distances(run.model.to(pick_device(device)), pixels).cpu()
+    return [name_one(run, str(path), row) for path, row in zip(images, found, strict=True)]
+
+
+def name_one(run: Run, image: str, distances: Tensor) -> Prediction:
+    head = run.model.head
+    values, order = distances.sort(descending=not head.nearest_wins)
+    best, second = float(values[0]), float(values[1])
+    said = verdict(best) if head.loss == "centripetal" else None
+    return Prediction(
+        image=image,
+        label=None if said == "miss" else run.class_names[int(order[0])],
+        distance=best,
+        verdict=said,
+        runner_up=run.class_names[int(order[1])],
+        runner_up_distance=second,
+    )

@@ -1,0 +1,96 @@
+"""Recipes: how a network is trained, as a frozen value that is stored beside the weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from hitnet.data.augment import Augmentation
+from hitnet.errors import HitNetError, unknown_name
+from hitnet.losses import GhostRule, check_choice
+
+Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All choices of a training, the data and the network apart.
+
+    learning_rate  the highest one; `schedule` says how it changes:
+                   constant, exponential (times `decay` after each epoch), cosine (to 0),
+                   one-cycle (up from 0 over the first fifth, then down to 0, in straight lines)
+    shift, flip, cutout    augmentation; flip acts only on sets whose images may be mirrored
+    ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on
+    """
+
+    name: str = "fast"
+    epochs: int = 20
+    batch_size: int = 128
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
+    decay: float = 0.95
+    weight_decay: float = 0.0
+    adam_epsilon: float = 1e-7
+    shift: int = 2
+    flip: bool = False
+    cutout: int = 0
+    ghosts: int = 0
+    ghost_rule: GhostRule = "always"
+    ghost_probability: float = 1.0
+    ghosts_from_epoch: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "learning_rate", "adam_epsilon", "ghosts_from_epoch"):
+            if getattr(self, name) <= 0:
+                raise HitNetError(f"Recipe {self.name!r}: {name} must be above 0; got {getattr(self, name)}.")
+        for name in ("shift", "cutout", "ghosts", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise HitNetError(f"Recipe {self.name!r}: {name} must not be negative; got {getattr(self, name)}.")
+        check_choice("Recipe", "optimizer", self.optimizer, ("adam", "sgd"))
+        check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
+        check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
+
+    def rate(self, step: int, steps_per_epoch: int) -> float:
+        """The learning rate at a step, counted from 0."""
+        progress = step / (self.epochs * steps_per_epoch)
+        if self.schedule == "exponential":
+            return self.learning_rate * self.decay ** (step // steps_per_epoch)
+        if self.schedule == "cosine":
+            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+        if self.schedule == "one-cycle":
+            return self.learning_rate * min(progress / 0.2, (1 - progress) / 0.8)
+        return self.learning_rate
+
+    def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
+        return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        unknown = sorted(set(values) - {f.name for f in fields(cls)})
+        if unknown:
+            raise HitNetError(f"The recipe has unknown entries: {', '.join(unknown)}.")
+        return cls(**values)
+
+
+RECIPES: dict[str, Recipe] = {
+    "fast": Recipe(),
+    "paper": Recipe(name="paper", epochs=250, schedule="constant"),
+    "paper-decay": Recipe(name="paper-decay", epochs=250, schedule="exponential"),
+}
+
+
+def recipe(name: str | Recipe = "fast", **overrides: Any) -> Recipe:
+    """A recipe by name, with single entries replaced; entries given as None keep the recipe's own value."""
+    if isinstance(name, str) and name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    base = RECIPES[name] if isinstance(name, str) else name
+    changes = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        return replace(base, **changes)
+    except TypeError as error:
+        raise HitNetError(f"Recipe {base.name!r}: {error}") from None

@@ -1,0 +1,147 @@
+"""One training step, on any device: uint8 batch → augmentation → network → loss → update, with no waiting.
+
+On a GPU the step is captured in a CUDA graph, one for each batch size; matrix work is in bfloat16, batch-norm,
+distances and losses in float32. Where capture is not possible, the same step runs eagerly.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
+from hitnet.data.augment import Augmentation
+from hitnet.models.network import Network, Output, unit_images
+from hitnet.training.objective import Objective
+from hitnet.training.recipe import Recipe
+
+log = logging.getLogger("hitnet")
+TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
+Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C, H, W) uint8, labels (B,), draws (B, 5)
+
+
+def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
+    """The recipe's optimizer with its state already in place, so that it can be saved, restored and captured."""
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    plain = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    # The rate is a tensor on a GPU, where a captured step must see it change.
+    rate = torch.tensor(recipe.learning_rate, device=device) if device.type == "cuda" else recipe.learning_rate
+    optimizer: torch.optim.Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=True, fused=True)
+    else:
+        optimizer = torch.optim.Adam(
+            groups, lr=rate, eps=recipe.adam_epsilon, fused=True, capturable=device.type == "cuda"
+        )
+    for p in model.parameters():
+        if recipe.optimizer == "sgd":
+            optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
+        else:
+            optimizer.state[p] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
+    return optimizer
+
+
+class Step:
+    """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`."""
+
+    def __init__(self, model: Network, recipe: Recipe, augmentation: Augmentation, device: torch.device) -> None:
+        self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
+        self.optimizer = make_optimizer(model, recipe, device)
+        self.objective = Objective(model, recipe, epoch=1)
+        self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
+        self.graphs: dict[int, Callable[[Batch], None]] = {}
+        self.capture = device.type == "cuda"
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors that a step changes, by name; live, so copying into them restores a state."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for name, p in self.model.named_parameters():
+            for key, value in self.optimizer.state[p].items():
+                tensors[f"optimizer.{key}.{name}"] = value
+        return tensors
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        for name, value in self.state().items():
+            value.copy_(tensors[name])
+
+    def start_epoch(self, epoch: int) -> None:
+        """Forget the sums of the last epoch; ghosts may begin with this one."""
+        self.totals.zero_()
+        if epoch == self.recipe.ghosts_from_epoch or epoch == 1:
+            self.objective = Objective(self.model, self.recipe, epoch=epoch)
+            self.graphs.clear()
+
+    def __call__(self, batch: Batch, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        if not self.capture:
+            self.run(batch)
+            return
+        size = len(batch[1])
+        if size not in self.graphs:
+            self.graphs[size] = self.captured(batch)
+        self.graphs[size](batch)
+
+    def run(self, batch: Batch) -> None:
+        pixels, labels, draws = batch
+        images = unit_images(self.augmentation.apply(pixels, draws)).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+            output = self.model(images, labels)
+            terms = self.objective(output, images, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        terms["loss"].backward()
+        self.optimizer.step()
+        self.count(output, labels, terms)
+
+    @torch.no_grad()
+    def count(self, output: Output, labels: Tensor, terms: dict[str, Tensor]) -> None:
+        truth = one_hot(labels, output.distances.shape[1])
+        figures = {name: value.detach() * len(labels) for name, value in terms.items()}
+        figures["wrong"] = (output.prediction != labels).sum()
+        figures["hits"] = (truth & (output.distances <= HIT_RADIUS)).sum()
+        figures["misses"] = (~truth & (output.distances >= MISS_RADIUS)).sum()
+        zero = self.totals.new_zeros(())
+        self.totals += torch.stack([figures.get(name, zero).double() for name in TERMS])
+
+    def captured(self, batch: Batch) -> Callable[[Batch], None]:
+        """The step for batches of this size as a CUDA graph; the trial steps that this takes leave no trace."""
+        static: Batch = tuple(part.clone() for part in batch)  # type: ignore[assignment]
+        before = {name: value.clone() for name, value in self.state().items()}
+        totals = self.totals.clone()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self.run(static)
+            torch.cuda.current_stream().wait_stream(side)
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                self.run(static)
+        except RuntimeError as error:
+            log.warning("The training step could not be captured (%s); it runs eagerly, more slowly.", error)
+            self.capture = False
+        with torch.no_grad():
+            self.restore(before)
+            self.totals.copy_(totals)
+        if not self.capture:
+            return self.run
+
+        def replay(batch: Batch) -> None:
+            for fixed, part in zip(static, batch, strict=True):
+                fixed.copy_(part)
+            graph.replay()
+
+        return replay

@@ -1,0 +1,185 @@
+"""Train, load and evaluate: the three functions behind `hitnet train`, `predict` and `evaluate`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hitnet import data as datasets
+from hitnet import models
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network
+from hitnet.training.engine import History, Trainer, own_randomness, pick_device
+from hitnet.training.evaluation import Evaluation, measure
+from hitnet.training.recipe import Recipe
+from hitnet.training.recipe import recipe as find_recipe
+from hitnet.training.run import RunConfig, RunFolder
+
+Source = str | Path | Images
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained network with what is known of it; `folder` is None for one that was never written to disk."""
+
+    model: Network
+    config: RunConfig
+    history: History
+    folder: Path | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.config.data["class_names"])
+
+
+def fingerprint(images: Images) -> str:
+    """A short hash of pixels and labels: the same images under the same labels, whatever they are called."""
+    digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
+    digest.update(images.labels.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def describe(source: Source, images: Images, test: Images | None) -> dict[str, Any]:
+    """What a run's configuration keeps of its data."""
+    return {
+        "source": images.name if isinstance(source, Images) else str(source),
+        "name": images.name,
+        "images": len(images),
+        "test_images": None if test is None else len(test),
+        "class_names": list(images.class_names),
+        "fingerprint": fingerprint(images),
+    }
+
+
+def train(
+    data: Source,
+    *,
+    model: str | None = None,
+    recipe: str | Recipe = "fast",
+    epochs: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    device: str = "auto",
+    limit: int | None = None,
+    resume: bool = False,
+    test: Images | None = None,
+    data_dir: str | Path | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    strict: bool = False,
+    model_options: dict[str, Any] | None = None,
+    recipe_options: dict[str, Any] | None = None,
+    on_start: Callable[[Trainer], None] | None = None,
+    on_step: Callable[[], None] | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Train a network and, with `out`, keep it in a run folder.
+
+    data      a name of the catalogue, a path, or `Images` (then `test` may give the images to test on)
+    model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
+    limit     use only the first so many training images
+    resume    go on with the run in `out`; a finished run is returned as it is
+    on_step, on_epoch    called as the work goes on, the latter with the epoch's row of history
+    """
+    where = pick_device(device)
+    chosen = find_recipe(recipe, epochs=epochs, **(recipe_options or {}))
+    if isinstance(data, Images):
+        images = data.first(limit)
+    else:
+        options: dict[str, Any] = {"data_dir": data_dir, "image_size": image_size, "strict": strict}
+        images = datasets.load(data, "train", limit=limit, **options)
+        test = datasets.load(data, "test", **options) if test is None else test
+    name = model or models.default_name(images.shape, where.type)
+    config = RunConfig(
+        model_name=name,
+        model=models.config(name, images.shape, images.num_classes, **(model_options or {})),
+        recipe=chosen,
+        seed=seed,
+        data=describe(data, images, test),
+    )
+    folder = None if out is None else prepare(RunFolder(out), config, resume=resume)
+    if folder is not None and folder.finished:
+        return load(folder.path)
+    with own_randomness():
+        torch.manual_seed(seed)
+        network = Network(config.model)
+    trainer = Trainer(
+        network, images, test, chosen, seed=seed, device=where, run=folder, on_step=on_step, on_epoch=on_epoch
+    )
+    if on_start:
+        on_start(trainer)
+    trainer.fit()
+    return Run(network, config, trainer.history, None if folder is None else folder.path)
+
+
+def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
+    """Start a run folder, or check that the one there is the same run."""
+    if not folder.exists:
+        folder.create(config)
+        return folder
+    if not resume:
+        raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
+    there, asked = folder.config().to_dict(), config.to_dict()
+    changed = [
+        f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
+        for part in asked
+        for key, old, new in differences(there[part], asked[part])
+    ]
+    if changed:
+        raise HitNetError(
+            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
+            "Give the same options as before, or choose another --out."
+        )
+    return folder
+
+
+def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [(k, old.get(k), new.get(k)) for k in {**old, **new} if old.get(k) != new.get(k)]
+    return [] if old == new else [("", old, new)]
+
+
+def load(run: str | Path) -> Run:
+    """A finished run: its network in evaluation mode on the CPU, its configuration and history."""
+    folder = RunFolder(run)
+    return Run(folder.model(), folder.config(), folder.history(), folder.path)
+
+
+def evaluate(
+    run: Run | str | Path,
+    data: Source | None = None,
+    *,
+    split: str = "test",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    strict: bool = False,
+) -> Evaluation:
+    """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
+    trained = run if isinstance(run, Run) else load(run)
+    source = trained.config.data["source"] if data is None else data
+    if isinstance(source, Images):
+        images = source
+    else:
+        size = trained.config.model.in_shape[1:]
+        images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
+    images = match_classes(images, trained.class_names)
+    return measure(trained.model.to(pick_device(device)), images)
+
+
+def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
+    """The images with labels counted in the network's own order of classes."""
+    if images.class_names == class_names:
+        return images
+    unknown = [name for name in images.class_names if name not in class_names]
+    if unknown:
+        raise HitNetError(
+            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
+            f"It knows: {', '.join(class_names[:20])}."
+        )
+    order = torch.tensor([class_names.index(name) for name in images.class_names])
+    return Images(images.pixels, order[images.labels], class_names, images.name, images.ids, images.paths, images.flip)

@@ -1,0 +1,142 @@
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from hitnet.data import Images, load, save_npz
+from hitnet.errors import HitNetError
+
+
+def arrays(count=10, **changed):
+    images = np.random.default_rng(0).integers(0, 256, (count, 5, 6), dtype=np.uint8)
+    return {"images": images, "labels": np.arange(count) % 2, **changed}
+
+
+@pytest.mark.parametrize("paths", [None, [f"{i}.png" for i in range(10)]])
+def test_round_trip(tmp_path, paths):
+    pixels = torch.randint(0, 256, (10, 3, 4, 4), dtype=torch.uint8)
+    labels = torch.arange(10) % 3
+    names = ["zebra", "ant", "mule", "none"]
+    images = Images.from_arrays(pixels, labels, class_names=names, name="zoo", flip=True, paths=paths)
+    images = images.select([7, 1, 2, 5, 4])
+    save_npz(images, tmp_path / "zoo.npz")
+    back = load(tmp_path / "zoo.npz", "all")
+    for field in ("pixels", "labels", "ids"):
+        assert torch.equal(getattr(back, field), getattr(images, field))
+    for field in ("class_names", "name", "paths", "flip"):
+        assert getattr(back, field) == getattr(images, field)
+
+
+def test_splits(tmp_path):
+    images = Images.from_arrays(np.zeros((4, 3, 3), np.uint8), [0, 1, 0, 1])
+    save_npz(images, tmp_path / "x.npz", split=["train", "test", "train", "train"])
+    assert load(tmp_path / "x.npz").ids.tolist() == [0, 2, 3]
+    assert load(tmp_path / "x.npz", "test").ids.tolist() == [1]
+    with pytest.raises(HitNetError, match="4 images but 1 splits"):
+        save_npz(images, tmp_path / "x.npz", split=["train"])
+    with pytest.raises(HitNetError, match=r"ends in \.npz"):
+        save_npz(images, tmp_path / "x.zip")
+
+
+def test_without_splits_a_fifth_tests(tmp_path):
+    np.savez(tmp_path / "x.npz", **arrays(100))
+    train, test = load(tmp_path / "x.npz"), load(tmp_path / "x.npz", "test")
+    assert torch.bincount(test.labels).tolist() == [10, 10]
+    assert sorted(train.ids.tolist() + test.ids.tolist()) == list(range(100))
+
+
+def test_pairs(tmp_path):
+    x = arrays(6)["images"]
+    np.savez(tmp_path / "x.npz", x_train=x[:4], y_train=[[1], [0], [1], [5]], x_test=x[4:], y_test=[0, 1])
+    train, test = load(tmp_path / "x.npz"), load(tmp_path / "x.npz", "test")
+    assert train.class_names == test.class_names == ("0", "1", "5")
+    assert train.labels.tolist() == [1, 0, 1, 2]
+    assert test.ids.tolist() == [4, 5]
+    assert (test.pixels[:, 0].numpy() == x[4:]).all()
+
+
+@pytest.mark.parametrize(
+    ("images", "pixel"),
+    [
+        (np.full((2, 4, 4), 0.5, np.float32), 128),
+        (np.full((2, 4, 4), 77, np.int64), 77),
+        (np.ones((2, 4, 4), bool), 255),
+        (np.full((2, 4, 5, 3), 9, np.uint8), 9),
+    ],
+)
+def test_kinds_of_images(tmp_path, images, pixel):
+    np.savez(tmp_path / "x.npz", images=images, labels=[0, 1])
+    read = load(tmp_path / "x.npz", "all")
+    assert read.shape == ((3, 4, 5) if images.ndim == 4 else (1, 4, 4))
+    assert int(read.pixels[1, 0, 2, 2]) == pixel
+
+
+def test_labels_may_be_names(tmp_path):
+    np.savez(tmp_path / "x.npz", **arrays(3, labels=np.array(["dog", "10", "9"])))
+    assert load(tmp_path / "x.npz", "all").class_names == ("9", "10", "dog")
+    np.savez(tmp_path / "x.npz", **arrays(2, labels=np.array(["b", "a"]), class_names=np.array(["c", "b", "a"])))
+    assert load(tmp_path / "x.npz", "all").labels.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"data": np.zeros(3)}, "must hold images and labels"),
+        (arrays(images=np.zeros((10, 4))), "images must be"),
+        (arrays(images=np.full((10, 4, 4), 1.5)), "from 1.5 to 1.5"),
+        (arrays(images=np.full((10, 4, 4), np.nan)), "nan"),
+        (arrays(images=np.full((10, 4, 4), -1)), "from -1"),
+        (arrays(images=np.full((10, 4, 4), "x")), "must be numbers"),
+        (arrays(images=np.zeros((10, 4, 4, 2), np.uint8)), "1 or 3"),
+        (arrays(labels=np.eye(10)), "argmax"),
+        (arrays(labels=np.zeros(10)), "whole numbers or names; got float64"),
+        (arrays(labels=np.arange(9)), "10 images but 9 labels"),
+        (arrays(split=["train"] * 9), "10 images but 9 splits"),
+        (arrays(split=["holdout"] * 10), "unknown split"),
+        (arrays(class_names=["a"]), "run from 0 to 1 but there are 1"),
+        (arrays(class_names=["a", "a"]), "name of its own"),
+        (arrays(labels=np.zeros(10, int)), "at least two classes"),
+        (arrays(labels=np.array(["q"] * 10), class_names=["a", "b"]), "'q' is not one of"),
+        (arrays(ids=np.zeros(10)), "ids must be whole"),
+        (arrays(ids=np.arange(9)), "9 ids"),
+        (arrays(paths=["x"]), "1 paths"),
+        (arrays(labels=np.array([0, 1] * 5, object)), "Python objects"),
+    ],
+)
+def test_errors_say_what_is_wrong(tmp_path, content, says):
+    np.savez(tmp_path / "x.npz", **content)
+    with pytest.raises(HitNetError, match=says):
+        load(tmp_path / "x.npz")
+
+
+def npy(shape, data):
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return out.getvalue() + data
+
+
+@pytest.mark.parametrize("shape", [(2**20, 2**10, 2**10), (10**6, 2, 2)])
+def test_headers_that_lie(tmp_path, shape):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("images.npy", npy(shape, b"few"))
+        archive.writestr("labels.npy", npy((3,), b"abc"))
+    with pytest.raises(HitNetError, match="claims"):
+        load(tmp_path / "x.npz")
+
+
+def test_bombs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hitnet.data.npz.LARGEST", 1000)
+    np.savez_compressed(tmp_path / "x.npz", images=np.zeros((2, 50, 50), np.uint8), labels=[0, 1])
+    with pytest.raises(HitNetError, match="more than 1,000"):
+        load(tmp_path / "x.npz")
+
+
+def test_damaged_files(tmp_path):
+    np.savez(tmp_path / "whole.npz", **arrays())
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for content in (b"", b"no zip", whole[: len(whole) // 2], whole[:60] + b"!!!!" + whole[64:]):
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(HitNetError, match=r"x\.npz is not a readable"):
+            load(tmp_path / "x.npz")

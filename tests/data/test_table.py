@@ -1,0 +1,140 @@
+import pandas as pd
+import pytest
+from PIL import Image
+
+from hitnet.data import load, load_report, table
+from hitnet.errors import HitNetError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "pics").mkdir()
+    for i in range(10):
+        Image.new("L", (6, 6), 10 * i).save(tmp_path / "pics" / f"{i}.png")
+    return tmp_path
+
+
+def write(folder, text, name="set.csv"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def rows(labels):
+    return "".join(f"pics/{i}.png,{label}\n" for i, label in enumerate(labels))
+
+
+@pytest.mark.parametrize("columns", ["path,label", "Image,Class", "filename,target", "image_path, category"])
+def test_columns_by_their_usual_names(folder, columns):
+    images = load(write(folder, f"{columns}\n" + rows("bab")), "all")
+    assert images.class_names == ("a", "b")
+    assert images.labels.tolist() == [1, 0, 1]
+    assert images.paths == ("pics/0.png", "pics/1.png", "pics/2.png")
+    assert images.pixels[:, 0, 0, 0].tolist() == [0, 10, 20]
+    assert images.name == "set"
+
+
+def test_other_kinds_of_table(folder):
+    write(folder, "path\tlabel\npics/1.png\tx\npics/2.png\ty\n", "set.tsv")
+    assert load(folder / "set.tsv", "all").class_names == ("x", "y")
+    frame = pd.DataFrame({"file": ["pics/1.png", "pics/2.png", "pics/3.png"], "label": [3, 12, None]})
+    frame.to_parquet(folder / "set.parquet")
+    report = load_report(folder / "set.parquet", "all")
+    assert report.images.class_names == ("3", "12")
+    assert [item.path for item in report.skipped] == ["pics/3.png"]
+
+
+def test_splits(folder):
+    text = "path,label,split\npics/0.png,a,train\npics/1.png,b,Test\npics/2.png,b,train\n"
+    path = write(folder, text)
+    assert load(path).paths == ("pics/0.png", "pics/2.png")
+    test = load(path, "test")
+    assert (test.paths, test.class_names, test.ids.tolist()) == (("pics/1.png",), ("a", "b"), [1])
+
+
+def test_without_splits_a_fifth_tests(folder):
+    path = write(folder, "path,label\n" + rows("aaaaabbbbb"))
+    assert len(load(path)) == 8
+    assert sorted(load(path, "test").labels.tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("names", ["label_1,label_2,label_3", "annotator_ann,annotator_bob,annotator_cy"])
+def test_votes_in_columns(folder, names):
+    text = f"path,{names}\npics/0.png,a,b,b\npics/1.png,c,a,\npics/2.png,a,a,a\n"
+    path = write(folder, text)
+    images = load(path, "all")
+    assert images.class_names == ("a", "b", "c")
+    assert images.labels.tolist() == [1, 2, 0]  # a tie goes to the first
+    votes = table.annotations(path)
+    assert list(votes.columns) == ["path", "label", "votes", "agreement", "votes_a", "votes_b", "votes_c"]
+    assert votes.index.tolist() == images.ids.tolist()
+    assert votes["votes"].tolist() == [3, 2, 3]
+    assert votes["agreement"].tolist() == pytest.approx([2 / 3, 1 / 2, 1])
+    assert votes.loc[0, ["votes_a", "votes_b", "votes_c"]].tolist() == [1, 2, 0]
+
+
+def test_votes_in_rows(folder):
+    text = "path,label\npics/0.png,a\npics/1.png,b\npics/0.png,b\npics/0.png,b\n"
+    path = write(folder, text)
+    images = load(write(folder, text + "pics/2.png,a\n"), "all")
+    assert images.paths == ("pics/0.png", "pics/1.png", "pics/2.png")
+    assert [images.class_names[k] for k in images.labels] == ["b", "b", "a"]
+    assert table.annotations(path)["votes"].tolist() == [3, 1, 1]
+
+
+def test_a_label_counts_before_the_votes(folder):
+    path = write(folder, "path,label,label_1,label_2\npics/0.png,a,b,b\npics/1.png,b,b,a\n")
+    images = load(path, "all")
+    assert images.labels.tolist() == [0, 1]
+    assert table.annotations(path)["agreement"].tolist() == [0.0, 0.5]
+
+
+def test_single_labels_are_one_vote(folder):
+    votes = table.annotations(write(folder, "path,label\n" + rows("ab")))
+    assert votes["votes"].tolist() == [1, 1]
+    assert votes["agreement"].tolist() == [1.0, 1.0]
+
+
+def test_rows_that_give_no_image_are_named(folder):
+    path = write(folder, "path,label\npics/0.png,a\n,b\npics/1.png,\npics/none.png,a\npics/2.png,b\n")
+    report = load_report(path, "all")
+    assert report.images.ids.tolist() == [0, 3]
+    assert [(item.path, item.reason) for item in report.skipped] == [
+        ("set.csv, row 2", "it gives no image path"),
+        ("pics/1.png", "row 3 gives no label"),
+        ("pics/none.png", "there is no such file"),
+    ]
+    with pytest.raises(HitNetError, match="row 2"):
+        load(path, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("picture,label\nx,1\n", "no column of image paths.*found picture, label"),
+        ("path,kind\nx,1\n", "no column of labels.*found path, kind"),
+        ("path,label\n", "no row with"),
+        ("path,label,split\npics/0.png,a,train\npics/1.png,b,\n", "row 2 gives no split"),
+        ("path,label,split\npics/0.png,a,holdout\n", "row 1: unknown split 'holdout'"),
+        ("path,label,split\npics/0.png,a,train\npics/0.png,a,test\n", "several splits"),
+        ("", "not a readable .csv table"),
+        ('path,label\n"pics/0.png,a\n', "not a readable .csv table"),
+        ("path,label\na,b\nc,d,e,f\n", "not a readable .csv table"),
+    ],
+)
+def test_errors_say_what_is_wrong(folder, text, says):
+    with pytest.raises(HitNetError, match=says):
+        load(write(folder, text))
+
+
+def test_other_files_are_refused(folder):
+    (folder / "x.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(HitNetError, match=r"not a readable \.parquet table"):
+        load(folder / "x.parquet")
+    (folder / "latin.csv").write_bytes("path,label\ncafé.png,a\n".encode("latin-1"))
+    with pytest.raises(HitNetError, match=r"not a readable \.csv table"):
+        load(folder / "latin.csv")
+    with pytest.raises(HitNetError, match="of no known kind"):
+        load(folder / "pics" / "0.png")
+    pd.DataFrame({"image": [{"bytes": b"x"}], "label": [1]}).to_parquet(folder / "y.parquet")
+    with pytest.raises(HitNetError, match="must hold text or numbers; it holds dict"):
+        load(folder / "y.parquet")

@@ -1,0 +1,199 @@
+"""The Hit-or-Miss layer, distances, squash and routing against plain loops in float64."""
+
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import hitnet
+from hitnet import HitNetError, HitOrMiss, distances, dynamic_routing, mask, squash
+from hitnet.capsules import one_hot
+
+
+def naive_distances(capsules, centre):
+    return [[math.sqrt(sum((v - centre) ** 2 for v in capsule)) for capsule in image] for image in capsules.tolist()]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 16, 32])
+@pytest.mark.parametrize("centre", [0.0, 0.5])
+def test_distances_are_euclidean(n, centre):
+    capsules = torch.rand(4, 3, n, dtype=torch.float64)
+    expected = torch.tensor(naive_distances(capsules, centre), dtype=torch.float64)
+    torch.testing.assert_close(distances(capsules, centre), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_distances_reach_from_zero_to_half_root_n():
+    corners = torch.tensor([0.0, 1.0]).repeat(8)[None, None]
+    assert distances(corners).item() == pytest.approx(math.sqrt(16) / 2)
+    assert distances(torch.full((1, 1, 16), 0.5)).item() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_gradient_is_finite_at_the_exact_centre(dtype):
+    capsules = torch.full((2, 3, 16), 0.5, dtype=dtype, requires_grad=True)
+    distances(capsules).sum().backward()
+    assert torch.equal(capsules.grad, torch.zeros_like(capsules.grad))
+
+
+def test_distances_gradcheck():
+    capsules = torch.rand(3, 4, 6, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(distances, (capsules,))
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_distances_are_float32_from_half_precision(half):
+    capsules = torch.rand(5, 3, 16).to(half)
+    assert distances(capsules).dtype == torch.float32
+    torch.testing.assert_close(distances(capsules), distances(capsules.double()).float(), rtol=1e-6, atol=1e-6)
+
+
+def test_layer_under_autocast_keeps_capsules_and_distances_in_float32():
+    layer = HitOrMiss(20, 3).eval()
+    x = torch.randn(8, 20)
+    with torch.autocast("cpu", torch.bfloat16):
+        capsules = layer(x)
+        found = distances(capsules)
+    assert capsules.dtype == found.dtype == torch.float32
+    torch.testing.assert_close(found, distances(layer(x)), rtol=0.05, atol=0.05)
+
+
+def test_distances_refuses_a_wrong_shape():
+    with pytest.raises(HitNetError, match=r"\(B, K, n\)"):
+        distances(torch.rand(3, 16))
+
+
+def naive_layer(layer, x):
+    """linear → batch-norm with the batch's own statistics → sigmoid, one number at a time."""
+    w, b = layer.linear.weight.tolist(), layer.linear.bias.tolist()
+    gamma, beta = layer.norm.weight.tolist(), layer.norm.bias.tolist()
+    rows = [
+        [sum(wi * xi for wi, xi in zip(wr, row, strict=True)) + br for wr, br in zip(w, b, strict=True)] for row in x
+    ]
+    out = [[0.0] * len(b) for _ in rows]
+    for j in range(len(b)):
+        column = [row[j] for row in rows]
+        mean = sum(column) / len(column)
+        var = sum((v - mean) ** 2 for v in column) / len(column)
+        for i, v in enumerate(column):
+            out[i][j] = 1 / (1 + math.exp(-((v - mean) / math.sqrt(var + 1e-3) * gamma[j] + beta[j])))
+    return out
+
+
+def test_layer_is_linear_batchnorm_sigmoid():
+    torch.manual_seed(0)
+    layer = HitOrMiss(7, 3, capsule_dim=4).double()
+    torch.nn.init.normal_(layer.norm.weight)
+    torch.nn.init.normal_(layer.norm.bias)
+    x = torch.randn(6, 7, dtype=torch.float64)
+    expected = torch.tensor(naive_layer(layer, x.tolist()), dtype=torch.float64).view(6, 3, 4)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_layer_gradcheck():
+    layer = HitOrMiss(5, 2, capsule_dim=3).double()
+    assert gradcheck(layer, (torch.randn(4, 5, dtype=torch.float64, requires_grad=True),))
+
+
+def test_layer_starts_as_keras_does():
+    layer = HitOrMiss(1000, 10)
+    bound = math.sqrt(6 / (1000 + 160))
+    assert layer.linear.weight.abs().max() <= bound
+    assert layer.linear.weight.abs().max() > 0.99 * bound
+    assert not layer.linear.bias.any()
+    assert (layer.norm.eps, layer.norm.momentum) == (1e-3, 0.01)
+
+
+def test_a_batch_of_one_in_training_uses_and_keeps_the_running_statistics():
+    torch.manual_seed(0)
+    layer = HitOrMiss(8, 3, capsule_dim=4)
+    for _ in range(20):
+        layer(torch.randn(32, 8) + 1)
+    mean, var = layer.norm.running_mean.clone(), layer.norm.running_var.clone()
+    x = torch.randn(1, 8)
+    trained = layer(x)
+    assert torch.equal(layer.norm.running_mean, mean)
+    assert torch.equal(layer.norm.running_var, var)
+    torch.testing.assert_close(trained, layer.eval()(x))
+    assert trained.std() > 0.01  # statistics of a single row would have made all components equal
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 16), (8, 0, 16), (8, 3, 0)])
+def test_layer_refuses_sizes_below_one(sizes):
+    with pytest.raises(HitNetError, match="at least 1"):
+        HitOrMiss(*sizes)
+
+
+def test_mask_keeps_one_capsule_and_zeroes_the_rest():
+    capsules = torch.rand(3, 4, 2) + 0.1
+    kept = mask(capsules, torch.tensor([2, 0, 3]))
+    for i, true in enumerate([2, 0, 3]):
+        for k in range(4):
+            expected = capsules[i, k] if k == true else torch.zeros(2)
+            assert torch.equal(kept[i, k], expected)
+
+
+def test_one_hot_says_what_is_wrong_with_targets():
+    with pytest.raises(HitNetError, match=r"0\.\.2; got values from 0 to 3"):
+        one_hot(torch.tensor([0, 3]), 3)
+    with pytest.raises(HitNetError, match=r"\(B, 3\)"):
+        one_hot(torch.zeros(2, 4), 3)
+    with pytest.raises(HitNetError, match="class indices"):
+        one_hot(torch.zeros(2), 3)
+
+
+def naive_squash(vector):
+    square = sum(v * v for v in vector)
+    return [v * math.sqrt(square) / (1 + square) for v in vector]
+
+
+def test_squash_against_a_loop():
+    vectors = torch.randn(5, 3, 8, dtype=torch.float64)
+    expected = torch.tensor([[naive_squash(v) for v in row] for row in vectors.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(squash(vectors), expected, rtol=1e-12, atol=1e-12)
+    assert gradcheck(squash, (vectors[:2].clone().requires_grad_(),))
+    zero = torch.zeros(1, 4, requires_grad=True)
+    squash(zero).sum().backward()
+    assert torch.isfinite(zero.grad).all()
+
+
+def naive_routing(votes, iterations):
+    """Procedure 1 of Sabour et al. for one image: votes [i][k][n]."""
+    low, high, n = len(votes), len(votes[0]), len(votes[0][0])
+    logits = [[0.0] * high for _ in range(low)]
+    for r in range(iterations):
+        couplings = []
+        for row in logits:
+            total = sum(math.exp(v) for v in row)
+            couplings.append([math.exp(v) / total for v in row])
+        capsules = []
+        for k in range(high):
+            s = [sum(couplings[i][k] * votes[i][k][c] for i in range(low)) for c in range(n)]
+            capsules.append(naive_squash(s))
+        if r < iterations - 1:
+            for i in range(low):
+                for k in range(high):
+                    logits[i][k] += sum(a * b for a, b in zip(votes[i][k], capsules[k], strict=True))
+    return capsules
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_routing_against_a_loop(iterations):
+    votes = torch.randn(2, 6, 3, 4, dtype=torch.float64)
+    expected = torch.tensor([naive_routing(v, iterations) for v in votes.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(dynamic_routing(votes, iterations), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_routing_gradient_flows_through_the_last_sum():
+    votes = torch.randn(2, 5, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda v: dynamic_routing(v, 1), (votes,))
+    (gradient,) = torch.autograd.grad(dynamic_routing(votes, 3).sum(), votes)
+    assert torch.isfinite(gradient).all()
+    assert gradient.abs().sum() > 0
+    with pytest.raises(HitNetError, match="at least 1"):
+        dynamic_routing(votes, 0)
+
+
+def test_public_names():
+    for name in hitnet.__all__:
+        assert hasattr(hitnet, name), name

@@ -1,0 +1,61 @@
+"""Recipes: the paper's values, the schedules, and their way to JSON and back."""
+
+import json
+import math
+
+import pytest
+
+from hitnet import HitNetError, Recipe, recipe
+from hitnet.training import RECIPES
+
+
+def test_paper_recipe_is_what_the_paper_says():
+    paper = RECIPES["paper"]
+    assert (paper.optimizer, paper.learning_rate, paper.batch_size, paper.epochs) == ("adam", 1e-3, 128, 250)
+    assert (paper.schedule, paper.shift, paper.ghosts) == ("constant", 2, 0)
+    assert paper.adam_epsilon == 1e-7
+    assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
+
+
+def test_decaying_recipe_multiplies_after_each_epoch():
+    decay = RECIPES["paper-decay"]
+    assert decay.rate(468, 469) == 1e-3
+    assert decay.rate(469, 469) == pytest.approx(1e-3 * 0.95)
+    assert decay.rate(469 * 249, 469) == pytest.approx(1e-3 * 0.95**249)
+
+
+def test_cosine_and_one_cycle():
+    fast = recipe("fast", epochs=10, learning_rate=1.0, schedule="cosine")
+    for step in range(0, 100, 7):
+        assert fast.rate(step, 10) == pytest.approx((1 + math.cos(math.pi * step / 100)) / 2)
+    cycle = recipe("fast", epochs=10, schedule="one-cycle", learning_rate=1.0)
+    assert [cycle.rate(step, 10) for step in (0, 10, 20, 60, 100)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+
+
+def test_recipes_survive_json():
+    for one in RECIPES.values():
+        assert Recipe.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_overrides_of_none_change_nothing():
+    assert recipe("paper", epochs=None, ghosts=None) == RECIPES["paper"]
+    assert recipe("paper", epochs=3).epochs == 3
+
+
+def test_mirroring_needs_data_that_allows_it():
+    flipping = recipe("fast", flip=True)
+    assert flipping.augmentation(mirrored_ok=True).flip
+    assert not flipping.augmentation(mirrored_ok=False).flip
+
+
+def test_mistakes_are_named():
+    with pytest.raises(HitNetError, match="Did you mean 'paper'"):
+        recipe("papr")
+    with pytest.raises(HitNetError, match="epochs must be above 0; got 0"):
+        recipe("fast", epochs=0)
+    with pytest.raises(HitNetError, match="schedule must be one of"):
+        recipe("fast", schedule="linear")
+    with pytest.raises(HitNetError, match="unknown entries: speed"):
+        Recipe.from_dict({"speed": 3})
+    with pytest.raises(HitNetError, match="speed"):
+        recipe("fast", speed=3)

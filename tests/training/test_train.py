@@ -1,0 +1,215 @@
+"""Training: it learns, it repeats itself exactly, and it survives being interrupted anywhere."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import HitNetError
+from hitnet.data import save_npz
+from hitnet.training import RunFolder, engine
+from hitnet.training.run import read_tensors
+
+SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+
+
+def weights(run):
+    return {name: value.clone() for name, value in run.model.state_dict().items()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_it_learns(toy):
+    run = hitnet.train(toy, test=toy, epochs=12, recipe_options={"batch_size": 16, "learning_rate": 5e-3}, **SMALL)
+    first, last = run.history[0], run.history[-1]
+    assert last["loss"] < first["loss"] / 2
+    assert last["test_error"] < 5
+    assert last["epoch"] == len(run.history) == 12
+    assert not run.model.training
+
+
+@pytest.mark.parametrize("model", ["n1", "n2", "n2b", "hitnet-squash", "capsnet", "hitnet"])
+def test_every_paper_network_takes_a_step(model):
+    from tests.conftest import toy_images
+
+    images = toy_images(6, shape=(1, 18, 18))
+    run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 5})
+    row = run.history[0]
+    assert 0 < row["loss"] < 20
+    assert ("train_hits" in row) == model.startswith("hitnet")
+    assert (row["reconstruction"] > 0) == (model != "n1")
+
+
+def test_last_batch_of_one(toy):
+    run = hitnet.train(toy.first(33), epochs=1, recipe_options={"batch_size": 32}, **SMALL)
+    assert run.history[0]["loss"] > 0
+
+
+def test_same_seed_same_weights_other_seed_others(toy):
+    one, two = (hitnet.train(toy, epochs=2, seed=7, **SMALL) for _ in range(2))
+    other = hitnet.train(toy, epochs=2, seed=8, **SMALL)
+    assert same(weights(one), weights(two))
+    assert not same(weights(one), weights(other))
+
+
+def test_the_callers_random_state_is_left_alone(toy):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    hitnet.train(toy, epochs=1, **SMALL)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_run_folder_round_trip(toy, tmp_path):
+    run = hitnet.train(toy, test=toy, epochs=2, out=tmp_path / "run", **SMALL)
+    names = sorted(p.name for p in (tmp_path / "run").iterdir())
+    assert names == ["config.json", "environment.json", "history.json", "weights.safetensors"]
+    again = hitnet.load(tmp_path / "run")
+    assert same(weights(run), weights(again))
+    assert again.history == run.history
+    assert again.config == run.config
+    assert again.class_names == toy.class_names
+    assert hitnet.evaluate(again, toy, device="cpu").error == hitnet.evaluate(run, toy, device="cpu").error
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_after", [1, 3])
+def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+    options = {"epochs": 4, "recipe_options": {"ghosts": 1, "ghost_probability": 0.5}, **SMALL}
+    whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
+
+    steps = 0
+
+    def interrupt():
+        nonlocal steps
+        steps += 1
+        if steps > stop_after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        hitnet.train(toy, test=toy, out=tmp_path / "cut", on_step=interrupt, **options)
+    assert not RunFolder(tmp_path / "cut").finished
+    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+    assert same(weights(whole), weights(resumed))
+    timeless = [{k: v for k, v in row.items() if "second" not in k} for row in resumed.history]
+    assert timeless == [{k: v for k, v in row.items() if "second" not in k} for row in whole.history]
+
+
+def test_killed_run_resumes_to_the_same_weights(toy, tmp_path):
+    """kill -9 in the middle, then --resume, in processes of their own."""
+    save_npz(toy, tmp_path / "toy.npz")
+    script = textwrap.dedent("""
+        import sys, hitnet
+        from hitnet.training import engine
+        engine.CHECKPOINT_SECONDS = 0.0
+        hitnet.train(sys.argv[1], out=sys.argv[2], epochs=40, resume=True, device="cpu", model="hitnet-small")
+    """)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(out):
+        return subprocess.Popen([sys.executable, "-c", script, tmp_path / "toy.npz", out], env=environment)
+
+    assert start(tmp_path / "whole").wait(timeout=120) == 0
+    process = start(tmp_path / "cut")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "cut" / "state.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(timeout=30) == -signal.SIGKILL
+    assert not RunFolder(tmp_path / "cut").finished
+    assert start(tmp_path / "cut").wait(timeout=120) == 0
+    whole, cut = (read_tensors(tmp_path / name / "weights.safetensors")[0] for name in ("whole", "cut"))
+    assert same(whole, cut)
+
+
+def test_folder_with_a_run_is_not_overwritten(toy, tmp_path):
+    hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    before = (tmp_path / "run" / "weights.safetensors").read_bytes()
+    with pytest.raises(HitNetError, match="already holds a run"):
+        hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    with pytest.raises(HitNetError, match=r"recipe\.epochs was 1, now 2"):
+        hitnet.train(toy, epochs=2, out=tmp_path / "run", resume=True, **SMALL)
+    with pytest.raises(HitNetError, match=r"data\.fingerprint"):
+        hitnet.train(toy.with_labels((toy.labels + 1) % 3), epochs=1, out=tmp_path / "run", resume=True, **SMALL)
+    assert (tmp_path / "run" / "weights.safetensors").read_bytes() == before
+    assert hitnet.train(toy, epochs=1, out=tmp_path / "run", resume=True, **SMALL).history[-1]["epoch"] == 1
+
+
+def test_damaged_run_folders_are_named(toy, tmp_path):
+    hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    with pytest.raises(HitNetError, match="not a run folder"):
+        hitnet.load(tmp_path)
+    (tmp_path / "run" / "weights.safetensors").write_bytes(b"\x80\x04garbage")
+    with pytest.raises(HitNetError, match=r"weights\.safetensors is damaged"):
+        hitnet.load(tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text('{"format": 1, "model_name": ')
+    with pytest.raises(HitNetError, match=r"config\.json is not readable JSON"):
+        hitnet.load(tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text('{"format": 99}')
+    with pytest.raises(HitNetError, match="not the configuration of a run"):
+        hitnet.load(tmp_path / "run")
+
+
+def test_unfinished_run_says_how_to_go_on(toy, tmp_path):
+    def stop():
+        raise Stop
+
+    with pytest.raises(Stop):
+        hitnet.train(toy, epochs=1, out=tmp_path / "run", on_step=stop, **SMALL)
+    with pytest.raises(HitNetError, match="--resume"):
+        hitnet.load(tmp_path / "run")
+
+
+def test_divergence_is_said(toy):
+    with pytest.raises(HitNetError, match="diverged in epoch"):
+        hitnet.train(toy, epochs=3, recipe_options={"optimizer": "sgd", "learning_rate": 1e30}, **SMALL)
+
+
+def test_ghosts_start_with_their_epoch(toy):
+    """Before the first epoch with ghosts, training is the same as without them."""
+    plain = hitnet.train(toy, epochs=3, **SMALL).history
+    ghosts = hitnet.train(toy, epochs=3, recipe_options={"ghosts": 1, "ghosts_from_epoch": 3}, **SMALL).history
+    assert [row["loss"] for row in plain[:2]] == [row["loss"] for row in ghosts[:2]]
+    assert plain[2]["loss"] > ghosts[2]["loss"]
+
+
+def test_ghosts_need_the_centripetal_loss():
+    from tests.conftest import toy_images
+
+    with pytest.raises(HitNetError, match="Ghost capsules need the centripetal loss"):
+        hitnet.train(toy_images(6, shape=(1, 18, 18)), model="n1", epochs=1, device="cpu", recipe_options={"ghosts": 1})
+
+
+def test_no_cuda_is_said(toy):
+    if torch.cuda.is_available():
+        assert engine.pick_device("cuda").type == "cuda"
+    else:
+        with pytest.raises(HitNetError, match="no CUDA GPU"):
+            hitnet.train(toy, device="cuda")
+    with pytest.raises(HitNetError, match="auto, cpu or cuda"):
+        hitnet.train(toy, device="tpu")
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    from hitnet import files
+
+    target = tmp_path / "kept.txt"
+    files.write_text(target, "old")
+    with pytest.raises(ValueError, match="half way"), files.replacing(target) as temporary:  # noqa: PT012
+        Path(temporary).write_text("new, but")
+        raise ValueError("half way")
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
