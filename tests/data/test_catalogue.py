@@ -126,6 +126,11 @@ def test_affnist_original_counts_where_present(tmp_path):
     test = load("affnist", "test", data_dir=tmp_path)
     assert test.name == "affNIST"
     assert test.pixels[:, 0, 0, 0].tolist() == [1, 1, 2, 2, 10, 10]
+    (folder / "2.mat").write_bytes(b"no")
+    states = catalogue.check("affnist", tmp_path)
+    assert [(state.name, state.state) for state in states[4:]] == [
+        ("1.mat", "other"), ("2.mat", "damaged"), ("10.mat", "other"),
+    ]  # fmt: skip
     content = {"image": np.zeros((1600, 5), np.uint8), "label_int": np.array([[1, 2, 3, 4, 5]], np.uint8)}
     savemat(tmp_path / "affnist" / "test.mat", {"affNISTdata": content})
     assert len(load("affnist", "test", data_dir=tmp_path)) == 5

@@ -135,6 +135,9 @@ def test_other_files_are_refused(folder):
         load(folder / "latin.csv")
     with pytest.raises(HitNetError, match="of no known kind"):
         load(folder / "pics" / "0.png")
+    pd.DataFrame({"image": ["pics/0.png"], "label": [[1.0, 2.0]]}).to_parquet(folder / "z.parquet")
+    with pytest.raises(HitNetError, match="column label must hold text or numbers; it holds ndarray"):
+        load(folder / "z.parquet")
     pd.DataFrame({"image": [{"bytes": b"x"}], "label": [1]}).to_parquet(folder / "y.parquet")
     with pytest.raises(HitNetError, match="must hold text or numbers; it holds dict"):
         load(folder / "y.parquet")

@@ -9,7 +9,7 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.training.evaluation import class_distances, measure
 from hitnet.training.prediction import predict, verdict
-from tests.conftest import toy_images
+from toy import toy_images
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.data import save_npz
-from hitnet.training import RunFolder, engine
+from hitnet.training import RunFolder, device, engine
 from hitnet.training.run import read_tensors
+from toy import toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 
@@ -39,8 +40,6 @@ def test_it_learns(toy):
 
 @pytest.mark.parametrize("model", ["n1", "n2", "n2b", "hitnet-squash", "capsnet", "hitnet"])
 def test_every_paper_network_takes_a_step(model):
-    from tests.conftest import toy_images
-
     images = toy_images(6, shape=(1, 18, 18))
     run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 5})
     row = run.history[0]
@@ -187,15 +186,13 @@ def test_ghosts_start_with_their_epoch(toy):
 
 
 def test_ghosts_need_the_centripetal_loss():
-    from tests.conftest import toy_images
-
     with pytest.raises(HitNetError, match="Ghost capsules need the centripetal loss"):
         hitnet.train(toy_images(6, shape=(1, 18, 18)), model="n1", epochs=1, device="cpu", recipe_options={"ghosts": 1})
 
 
 def test_no_cuda_is_said(toy):
     if torch.cuda.is_available():
-        assert engine.pick_device("cuda").type == "cuda"
+        assert device.pick_device("cuda").type == "cuda"
     else:
         with pytest.raises(HitNetError, match="no CUDA GPU"):
             hitnet.train(toy, device="cuda")

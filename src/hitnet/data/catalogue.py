@@ -13,10 +13,25 @@ from typing import IO, cast
 from hitnet.data.cifar import read_batches
 from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
-from hitnet.data.mat import read_svhn
+from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, SOURCES, Download, File, Source, get
+from hitnet.data.split import natural
 from hitnet.errors import HitNetError
+
+__all__ = [
+    "FileState",
+    "Source",
+    "check",
+    "data_folder",
+    "fetch",
+    "find",
+    "get",
+    "locate",
+    "names",
+    "original_affnist",
+    "set_folder",
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,14 @@ def find(name: str, file_name: str, *, data_dir: str | Path | None = None, downl
     return path
 
 
+def original_affnist(data_dir: str | Path | None = None) -> list[Path]:
+    """The original affNIST test files that a user has: test.mat, or else the batches."""
+    folder = set_folder("affnist", data_dir)
+    if (whole := folder / "test.mat").is_file():
+        return [whole]
+    return sorted((folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
+
+
 def fetch(name: str, data_dir: str | Path | None = None) -> Path:
     """Fetch what a set lacks; the folder it lies in."""
     source = get(name)
@@ -97,7 +120,10 @@ def check(name: str, data_dir: str | Path | None = None) -> tuple[FileState, ...
         return tuple(_state(file, SAMPLE_FOLDER / file.name) for file in MNIST.files if file.name.startswith("t10k"))
     owner = MNIST if source is AFFNIST else source
     folder = set_folder(owner.name, data_dir)
-    return tuple(_state(file, locate(owner, file, data_dir) or folder / file.name) for file in owner.files)
+    states = [_state(file, locate(owner, file, data_dir) or folder / file.name) for file in owner.files]
+    if source is AFFNIST:
+        states += [_state(File(path.name, "affnist"), path) for path in original_affnist(data_dir)]
+    return tuple(states)
 
 
 def _fetch(source: Source, part: Download, data_dir: str | Path | None) -> None:
@@ -124,14 +150,14 @@ def _state(file: File, path: Path) -> FileState:
         _parse(file, path)
     except HitNetError as error:
         return FileState(file.name, path, "damaged", size, str(error))
-    return FileState(file.name, path, "other", size, "not the original file, but it can be read")
+    return FileState(file.name, path, "other", size, "its checksum is not the known one, but it can be read")
 
 
 def _has_checksum(file: File, path: Path) -> bool:
     try:
         with path.open("rb") as raw:
             if file.sha256 is None:
-                return hashlib.file_digest(raw, "md5").hexdigest() == file.md5
+                return file.md5 is not None and hashlib.file_digest(raw, "md5").hexdigest() == file.md5
             if path.suffix != ".gz":
                 return hashlib.file_digest(raw, "sha256").hexdigest() == file.sha256
             with gzip.GzipFile(fileobj=raw) as stream:
@@ -152,5 +178,7 @@ def _parse(file: File, path: Path) -> None:
         read_batches([path])
     elif file.kind == "svhn":
         read_svhn(path)
+    elif file.kind == "affnist":
+        read_affnist(path)
     else:
         read_idx(path, ndim=int(file.kind[-1]))

@@ -24,8 +24,9 @@ def list_folder(root: Path) -> Listing:
         raise HitNetError(f"{root} is not a folder.")
     found: list[tuple[PurePosixPath, str, str | None]] = []
     for split, class_folder in _class_folders(root, skipped):
+        before = len(skipped)
         files = _image_files(class_folder, root, skipped, ignored)
-        if not files:
+        if not files and len(skipped) == before:
             skipped.append(Skipped(_relative(class_folder, root).as_posix(), "the class folder holds no image"))
         found += [(file, class_folder.name, split) for file in files]
     if not found:

@@ -23,6 +23,7 @@ class Images:
     ids          int64 (N,): 0-based index in the set's original order
     paths        the file of each image, for sets that are made of files
     flip         whether a mirrored image still belongs to its class (not so for digits)
+    masks        uint8 (N, 1, H, W), where known: 0 on the background, anything else on the object
     """
 
     pixels: Tensor
@@ -32,6 +33,7 @@ class Images:
     ids: Tensor
     paths: tuple[str, ...] | None = None
     flip: bool = False
+    masks: Tensor | None = None
 
     def __post_init__(self) -> None:
         p, y = self.pixels, self.labels
@@ -43,6 +45,13 @@ class Images:
             raise HitNetError(f"{self.name}: {len(p)} images but {len(y)} labels and {len(self.ids)} ids.")
         if self.paths is not None and len(self.paths) != len(p):
             raise HitNetError(f"{self.name}: {len(p)} images but {len(self.paths)} paths.")
+        if self.masks is not None and (
+            self.masks.dtype != torch.uint8 or self.masks.shape != (len(p), 1, *p.shape[2:])
+        ):
+            raise HitNetError(
+                f"{self.name}: masks must be uint8 of shape {(len(p), 1, *p.shape[2:])}; "
+                f"got {self.masks.dtype} {tuple(self.masks.shape)}."
+            )
         if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.class_names)):
             raise HitNetError(
                 f"{self.name}: labels run from {int(y.min())} to {int(y.max())} "
@@ -93,8 +102,15 @@ class Images:
         """The images at `index`, in that order; their ids stay those of the original set."""
         i = torch.as_tensor(index, dtype=torch.long)
         paths = None if self.paths is None else tuple(self.paths[j] for j in i.tolist())
+        masks = None if self.masks is None else self.masks[i]
         return replace(
-            self, pixels=self.pixels[i], labels=self.labels[i], ids=self.ids[i], paths=paths, name=name or self.name
+            self,
+            pixels=self.pixels[i],
+            labels=self.labels[i],
+            ids=self.ids[i],
+            paths=paths,
+            masks=masks,
+            name=name or self.name,
         )
 
     def first(self, limit: int | None) -> Images:

@@ -48,7 +48,8 @@ def load(
     strict      stop at the first file that is no sound image, instead of leaving it out with a warning
     download    fetch a known set's missing files
 
-    A source that gives no split of its own is split 80 to 20, class by class, by a fixed rule.
+    A name goes before a folder of that name (write "./mnist" for the folder). A source that gives no split of
+    its own is split 80 to 20, class by class, by a fixed rule.
     """
     report = load_report(
         source, split, data_dir=data_dir, limit=limit, image_size=image_size, strict=strict, download=download
@@ -115,6 +116,10 @@ def _part(images: Images, given: list[str] | None, split: str, limit: int | None
 def _resized(images: Images, size: tuple[int, int] | None) -> Images:
     if size is None or images.shape[1:] == size:
         return images
-    rows = images.pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
-    fitted = np.stack([fit(Image.fromarray(row), *size) for row in rows])
-    return replace(images, pixels=torch.from_numpy(fitted))
+    masks = None if images.masks is None else _fitted(images.masks, size)
+    return replace(images, pixels=_fitted(images.pixels, size), masks=masks)
+
+
+def _fitted(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
+    return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))

@@ -6,6 +6,7 @@ labels       (N,): whole numbers or names
 class_names  optional, one a class; whole-number labels are then indices into it. Without it each distinct
              label is a class, in natural order
 split        optional, (N,): train, test or validation
+masks        optional, (N, H, W), (N, H, W, 1) or (N, 1, H, W): 0 on the background, anything else on the object
 ids, paths, name, flip   optional; what `save_npz` keeps besides, so that a set comes back as it was
 """
 
@@ -27,7 +28,7 @@ from hitnet.errors import HitNetError
 from hitnet.files import replacing
 
 LARGEST = 32 << 30  # bytes, all arrays together
-KNOWN = ("images", "labels", "class_names", "split", "ids", "paths", "name", "flip")
+KNOWN = ("images", "labels", "class_names", "split", "masks", "ids", "paths", "name", "flip")
 PAIRS = ("x_train", "y_train", "x_test", "y_test")
 
 Array = npt.NDArray[Any]
@@ -47,12 +48,13 @@ def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None
     }
     if images.paths is not None:
         arrays["paths"] = np.array(images.paths, np.str_)
+    if images.masks is not None:
+        arrays["masks"] = images.masks.cpu().numpy()
     if split is not None:
         if len(split) != len(images):
             raise HitNetError(f"{path}: {len(images)} images but {len(split)} splits.")
         arrays["split"] = np.array([split_name(s, where=str(path)) for s in split], np.str_)
     with replacing(path) as temporary, temporary.open("wb") as out:
-        # Not the ** form alone: numpy's own parameter names would swallow arrays of the same name.
         np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
 
 
@@ -92,12 +94,22 @@ def _images(pixels: Array, indices: Array, classes: list[str], arrays: dict[str,
         paths=[str(p) for p in paths] if paths is not None else None,
         flip=arrays.get("flip", np.empty(0)).size == 1 and bool(arrays["flip"].reshape(-1)[0]),
     )
+    if "masks" in arrays:
+        images = replace(images, masks=_masks(arrays["masks"], images, path))
     if "ids" not in arrays:
         return images
     ids = arrays["ids"]
     if ids.dtype.kind not in "iu":
         raise HitNetError(f"{path}: ids must be whole numbers; got {ids.dtype}.")
     return replace(images, ids=torch.from_numpy(ids.reshape(-1).astype(np.int64)))
+
+
+def _masks(masks: Array, images: Images, path: Path) -> torch.Tensor:
+    count, (_, height, width) = len(images), images.shape
+    shapes = ((count, height, width), (count, height, width, 1), (count, 1, height, width))
+    if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
+        raise HitNetError(f"{path}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
+    return torch.from_numpy((masks != 0).astype(np.uint8) * np.uint8(255)).view(shapes[2])
 
 
 def _arrays(path: Path) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hitnet.data import affnist
-from hitnet.data.catalogue import find, set_folder
+from hitnet.data.catalogue import find, original_affnist
 from hitnet.data.cifar import CLASSES as CIFAR_CLASSES
 from hitnet.data.cifar import read_batches
 from hitnet.data.idx import read_idx
@@ -17,7 +17,6 @@ from hitnet.data.images import Images
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import read_sample
 from hitnet.data.sources import get
-from hitnet.data.split import natural
 from hitnet.errors import HitNetError
 
 DIGITS = tuple("0123456789")
@@ -75,7 +74,7 @@ def _idx(name: str, split: str, *, data_dir: str | Path | None, download: bool) 
 
 
 def _affnist(split: str, *, data_dir: str | Path | None, limit: int | None, download: bool) -> Images:
-    if split == "test" and (files := _original_affnist(set_folder("affnist", data_dir))):
+    if split == "test" and (files := original_affnist(data_dir)):
         parts = [read_affnist(file) for file in files]
         x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Images.from_arrays(x, y, class_names=DIGITS, name="affNIST").first(limit)
@@ -86,12 +85,6 @@ def _affnist(split: str, *, data_dir: str | Path | None, limit: int | None, down
     pixels = affnist.rebuild(base.pixels, limit=limit)
     labels = base.labels.repeat(affnist.COPIES)[: len(pixels)]
     return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
-
-
-def _original_affnist(folder: Path) -> list[Path]:
-    whole = folder / "test.mat"
-    batches = sorted((folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
-    return [whole] if whole.is_file() else batches
 
 
 def _join(train: Images, test: Images, name: str) -> Images:

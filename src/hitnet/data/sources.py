@@ -12,7 +12,7 @@ from hitnet.errors import unknown_name
 class File:
     """One file of a set.
 
-    kind    how it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn"
+    kind    how it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist"
     sha256  of what it holds, unpacked where the name ends in .gz: packing again changes the file, not that
     md5     of the file itself, where that is all its makers give
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from hitnet.errors import HitNetError
 
+log = logging.getLogger("hitnet")
 SPLITS = ("train", "test", "all")
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
 NAMES = {
@@ -70,6 +72,8 @@ def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Ha
     fifth tests.
     """
     if given is not None and TEST in given:
+        if VALIDATION in given:
+            log.info("%d validation images, beside a test split, are read with all alone.", given.count(VALIDATION))
         return list(given)
     if given is not None and VALIDATION in given:
         return [TEST if split == VALIDATION else split for split in given]

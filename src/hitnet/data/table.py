@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from hitnet.data.listing import Entry, Listing, Skipped
@@ -154,12 +155,12 @@ def _text(value: object, path: Path, column: str) -> str:
     """A cell as text; a missing one is empty, and a whole number is written without a point."""
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, bytes | dict | list | np.ndarray):
+        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
     if value is None or value is pd.NA or value != value:
         return ""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | np.floating) and value.is_integer():
         return str(int(value))
-    if isinstance(value, bytes | dict | list):
-        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
     return str(value)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet.errors import HitNetError, unknown_name
-from hitnet.models.decoders import DenseDecoder
+from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features
 from hitnet.models.heads import HEADS, Head
 
@@ -22,7 +22,9 @@ class ModelConfig:
     num_classes            K
     capsule_dim            n (paper: 16)
     features, head         by name: see models.features.FEATURES and models.heads.HEADS
-    decoder                "paper" (the capsule itself), "standardised" (its deviation in units of m/√n) or "none"
+    decoder                "paper" (the capsule itself), "standardised" (its deviation in units of m/√n), "conv"
+                           (the same, decoded by convolutions) or "none"
+    extra_dim              components, besides the capsules, that the decoder alone sees (paper: 0)
     reconstruction_weight  α of the composite loss L1 + α L2 (paper: 0.392)
     """
 
@@ -33,6 +35,7 @@ class ModelConfig:
     head: str = "hit-or-miss"
     decoder: str = "paper"
     reconstruction_weight: float = 0.392
+    extra_dim: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
@@ -44,8 +47,12 @@ class ModelConfig:
             raise unknown_name("feature extractor", self.features, FEATURES)
         if self.head not in HEADS:
             raise unknown_name("head", self.head, HEADS)
-        if self.decoder not in ("paper", "standardised", "none"):
-            raise unknown_name("decoder", self.decoder, ("paper", "standardised", "none"))
+        if self.decoder not in DECODERS:
+            raise unknown_name("decoder", self.decoder, DECODERS)
+        if self.extra_dim < 0:
+            raise HitNetError(f"extra_dim must not be negative; got {self.extra_dim}.")
+        if self.extra_dim and self.decoder == "none":
+            raise HitNetError("extra_dim gives components to a decoder, but decoder is 'none'. Choose a decoder.")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"in_shape": list(self.in_shape)}
@@ -66,12 +73,14 @@ class Output(NamedTuple):
     prediction      (B,): index of the winning class
     reconstruction  (B, C, H, W) in [0, 1], from the true class's capsule in training and the predicted one's
                     otherwise; None for a network without decoder
+    extra           (B, e): what the decoder sees besides the capsule; None for a network without extra components
     """
 
     capsules: Tensor
     distances: Tensor
     prediction: Tensor
     reconstruction: Tensor | None
+    extra: Tensor | None = None
 
 
 class Network(nn.Module):
@@ -83,14 +92,15 @@ class Network(nn.Module):
         self.features: Features = FEATURES[config.features](config.in_shape)
         head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
         self.head = cast(Head, head)
-        self.decoder: DenseDecoder | None = None
-        if config.decoder != "none":
-            self.decoder = DenseDecoder(
-                config.in_shape,
-                config.num_classes,
-                config.capsule_dim,
-                standardise=config.decoder == "standardised",
-            )
+        self.extra: ExtraComponents | None = None
+        if config.extra_dim:
+            self.extra = ExtraComponents(self.features.num_features, config.extra_dim)
+        self.decoder: Decoder | None = build_decoder(
+            config.decoder,
+            config.in_shape,
+            config.num_classes * config.capsule_dim + config.extra_dim,
+            centre=self.head.centre,
+        )
 
     def forward(self, images: Tensor, targets: Tensor | None = None, *, reconstruct: bool = True) -> Output:
         """`reconstruct=False` leaves the decoder out, where only the classification is wanted."""
@@ -99,14 +109,16 @@ class Network(nn.Module):
                 f"This network takes floats in [0, 1] of shape (B, {', '.join(map(str, self.config.in_shape))}); "
                 f"got {images.dtype} {tuple(images.shape)}."
             )
-        capsules = self.head(self.features(images))
+        features = self.features(images)
+        capsules = self.head(features)
+        extra = None if self.extra is None else self.extra(features)
         distances = self.head.distances(capsules)
         prediction = self.head.predict(distances)
         reconstruction = None
         if self.decoder is not None and reconstruct:
             use_truth = self.training and targets is not None
-            reconstruction = self.decoder(capsules, cast(Tensor, targets) if use_truth else prediction)
-        return Output(capsules, distances, prediction, reconstruction)
+            reconstruction = self.decoder(capsules, cast(Tensor, targets) if use_truth else prediction, extra)
+        return Output(capsules, distances, prediction, reconstruction, extra)
 
     def count_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -23,15 +23,6 @@ History = list[dict[str, Any]]
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the epoch under way
 
 
-def pick_device(name: str) -> torch.device:
-    """`auto`, `cpu` or `cuda` as a device, or an error in words."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise HitNetError(f"device must be auto, cpu or cuda; got {name!r}.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise HitNetError("device is cuda, but PyTorch finds no CUDA GPU here. Use --device cpu.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def epoch_seed(seed: int, epoch: int) -> int:
     """One seed for each epoch, so that an epoch can be repeated without what came before it."""
     return (seed * 1_000_003 + epoch) % 2**63

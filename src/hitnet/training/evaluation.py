@@ -13,6 +13,7 @@ from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network, unit_images
+from hitnet.training.device import mixed_precision
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -
     was_training = model.training
     model.eval()
     found = []
-    for batch in pixels.split(batch_size):
-        found.append(model(to_device(batch, device), reconstruct=False).distances.float())
+    with mixed_precision(device):
+        for batch in pixels.split(batch_size):
+            found.append(model(to_device(batch, device), reconstruct=False).distances.float())
     model.train(was_training)
     return torch.cat(found)
 
@@ -101,10 +103,11 @@ def reconstruction_error(model: Network, pixels: Tensor, *, batch_size: int = 10
     device = next(model.parameters()).device
     model.eval()
     total = 0.0
-    for batch in pixels.split(batch_size):
-        images = to_device(batch, device)
-        reconstruction = model(images).reconstruction
-        total += float((reconstruction - images).square().mean(dim=(1, 2, 3)).sum())
+    with mixed_precision(device):
+        for batch in pixels.split(batch_size):
+            images = to_device(batch, device)
+            reconstruction = model(images).reconstruction
+            total += float((reconstruction - images).square().mean(dim=(1, 2, 3)).sum())
     return total / len(pixels)
 
 

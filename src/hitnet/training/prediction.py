@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hitnet import data as datasets
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.training.engine import pick_device
+from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.train import Run
 

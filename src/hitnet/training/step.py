@@ -15,6 +15,7 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
 from hitnet.models.network import Network, Output, unit_images
+from hitnet.training.device import mixed_precision
 from hitnet.training.objective import Objective
 from hitnet.training.recipe import Recipe
 
@@ -96,7 +97,7 @@ class Step:
     def run(self, batch: Batch) -> None:
         pixels, labels, draws = batch
         images = unit_images(self.augmentation.apply(pixels, draws)).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda", cache_enabled=False):
+        with mixed_precision(self.device):
             output = self.model(images, labels)
             terms = self.objective(output, images, labels)
         self.optimizer.zero_grad(set_to_none=True)

@@ -15,7 +15,8 @@ from hitnet import models
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
-from hitnet.training.engine import History, Trainer, own_randomness, pick_device
+from hitnet.training.device import pick_device
+from hitnet.training.engine import History, Trainer, own_randomness
 from hitnet.training.evaluation import Evaluation, measure
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe

@@ -1,0 +1,149 @@
+// Dialogs: choosing a class, the image large, export, import, help.
+"use strict";
+
+const PICKER_ROWS = 200;
+const PROBLEMS_SHOWN = 20;
+const KEYS = [
+  ["↓ ↑ or j k", "next, previous image"], ["1", "keep the given label"], ["2", "relabel to the suggestion"],
+  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["0", "take the decision off"],
+  ["u", "undo, as often as you like"], ["Enter", "the image, large"], ["/", "search"], ["e", "export"],
+  ["PgUp PgDn Home End", "move far"], ["?", "this help"], ["Esc", "close"],
+];
+
+function setUpDialogs() {
+  for (const button of document.querySelectorAll("dialog [data-close]")) {
+    button.addEventListener("click", () => button.closest("dialog").close());
+  }
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  }
+  $("#help-keys").append(...KEYS.flatMap(([keys, meaning]) => [
+    el("dt", {}, ...keys.split(" ").map((key) => (key === "or" ? " or " : el("kbd", {}, key)))), el("dd", {}, meaning)]));
+  $("#open-help").addEventListener("click", () => $("#help").showModal());
+}
+
+// A list of classes to filter by typing; `choose` gets the class index.
+function createPicker(audit, thumbs, choose) {
+  const dialog = $("#picker"), input = $("#picker-input"), list = $("#picker-list");
+  let row = 0, matches = [], active = 0;
+
+  function open(ofRow) {
+    row = ofRow;
+    input.value = "";
+    render();
+    dialog.showModal();
+    input.focus();
+  }
+
+  function ordered() {
+    const near = audit.near[row];
+    const rest = audit.names.map((_, k) => k).filter((k) => !near.includes(k));
+    return [...near, ...rest];
+  }
+
+  function render() {
+    const wanted = input.value.trim().toLowerCase();
+    matches = ordered().filter((k) => audit.names[k].toLowerCase().includes(wanted)).slice(0, PICKER_ROWS);
+    // An exact name goes first, so that typing "1" and Enter means 1 and not 10.
+    matches.sort((a, b) => (audit.names[b].toLowerCase() === wanted) - (audit.names[a].toLowerCase() === wanted));
+    list.replaceChildren(...matches.map(option));
+    activate(0);
+  }
+
+  function option(k, place) {
+    const at = audit.near[row].indexOf(k);
+    const note = k === audit.given[row] ? "given: keep" : k === audit.suggested[row] ? "suggested" : "";
+    return el("li", { id: `option-${place}`, role: "option", "aria-selected": "false", onclick: () => take(place) },
+      thumbs.prototypes ? thumbs.prototypes.canvas(k, "") : null, nameOf(audit.names[k]), el("small", {}, note),
+      el("small", { class: "value" }, at < 0 ? "" : audit.near_distance[row][at].toFixed(2)));
+  }
+
+  function activate(place) {
+    active = Math.max(0, Math.min(matches.length - 1, place));
+    [...list.children].forEach((item, i) => item.setAttribute("aria-selected", String(i === active)));
+    list.children[active]?.scrollIntoView({ block: "nearest" });
+    if (matches.length) input.setAttribute("aria-activedescendant", `option-${active}`);
+    else input.removeAttribute("aria-activedescendant");
+  }
+
+  function take(place) {
+    if (matches[place] === undefined) return;
+    dialog.close();
+    choose(row, matches[place]);
+  }
+
+  input.addEventListener("input", render);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+    if (step) activate(active + step);
+    else if (event.key === "Enter") take(active);
+    else return;
+    event.preventDefault();
+  });
+  return { open };
+}
+
+function createExport(store, announce, exported) {
+  const text = $("#export-text");
+  let csv = "";
+
+  function open() {
+    csv = store.toCsv();
+    text.value = csv;
+    $("#export-summary").textContent = decisionSummary([...store.records.values()]) || "Nothing is decided yet.";
+    if (!$("#export").open) $("#export").showModal();
+  }
+
+  function download() {
+    const url = URL.createObjectURL(new Blob([csv], { type: "text/csv;charset=utf-8" }));
+    el("a", { href: url, download: "corrections.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    exported();
+  }
+
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(csv);
+    } catch {
+      text.select();
+      if (!document.execCommand("copy")) return announce("The browser refuses to copy: the text is selected, press Ctrl+C.");
+    }
+    exported();
+    announce("Copied.");
+  }
+
+  $("#open-export").addEventListener("click", open);
+  $("#export-download").addEventListener("click", download);
+  $("#export-copy").addEventListener("click", copy);
+  return { open };
+}
+
+function createImport(audit, store, done) {
+  const file = $("#import-file"), problems = $("#import-problems");
+
+  async function read() {
+    if (!file.files.length) return;
+    const { entries, problems: found } = readCorrections(audit, await file.files[0].text());
+    if (found.length) return showProblems(found);
+    const canonical = entries.map(([id, record]) => {
+      const row = audit.rowOf.get(id);
+      return [id, row === undefined ? record : { ...record, path: audit.path[row] }];
+    });
+    store.change(canonical);
+    $("#import").close();
+    done(canonical.map(([id]) => id));
+  }
+
+  function showProblems(found) {
+    const shown = found.slice(0, PROBLEMS_SHOWN);
+    if (found.length > shown.length) shown.push(`and ${count(found.length - shown.length)} more.`);
+    problems.replaceChildren(el("li", {}, el("b", {}, "Nothing was imported.")), ...shown.map((problem) => el("li", { dir: "auto" }, problem)));
+  }
+
+  $("#open-import").addEventListener("click", () => {
+    file.value = "";
+    problems.replaceChildren();
+    $("#import").showModal();
+  });
+  file.addEventListener("change", read);
+}

@@ -1,0 +1,113 @@
+// One image of the list: its picture, labels, reasons, distances and the buttons to decide.
+"use strict";
+
+const FLAG_KIND = { "wrong": "wrong", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
+
+function flagBadge(flag) {
+  return el("span", { class: `flag ${FLAG_KIND[flag] ?? "none"}` }, flag);
+}
+
+// Bars of the nearest classes: short is near, with the hit zone and the miss zone behind them.
+function distanceChart(audit, row) {
+  const chart = el("div", { class: "chart", role: "img", "aria-label": chartLabel(audit, row) });
+  chart.style.setProperty("--hit-end", HIT_RADIUS / FARTHEST);
+  chart.style.setProperty("--miss-start", MISS_RADIUS / FARTHEST);
+  audit.near[row].forEach((k, i) => {
+    const distance = audit.near_distance[row][i];
+    const kind = k === audit.given[row] ? "given" : k === audit.suggested[row] ? "suggested" : "";
+    const bar = el("i", { class: "bar" });
+    bar.style.setProperty("--d", Math.min(1, distance / FARTHEST));
+    chart.append(el("div", { class: `line ${kind}` }, nameOf(audit.names[k]), el("span", { class: "plot" }, bar),
+      el("span", { class: "value" }, distance.toFixed(2))));
+  });
+  return chart;
+}
+
+function chartLabel(audit, row) {
+  const parts = audit.near[row].map((k, i) => `${audit.names[k]} ${audit.near_distance[row][i].toFixed(2)}`);
+  return `Distances, nearest first: ${parts.join(", ")}`;
+}
+
+function prototypePair(audit, prototypes, row) {
+  if (!prototypes) return el("div", { class: "prototypes none" });
+  const one = (k, role) => el("figure", { class: role },
+    prototypes.canvas(k, `Prototype of ${audit.names[k]}`), el("figcaption", {}, role));
+  return el("div", { class: "prototypes" }, one(audit.given[row], "given"), one(audit.suggested[row], "suggested"));
+}
+
+function labelPair(audit, row) {
+  const given = audit.given[row], suggested = audit.suggested[row];
+  const same = given === suggested;
+  const long = audit.names[given].length + audit.names[suggested].length > 22;
+  return el("div", { class: `labels ${long ? "long" : ""}` }, nameOf(audit.names[given], "given"),
+    same ? null : el("span", { class: "arrow", "aria-label": "suggested" }, "→"),
+    same ? null : nameOf(audit.names[suggested], "suggested"));
+}
+
+function scoreLine(audit, row) {
+  const meter = el("i", { class: "meter" });
+  meter.style.setProperty("--d", audit.score[row]);
+  return el("div", { class: "facts" }, el("span", { class: "score" }, meter, "score ", el("b", {}, audit.score[row].toFixed(3))),
+    el("span", {}, "votes ", el("b", {}, `${audit.votes[row]}/${audit.models[row]}`)),
+    el("span", {}, "hits ", el("b", {}, `${audit.hits[row]}/${audit.models[row]}`)));
+}
+
+function fileLine(audit, row) {
+  return el("div", { class: "file" }, el("span", {}, `#${audit.id[row]}`), audit.path[row] ? nameOf(audit.path[row]) : null);
+}
+
+// The choices for an image; `pressed` says whether it is the one taken.
+function choices(audit, row, record) {
+  const suggestion = audit.names[audit.suggested[row]];
+  const is = (decision) => record?.decision === decision;
+  const other = is("relabel") && record.label !== suggestion;
+  return [
+    { key: "1", kind: "keep", text: "Keep", name: audit.names[audit.given[row]], pressed: is("keep") },
+    { key: "2", kind: "relabel", text: "Relabel", name: suggestion, pressed: is("relabel") && !other, off: audit.suggested[row] === audit.given[row] },
+    { key: "3", kind: "other", text: other ? "Relabel" : "Other class…", name: other ? record.label : null, pressed: other },
+    { key: "4", kind: "drop", text: "Drop", pressed: is("drop") },
+    { key: "5", kind: "unsure", text: "Unsure", pressed: is("unsure") },
+  ];
+}
+
+function choiceButtons(audit, row, record, act) {
+  const group = el("div", { class: "choices", role: "group", "aria-label": "Decision" });
+  for (const c of choices(audit, row, record)) {
+    group.append(el("button", {
+      type: "button", class: `choice ${c.kind}`, "aria-pressed": String(c.pressed), "aria-keyshortcuts": c.key, disabled: c.off,
+      onclick: () => act(c.key),
+    }, el("kbd", { "aria-hidden": "true" }, c.key), el("span", {}, c.text), c.name === null || c.name === undefined ? null : nameOf(c.name)));
+  }
+  return group;
+}
+
+function buildRow(audit, thumbs, row, record, act) {
+  const given = audit.names[audit.given[row]];
+  return el("article", {
+    class: `row ${record ? `decided ${record.decision}` : ""}`, "data-id": audit.id[row],
+    "aria-label": `Image ${audit.id[row]}, given ${given}, suggested ${audit.names[audit.suggested[row]]}, ${audit.flags[audit.flag[row]]}`,
+  },
+  el("div", { class: "picture", ondblclick: () => act("Enter") }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
+  prototypePair(audit, thumbs.prototypes, row),
+  el("div", { class: "about" }, labelPair(audit, row), scoreLine(audit, row),
+    el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(audit.rules[audit.rule[row]], "rule")),
+    fileLine(audit, row)),
+  distanceChart(audit, row),
+  choiceButtons(audit, row, record, act));
+}
+
+// The same image, large, with every figure the audit has of it.
+function buildZoom(audit, thumbs, row, record, act) {
+  const number = (value) => (value === null ? "–" : value.toFixed(3));
+  const fact = (term, ...value) => [el("dt", {}, term), el("dd", {}, ...value)];
+  return el("div", { class: "zoomed" },
+    el("div", { class: "picture" }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
+    el("div", { class: "zoom-about" }, labelPair(audit, row), prototypePair(audit, thumbs.prototypes, row),
+      el("dl", {}, ...fact("image", `#${audit.id[row]}`), ...(audit.path[row] ? fact("file", nameOf(audit.path[row])) : []),
+        ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(audit.rules[audit.rule[row]])),
+        ...fact("score", number(audit.score[row])),
+        ...fact("margin", `${number(audit.margin_mean[row])} ± ${number(audit.margin_std[row])}`),
+        ...fact("ghost", nameOf(audit.names[audit.ghost[row]]), ` at ${number(audit.ghost_distance[row])}`),
+        ...fact("votes, hits", `${audit.votes[row]} and ${audit.hits[row]} of ${audit.models[row]} models`)),
+      distanceChart(audit, row), choiceButtons(audit, row, record, act)));
+}

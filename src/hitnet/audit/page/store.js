@@ -1,0 +1,140 @@
+// Decisions: one record an image, several levels of undo, kept in the browser, written and read as CSV.
+"use strict";
+
+const COLUMNS = ["id", "path", "given", "decision", "label"];
+const DECISIONS = ["keep", "relabel", "drop", "unsure"];
+
+function createStore(audit, onTrouble) {
+  const key = `hitnet-audit:${audit.fingerprint}`;
+  const records = new Map(); // id → {path, given, decision, label}
+  const past = []; // steps to undo, each a list of [id, the record before or undefined]
+
+  function put(id, record) {
+    if (record) records.set(id, record);
+    else records.delete(id);
+  }
+
+  function save() {
+    try {
+      localStorage.setItem(key, JSON.stringify([...records]));
+    } catch {
+      onTrouble("This browser does not let the page store your decisions. Export them before you close it.");
+    }
+  }
+
+  function load() {
+    records.clear();
+    for (const entry of storedEntries(key)) {
+      if (Array.isArray(entry) && recordProblem(audit, entry[0], entry[1]) === null) records.set(entry[0], entry[1]);
+    }
+  }
+
+  // Change several images in one step, which one undo takes back.
+  function change(entries) {
+    past.push(entries.map(([id]) => [id, records.get(id)]));
+    for (const [id, record] of entries) put(id, record);
+    save();
+  }
+
+  function undo() {
+    const step = past.pop();
+    if (!step) return null;
+    for (const [id, before] of step) put(id, before);
+    save();
+    return step.map(([id]) => id);
+  }
+
+  load();
+  return { key, records, change, undo, load, save, get: (id) => records.get(id), toCsv: () => toCsv(records) };
+}
+
+function storedEntries(key) {
+  try {
+    const entries = JSON.parse(localStorage.getItem(key) ?? "[]");
+    return Array.isArray(entries) ? entries : [];
+  } catch {
+    return [];
+  }
+}
+
+// What is wrong with a record, in words, or null. Ids that this page does not show are carried along unseen.
+function recordProblem(audit, id, record) {
+  if (!Number.isSafeInteger(id) || typeof record !== "object" || record === null) return "its id is not a whole number";
+  if (!DECISIONS.includes(record.decision)) return `its decision “${record.decision}” is none of ${DECISIONS.join(", ")}`;
+  if (record.decision === "relabel" && !audit.classIndex.has(record.label)) return `“${record.label}” is not a class of this audit`;
+  if (record.decision === "relabel" && record.label === record.given) return "it relabels to the label it has; write keep";
+  if (record.decision !== "relabel" && record.label !== "") return `${record.decision} takes no label`;
+  const row = audit.rowOf.get(id);
+  if (row !== undefined && audit.names[audit.given[row]] !== record.given) {
+    return `image ${id} is labelled “${audit.names[audit.given[row]]}” here, not “${record.given}”`;
+  }
+  if (row !== undefined && comparable(audit.path[row]) !== comparable(record.path)) {
+    return `image ${id} is “${audit.path[row]}” here, not “${record.path}”`;
+  }
+  return audit.classIndex.has(record.given) ? null : `“${record.given}” is not a class of this audit`;
+}
+
+// Text areas and UTF-8 files cannot carry every string: line ends and lone surrogates are equal to what they become.
+function comparable(text) {
+  return String(text).replace(/\r\n?/g, "\n").toWellFormed();
+}
+
+// Text is always quoted and never altered: a name that begins with "=" must come back as it was.
+function toCsv(records) {
+  const quote = (text) => `"${text.replaceAll('"', '""')}"`;
+  const lines = [...records]
+    .sort(([a], [b]) => a - b)
+    .map(([id, r]) => [id, quote(r.path), quote(r.given), r.decision, quote(r.label)].join(","));
+  return [COLUMNS.join(","), ...lines].map((line) => `${line}\r\n`).join("");
+}
+
+// RFC 4180 text as [{line, fields}], line being the one on which the record begins.
+function parseCsv(text) {
+  const records = [];
+  let fields = [], field = "", quoted = false, line = 1, begun = 1;
+  const endField = () => { fields.push(field); field = ""; };
+  const endRecord = () => {
+    endField();
+    if (fields.length > 1 || fields[0] !== "") records.push({ line: begun, fields });
+    fields = [];
+    begun = line;
+  };
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === "\n" || (c === "\r" && text[i + 1] !== "\n")) line++;
+    if (quoted) {
+      if (c !== '"') field += c;
+      else if (text[i + 1] === '"') { field += c; i++; }
+      else quoted = false;
+    } else if (c === '"' && field === "") quoted = true;
+    else if (c === ",") endField();
+    else if (c === "\n") endRecord();
+    else if (c === "\r") { if (text[i + 1] !== "\n") endRecord(); }
+    else field += c;
+  }
+  if (field !== "" || fields.length) endRecord();
+  return records;
+}
+
+// Corrections as {entries, problems}; with any problem nothing should be taken over.
+function readCorrections(audit, text) {
+  const [header, ...lines] = parseCsv(text.replace(/^\uFEFF/, ""));
+  const at = COLUMNS.map((name) => (header ? header.fields.indexOf(name) : -1));
+  if (at.includes(-1)) return { entries: [], problems: [`The first line must name the columns ${COLUMNS.join(",")}.`] };
+  const spelt = new Map(audit.names.map((name) => [comparable(name), name]));
+  const className = (text) => (audit.classIndex.has(text) ? text : spelt.get(comparable(text)) ?? text);
+  const entries = new Map();
+  const problems = [];
+  for (const { line, fields } of lines) {
+    const [id, path, decision] = [at[0], at[1], at[3]].map((i) => fields[i] ?? "");
+    const [given, label] = [at[2], at[4]].map((i) => className(fields[i] ?? ""));
+    const number = /^\d+$/.test(id) ? Number(id) : NaN;
+    const record = { path, given, decision, label: decision === "relabel" || label !== given ? label : "" };
+    const earlier = entries.get(number);
+    const clash = earlier && (earlier.decision !== record.decision || earlier.label !== record.label);
+    const problem = recordProblem(audit, number, record) ?? (clash ? `image ${id} has two different decisions` : null);
+    if (problem) problems.push(`Line ${line}: ${problem}.`);
+    else entries.set(number, record);
+  }
+  return { entries: [...entries], problems };
+}

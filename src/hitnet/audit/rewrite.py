@@ -1,0 +1,155 @@
+"""A corrected data set on disk: the same files under other labels, in a folder of their own.
+
+The folder appears whole or not at all, nothing is written outside it, and the original files are only read.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from hitnet.data.images import Images
+from hitnet.data.npz import read_npz, save_npz
+from hitnet.data.split import NAMES
+from hitnet.data.table import list_table
+from hitnet.errors import HitNetError
+
+TABLES = (".csv", ".tsv", ".parquet")
+
+
+def write_corrected(images: Images, before: Sequence[str], out: Path, *, source: Path | None) -> Path:
+    """Write `images` into the new folder `out` and return what `hitnet.data.load` reads.
+
+    before  the class name that each image had in the original
+    source  what the set was read from: a folder and a table are copied file by file, any other set is written
+            as `out/images.npz`
+    """
+    if source is not None and source.is_dir():
+        targets = _folder_targets(images, before)
+        with _new_folder(out, beside=source) as folder:
+            _copy_files(images, targets, source, folder)
+        return out
+    if source is not None and source.suffix.lower() in TABLES:
+        targets = [_parts(path) for path in images.paths or ()]
+        split = {entry.id: entry.split for entry in list_table(source).entries}
+        with _new_folder(out, beside=source.parent) as folder:
+            _copy_files(images, targets, source.parent, folder)
+            _write_table(images, split, folder / "labels.csv")
+        return out / "labels.csv"
+    with _new_folder(out) as folder:
+        save_npz(images, folder / "images.npz", split=_npz_split(images, source))
+    return out / "images.npz"
+
+
+def _folder_targets(images: Images, before: Sequence[str]) -> list[PurePosixPath]:
+    """Where each file goes: [split/]class/name, under its new class."""
+    if images.paths is None:
+        raise HitNetError(f"{images.name} has no file names, so its folder cannot be copied.")
+    parts = [_parts(path).parts for path in images.paths]
+    depth = _class_depth(parts, before, images.name)
+    labels = [images.class_names[k] for k in images.labels.tolist()]
+    for name in set(labels):
+        _check_folder_name(name)
+    moved = [label != old for label, old in zip(labels, before, strict=True)]
+    pairs = zip(parts, labels, strict=True)
+    targets = [PurePosixPath(*p[:depth], label, *p[depth + 1 :]) for p, label in pairs]
+    # Files that stay keep their names; one that moves in beside a namesake takes a number.
+    taken = {str(target).casefold() for target, moves in zip(targets, moved, strict=True) if not moves}
+    for i, moves in enumerate(moved):
+        if moves:
+            targets[i] = _free(targets[i], taken)
+            taken.add(str(targets[i]).casefold())
+    return targets
+
+
+def _class_depth(parts: Sequence[tuple[str, ...]], before: Sequence[str], name: str) -> int:
+    """0 for class/file, 1 for split/class/file; the same for the whole set."""
+
+    def fits(depth: int) -> bool:
+        return all(len(p) > depth + 1 and p[depth] == old for p, old in zip(parts, before, strict=True))
+
+    if fits(1) and all(p[0].lower() in NAMES for p in parts):
+        return 1
+    if fits(0):
+        return 0
+    raise HitNetError(f"{name}: the files do not lie in folders named after their classes; none was copied.")
+
+
+def _free(target: PurePosixPath, taken: set[str]) -> PurePosixPath:
+    free, number = target, 2
+    while str(free).casefold() in taken:
+        free = target.with_name(f"{target.stem}-{number}{target.suffix}")
+        number += 1
+    return free
+
+
+def _parts(path: str) -> PurePosixPath:
+    """The path, once it is sure that it stays below the folder it is joined to."""
+    parts = PurePosixPath(path).parts
+    # Path knows the system's own separators and drives besides.
+    system = Path(path)
+    if not parts or path.startswith("/") or system.is_absolute() or ".." in system.parts or "\0" in path:
+        raise HitNetError(f"The file name {path!r} leads out of the data folder; nothing was written.")
+    return PurePosixPath(*parts)
+
+
+def _check_folder_name(name: str) -> None:
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+        raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
+
+
+@contextmanager
+def _new_folder(out: Path, *, beside: Path | None = None) -> Iterator[Path]:
+    """A temporary folder that becomes `out` once the block has ended without error."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise HitNetError(f"{out} exists and is not an empty folder. Nothing is overwritten: choose another.")
+    if beside is not None and out.resolve().is_relative_to(beside.resolve()):
+        raise HitNetError(f"{out} lies inside the original data {beside}. Choose a place outside it.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name[:40]}."))
+    except OSError as error:
+        raise HitNetError(f"Cannot write {out}: {error.strerror}. Choose another place.") from error
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if out.exists():
+            out.rmdir()
+        temporary.rename(out)
+    except OSError as error:
+        raise HitNetError(f"Cannot write {out}: {error}. Nothing was written.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy_files(images: Images, targets: Sequence[PurePosixPath], root: Path, folder: Path) -> None:
+    for path, target in zip(images.paths or (), targets, strict=True):
+        original, copy = root / _parts(path), folder / target
+        if not original.is_file():
+            raise HitNetError(f"{original} is not there any more. Nothing was written.")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(original, copy)
+
+
+def _write_table(images: Images, split: dict[int, str], path: Path) -> None:
+    """Path, label and split of each image; the split is written out, so that a new label does not change it."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["path", "label", "split"])
+        rows = zip(images.ids.tolist(), images.paths or (), images.labels.tolist(), strict=True)
+        for number, name, k in rows:
+            writer.writerow([name, images.class_names[k], split[number]])
+
+
+def _npz_split(images: Images, source: Path | None) -> list[str] | None:
+    if source is None or source.suffix.lower() != ".npz":
+        return None
+    original, split = read_npz(source)
+    if split is None:
+        return None
+    of = dict(zip(original.ids.tolist(), split, strict=True))
+    return [of[number] for number in images.ids.tolist()]

@@ -1,0 +1,208 @@
+"""`hitnet prototypes`, `traverse`, `features`, `generate` and `augment`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.progress import Progress
+from rich.table import Table
+
+from hitnet import plots, synthesis
+from hitnet.cli.terminal import console, errors, print_json
+from hitnet.cli.train import AsJson, DataDir, Device, RunPath
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.losses import check_choice
+from hitnet.synthesis.decoding import open_run, to_pixels
+from hitnet.synthesis.distributions import run_images
+from hitnet.synthesis.generation import LAWS
+from hitnet.synthesis.writing import check_folder
+from hitnet.training import Run
+
+Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
+Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
+OtherData = Annotated[str | None, typer.Argument(help="Another data set than the run's own")]
+MOST_IN_GRID = 10_000
+
+
+def register(app: typer.Typer) -> None:
+    app.command("prototypes")(prototypes_command)
+    app.command("traverse")(traverse_command)
+    app.command("features")(features_command)
+    app.command("generate")(generate_command)
+    app.command("augment")(augment_command)
+
+
+def say_written(paths: list[Path]) -> None:
+    for path in paths:
+        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, device: Device = "auto") -> None:
+    """Draw the prototype of each class: what the network takes as its reference image."""
+    plots.check_file_type(out)
+    found = synthesis.prototypes(run, classes=classes, device=device)
+    say_written(plots.save(plots.prototype_figures(found), out))
+
+
+def traverse_command(
+    run: RunPath,
+    out: Picture,
+    class_name: Annotated[str | None, typer.Option("--class", help="The class whose capsule is swept")] = None,
+    image: Annotated[Path | None, typer.Option(help="Sweep the capsule of this image file instead")] = None,
+    reach: Annotated[float, typer.Option(help="How far from 0.5, in units of m/√n (paper: 2)")] = 2.0,
+    steps: Annotated[int, typer.Option(help="Pictures in a row")] = 11,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Draw what each capsule component does, and say which ones change the picture most."""
+    plots.check_file_type(out)
+    found = synthesis.traverse(run, class_name, image=image, reach=reach, steps=steps, device=device)
+    written = plots.save(plots.traversal_figures(found), out)
+    summary = found.summary()
+    if as_json:
+        rows = summary.to_dict("records")
+        print_json({"class": found.class_name, "components": rows, "written": list(map(str, written))})
+        return
+    table = Table("component", "change (RMS)", "share %", box=None)
+    for component, change, share in zip(summary["component"], summary["change"], summary["share"], strict=True):
+        table.add_row(str(component), f"{change:.4f}", f"{100 * share:.1f}")
+    console.print(table)
+    say_written(written)
+
+
+def features_command(
+    run: RunPath,
+    out: Picture,
+    data: OtherData = None,
+    classes: Classes = None,
+    split: Annotated[str, typer.Option(help="train, test or all")] = "train",
+    limit: Annotated[int | None, typer.Option(help="Use at most N images")] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw how the true classes' capsule components are distributed, beside the paper's N(0.5, m/√n).
+
+    With one --class, a panel for each of its components.
+    """
+    plots.check_file_type(out)
+    found = synthesis.feature_distributions(
+        run, data, split=split, classes=classes, limit=limit, device=device, data_dir=data_dir
+    )
+    written = plots.save(plots.feature_figures(found), out)
+    if as_json:
+        rows = found.table().to_dict("records")
+        about = {"data": found.data, "expected_mean": found.centre, "expected_spread": found.spread}
+        print_json({**about, "components": rows, "written": list(map(str, written))})
+        return
+    table = Table("class", "images", "mean", "spread", "within 2σ, %", box=None)
+    for row in found.by_class().to_dict("records"):
+        figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
+        table.add_row(row["class"], str(row["images"]), *figures)
+    console.print(table)
+    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ", highlight=False)
+    say_written(written)
+
+
+def generate_command(
+    run: RunPath,
+    out: Annotated[Path, typer.Option(help="A picture (.png, .svg, .pdf), a .npz of arrays, or a new folder of PNGs")],
+    classes: Classes = None,
+    count: Annotated[int, typer.Option(help="Images of each class")] = 10,
+    law: Annotated[str, typer.Option(help="fitted (to the run's training images) or paper: N(0.5, m/√n)")] = "fitted",
+    spread: Annotated[float, typer.Option(help="Times the Gaussian's own: less is safer, more is bolder")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
+    data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another data set")] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """Make new images of the classes from Gaussian capsules."""
+    check_choice("generate", "--law", law, LAWS)
+    picture = bool(out.suffix) and out.suffix.lower() != ".npz"
+    if picture:
+        plots.check_file_type(out)
+    elif not out.suffix:
+        check_folder(out)
+    trained = open_run(run, device=device)
+    batches = synthesis.generate(
+        trained, classes, count, law="paper" if law == "paper" else "fitted",
+        spread=spread, seed=seed, data=data, device=device, data_dir=data_dir,
+    )  # fmt: skip
+    total = count * len(set(classes or trained.class_names))
+    if picture:
+        say_written(draw_generated(trained, list_all(batches, total, out), out))
+        return
+    stream = synthesis.ImageStream(
+        batches=(("train", as_images(trained, batch)) for batch in batches),
+        total=total,
+        class_names=trained.class_names,
+        shape=trained.config.model.in_shape,
+        name=f"generated by {trained.config.model_name}",
+    )
+    write(stream, out)
+
+
+def list_all(batches: Iterator[synthesis.Generated], total: int, out: Path) -> list[synthesis.Generated]:
+    if total > MOST_IN_GRID:
+        raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
+    return list(batches)
+
+
+def draw_generated(run: Run, batches: list[synthesis.Generated], out: Path) -> list[Path]:
+    labels = [run.class_names[k] for batch in batches for k in batch.labels.tolist()]
+    return plots.save(plots.class_figures(torch.cat([batch.images for batch in batches]), labels), out)
+
+
+def as_images(run: Run, batch: synthesis.Generated) -> Images:
+    return Images(to_pixels(batch.images), batch.labels, run.class_names, "generated", torch.arange(len(batch.labels)))
+
+
+def write(stream: synthesis.ImageStream, out: Path) -> None:
+    """Write images with a bar on the terminal."""
+    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
+        task = bar.add_task("Writing images", total=stream.total)
+        synthesis.write_images(stream, out, on_batch=lambda size: bar.advance(task, size))
+    console.print(f"{stream.total:,} images", highlight=False)
+    say_written([out])
+
+
+def augment_command(
+    run: RunPath,
+    data: OtherData = None,
+    out: Annotated[Path | None, typer.Option(help="The augmented set: a .npz of arrays or a folder of PNGs")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw examples, as the paper does: .png, .svg, .pdf")] = None,
+    copies: Annotated[int, typer.Option(help="Modified copies of each training image")] = 1,
+    strength: Annotated[float, typer.Option(help="Noise on each capsule component, in units of m/√n")] = 1.0,
+    originals: Annotated[bool, typer.Option(help="Keep the original training images beside the copies")] = True,
+    examples: Annotated[int, typer.Option(min=1, help="Images in the picture")] = 2,
+    seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """Hybrid data augmentation: modify capsules, decode them, put the lost details back.
+
+    Writes a data set that `hitnet train` reads: training images and their modified copies, test images untouched.
+    """
+    if out is None and picture is None:
+        raise HitNetError("Say where to write: --out for the augmented set, --picture for examples, or both.")
+    if picture is not None:
+        plots.check_file_type(picture)
+    if out is not None and out.suffix.lower() != ".npz":
+        check_folder(out)
+    trained = open_run(run, device=device)
+    if picture is not None:
+        train = run_images(trained, data, data_dir=data_dir)
+        few = train.select(torch.linspace(0, len(train) - 1, examples).long())
+        found = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
+        say_written(plots.save(plots.hybrid_figures(found), picture))
+    if out is not None:
+        stream = synthesis.augment(
+            trained, data, copies=copies, strength=strength, originals=originals,
+            seed=seed, device=device, data_dir=data_dir,
+        )  # fmt: skip
+        write(stream, out)

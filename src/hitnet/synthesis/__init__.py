@@ -1,0 +1,43 @@
+"""See what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
+
+from hitnet.synthesis.decoding import decode
+from hitnet.synthesis.distributions import (
+    CapsuleGaussians,
+    FeatureDistributions,
+    feature_distributions,
+    fitted_gaussians,
+)
+from hitnet.synthesis.generation import Generated, generate
+from hitnet.synthesis.hybrid import (
+    Hybrid,
+    HybridAugmentation,
+    HybridExamples,
+    augment,
+    hybrid,
+    hybrid_examples,
+)
+from hitnet.synthesis.prototypes import Prototypes, prototypes
+from hitnet.synthesis.traversal import Traversal, traverse
+from hitnet.synthesis.writing import ImageStream, write_images
+
+__all__ = [
+    "CapsuleGaussians",
+    "FeatureDistributions",
+    "Generated",
+    "Hybrid",
+    "HybridAugmentation",
+    "HybridExamples",
+    "ImageStream",
+    "Prototypes",
+    "Traversal",
+    "augment",
+    "decode",
+    "feature_distributions",
+    "fitted_gaussians",
+    "generate",
+    "hybrid",
+    "hybrid_examples",
+    "prototypes",
+    "traverse",
+    "write_images",
+]

@@ -1,0 +1,104 @@
+"""What all of synthesis shares: a run that has a decoder, its classes by name, and capsules → images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hitnet.capsules import HIT_RADIUS
+from hitnet.errors import HitNetError, unknown_name
+from hitnet.models.decoders import Decoder
+from hitnet.models.network import Network
+from hitnet.training.device import pick_device
+from hitnet.training.train import Run, load
+
+BATCH = 500  # images that are decoded or encoded at once
+
+RunLike = Run | str | Path
+
+
+def open_run(run: RunLike, *, device: str = "auto") -> Run:
+    """A trained run with a decoder, its network in evaluation mode on `device`."""
+    trained = run if isinstance(run, Run) else load(run)
+    need_decoder(trained.model)
+    trained.model.to(pick_device(device)).eval()
+    return trained
+
+
+def need_decoder(network: Network) -> Decoder:
+    if network.decoder is None:
+        raise HitNetError(
+            "This network has no decoder, so that it can make no images (n1 is such a network). "
+            "Train one that has, e.g. hitnet, hitnet-small or hitnet-resnet9."
+        )
+    return network.decoder
+
+
+def need_centre(network: Network) -> float:
+    """The value of the central capsule's components, where that capsule stands for the class."""
+    decoder = need_decoder(network)
+    if network.head.loss != "centripetal":
+        raise HitNetError(
+            "This network drives the capsule of the true class away from the centre, so that its central capsule "
+            "stands for no class. Train a network whose name starts with hitnet, or generate from capsules fitted "
+            "to data."
+        )
+    if network.head.centre == 0 and not decoder.standardised:
+        raise HitNetError(
+            "This network's central capsule is 0, which its decoder cannot tell from a masked one: all classes "
+            "would look the same. Train it with decoder 'standardised' or 'conv'."
+        )
+    return network.head.centre
+
+
+def component_spread(network: Network) -> float:
+    """m/√n, the spread that the paper expects of a component of the true class's capsule."""
+    return HIT_RADIUS / math.sqrt(network.config.capsule_dim)
+
+
+def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> list[int]:
+    """Indices of the classes that are named; all of them for None."""
+    if chosen is None:
+        return list(range(len(class_names)))
+    index = {name: k for k, name in enumerate(class_names)}
+    for name in chosen:
+        if name not in index:
+            raise unknown_name("class", name, class_names)
+    if not chosen:
+        raise HitNetError("Name at least one class.")
+    return [index[name] for name in dict.fromkeys(chosen)]
+
+
+@torch.no_grad()
+def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
+    """Capsules (B, n) of the classes (B,) → images (B, C, H, W) in [0, 1], on the network's device.
+
+    extra (B, e), for a network with extra components: None gives their mean, 0.
+    """
+    decoder = need_decoder(network)
+    config = network.config
+    if capsules.shape != (len(classes), config.capsule_dim):
+        raise HitNetError(
+            f"decode takes one capsule of {config.capsule_dim} components for each of {len(classes)} classes; "
+            f"got shape {tuple(capsules.shape)}."
+        )
+    place = next(network.parameters()).device
+    if extra is None and config.extra_dim:
+        extra = torch.zeros(len(classes), config.extra_dim)
+    pictures = []
+    for start in range(0, len(classes), BATCH):
+        part = slice(start, start + BATCH)
+        # All classes get the capsule: the decoder masks those that do not count.
+        everywhere = capsules[part].to(place, torch.float32)[:, None].expand(-1, config.num_classes, -1)
+        besides = None if extra is None else extra[part].to(place, torch.float32)
+        pictures.append(decoder(everywhere, classes[part].to(place), besides))
+    return torch.cat(pictures) if pictures else torch.empty(0, *config.in_shape, device=place)
+
+
+def to_pixels(images: Tensor) -> Tensor:
+    """Images in [0, 1] as uint8 on the CPU."""
+    return (images.clamp(0, 1) * 255).round().to("cpu", torch.uint8)

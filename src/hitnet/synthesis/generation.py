@@ -1,0 +1,133 @@
+"""Generation: new images of a class, decoded from Gaussian capsules, as many as wanted.
+
+    paper    each component from N(0.5, m/√n), as the paper has it; extra components from N(0, 1)
+    fitted   capsule and extra components together from the Gaussian fitted to the class's own images
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+from hitnet.losses import check_choice
+from hitnet.models.network import Network
+from hitnet.synthesis.decoding import (
+    BATCH,
+    RunLike,
+    class_indices,
+    component_spread,
+    decode,
+    need_centre,
+    need_decoder,
+    open_run,
+)
+from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
+from hitnet.training.train import Source
+
+Law = Literal["fitted", "paper"]
+LAWS = ("fitted", "paper")
+
+
+class Generated(NamedTuple):
+    """A batch of new images: (B, C, H, W) as floats in [0, 1] on the network's device, and their classes (B,)."""
+
+    images: Tensor
+    labels: Tensor
+
+
+def generate(
+    run: RunLike,
+    classes: Sequence[str] | None = None,
+    count: int = 100,
+    *,
+    law: Law = "fitted",
+    spread: float = 1.0,
+    seed: int = 0,
+    batch_size: int = BATCH,
+    data: Source | None = None,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+) -> Iterator[Generated]:
+    """`count` new images of each class, class after class, in batches made one at a time.
+
+    law     "fitted" to the run's training images (or to `data`), or "paper": N(0.5, m/√n)
+    spread  multiplies the Gaussian's own: 0 gives its mean, less than 1 safer images, more than 1 bolder ones
+    seed    an image depends on the seed, its class and its place within the class, not on the batch size
+
+    What is wrong is said at once, before the first batch is asked for.
+    """
+    trained = open_run(run, device=device)
+    check_choice("generate", "law", law, LAWS)
+    chosen = class_indices(trained.class_names, classes)
+    gaussians = None
+    if law == "fitted":
+        gaussians = fitted_gaussians(trained, data, device=device, data_dir=data_dir)
+        empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
+        if empty:
+            raise HitNetError(
+                f"The data hold no images of {', '.join(empty[:10])} to fit capsules to. Use the law 'paper' there."
+            )
+    return sample_images(
+        trained.model, chosen, count, gaussians=gaussians, spread=spread, seed=seed, batch_size=batch_size
+    )
+
+
+def sample_images(
+    network: Network,
+    classes: Sequence[int],
+    count: int,
+    *,
+    gaussians: CapsuleGaussians | None = None,
+    spread: float = 1.0,
+    seed: int = 0,
+    batch_size: int = BATCH,
+) -> Iterator[Generated]:
+    """`count` images of each class from its Gaussian; without `gaussians`, from the paper's."""
+    for name, value in (("count", count), ("batch_size", batch_size)):
+        if value < 1:
+            raise HitNetError(f"generate: {name} must be at least 1; got {value}.")
+    if not 0 <= spread < float("inf") or seed < 0:
+        raise HitNetError(f"generate: spread and seed must not be negative; got {spread} and {seed}.")
+    need_decoder(network)
+    found = paper_gaussians(network) if gaussians is None else gaussians
+    return _batches(network, list(classes), count, found, spread, seed, batch_size)
+
+
+def paper_gaussians(network: Network) -> CapsuleGaussians:
+    """N(0.5, m/√n) for every component of every class, and N(0, 1) for the extra components."""
+    config, centre = network.config, need_centre(network)
+    n, e, k = config.capsule_dim, config.extra_dim, config.num_classes
+    mean = torch.cat([torch.full((n,), centre), torch.zeros(e)]).double()
+    deviation = torch.cat([torch.full((n,), component_spread(network), dtype=torch.float64), torch.ones(e)])
+    covariance = torch.diag(deviation.square())
+    return CapsuleGaussians(mean.repeat(k, 1), covariance.repeat(k, 1, 1), torch.zeros(k, dtype=torch.int64))
+
+
+def _batches(
+    network: Network,
+    classes: list[int],
+    count: int,
+    gaussians: CapsuleGaussians,
+    spread: float,
+    seed: int,
+    batch_size: int,
+) -> Iterator[Generated]:
+    n = network.config.capsule_dim
+    total = len(classes) * count
+    # Normal numbers come from numpy one after another, so that batches of any size add up to the same images.
+    noise = {label: np.random.Generator(np.random.PCG64([seed, label])) for label in classes}
+    for start in range(0, total, batch_size):
+        labels = torch.tensor([classes[i // count] for i in range(start, min(start + batch_size, total))])
+        drawn = []
+        for label, size in zip(*(part.tolist() for part in labels.unique_consecutive(return_counts=True)), strict=True):
+            normal = torch.from_numpy(noise[label].standard_normal((size, gaussians.mean.shape[1])))
+            drawn.append(gaussians.mean[label] + spread * normal @ gaussians.root(label).T)
+        vectors = torch.cat(drawn)
+        extra = vectors[:, n:] if network.config.extra_dim else None
+        yield Generated(decode(network, vectors[:, :n], labels, extra), labels)

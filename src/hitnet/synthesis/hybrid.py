@@ -1,0 +1,217 @@
+"""Hybrid data augmentation: a capsule is modified and decoded, and the details that decoding loses are put back.
+
+    X_new = X_mod + X − X_rec, clipped to [0, 1]
+
+X_rec is decoded from the capsule of the true class, X_mod from the same capsule with Gaussian noise added; its
+spread is the `strength`, in units of m/√n.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network
+from hitnet.synthesis.decoding import BATCH, RunLike, component_spread, need_decoder, open_run, to_pixels
+from hitnet.synthesis.distributions import run_images
+from hitnet.synthesis.writing import ImageStream
+from hitnet.training.evaluation import to_device
+from hitnet.training.train import Source
+
+
+class Hybrid(NamedTuple):
+    """The three pictures of each image, (B, C, H, W) in [0, 1]: X_rec, X_mod and the new image."""
+
+    reconstruction: Tensor
+    modified: Tensor
+    result: Tensor
+
+
+def combine(images: Tensor, reconstruction: Tensor, modified: Tensor) -> Tensor:
+    """X_mod + X − X_rec, clipped to [0, 1]."""
+    return (modified + images - reconstruction).clamp(0, 1)
+
+
+@torch.no_grad()
+def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> Hybrid:
+    """Add `change` (B, n) to the true-class capsules of images (B, C, H, W) in [0, 1] with labels (B,).
+
+    The network is to be in evaluation mode, on the images' device. Nothing here waits for that device.
+    """
+    decoder = need_decoder(network)
+    output = network(images, reconstruct=False)
+    # Every class's capsule gets the change: the decoder masks those that do not count. Both pictures at once.
+    capsules = torch.cat([output.capsules, output.capsules + change[:, None]])
+    extra = None if output.extra is None else output.extra.repeat(2, 1)
+    reconstruction, modified = decoder(capsules, labels.repeat(2), extra).chunk(2)
+    return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
+
+
+class HybridAugmentation:
+    """Hybrid augmentation within a training: called with images (B, C, H, W) in [0, 1] and labels (B,) → images.
+
+    network   a trained one with a decoder; a frozen copy of it is kept, on its device, in evaluation mode
+    strength  spread of the noise that is added to each capsule component, in units of m/√n
+    share     part of the batch that is replaced: its first images, so give batches in random order
+
+    Noise is drawn from the device's default generator, and nothing waits for the device: a call can be captured in
+    a CUDA graph.
+    """
+
+    def __init__(self, network: Network, *, strength: float = 1.0, share: float = 0.5) -> None:
+        need_decoder(network)
+        check_strength(strength)
+        if not 0 < share <= 1:
+            raise HitNetError(f"Hybrid augmentation: share must be above 0 and at most 1; got {share}.")
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        self.spread = strength * component_spread(network)
+        self.share = share
+
+    @classmethod
+    def from_run(
+        cls,
+        run: RunLike,
+        *,
+        class_names: Sequence[str],
+        in_shape: tuple[int, int, int],
+        device: str = "auto",
+        strength: float = 1.0,
+        share: float = 0.5,
+    ) -> HybridAugmentation:
+        """With the network of a run, after a check that it was trained on these classes and images of this shape."""
+        trained = open_run(run, device=device)
+        if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):
+            raise HitNetError(
+                f"The run to augment from was trained on images of {trained.config.model.in_shape} in "
+                f"{len(trained.class_names)} classes ({', '.join(trained.class_names[:10])}); these are images of "
+                f"{tuple(in_shape)} in {len(class_names)} classes ({', '.join(class_names[:10])}). "
+                "Give a run on the same data."
+            )
+        return cls(trained.model, strength=strength, share=share)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        count = max(1, round(self.share * len(images)))
+        noise = torch.randn(count, self.network.config.capsule_dim, device=images.device)
+        new = hybrid(self.network, images[:count], labels[:count], self.spread * noise).result
+        return torch.cat([new.to(images.dtype), images[count:]])
+
+
+def check_strength(strength: float) -> None:
+    if not 0 <= strength < float("inf"):
+        raise HitNetError(f"Hybrid augmentation: strength must not be negative; got {strength}.")
+
+
+@dataclass(frozen=True)
+class HybridExamples:
+    """Several modifications of one image, as in the paper's figure; images as floats in [0, 1] on the CPU.
+
+    original, reconstruction  (C, H, W): X and X_rec
+    modified, results         (M, C, H, W): the X_mod, and X_mod + X − X_rec
+    class_name                the image's class
+    """
+
+    original: Tensor
+    reconstruction: Tensor
+    modified: Tensor
+    results: Tensor
+    class_name: str
+
+
+def hybrid_examples(
+    run: RunLike,
+    images: Images,
+    *,
+    count: int = 23,
+    strength: float = 1.0,
+    seed: int = 0,
+    device: str = "auto",
+) -> list[HybridExamples]:
+    """`count` modifications (paper: 23) of each of a few images."""
+    check_strength(strength)
+    if count < 1 or seed < 0:
+        raise HitNetError(f"hybrid_examples: count must be at least 1 and seed not negative; got {count} and {seed}.")
+    trained = open_run(run, device=device)
+    matched = run_images(trained, images)
+    place = next(trained.model.parameters()).device
+    found = []
+    for i, label in enumerate(matched.labels.tolist()):
+        same = to_device(matched.pixels[i : i + 1], place).expand(count, -1, -1, -1)
+        change = strength * component_spread(trained.model) * _noise([seed, i], count, trained.config.model.capsule_dim)
+        three = hybrid(trained.model, same, torch.full((count,), label, device=place), change.to(place))
+        found.append(
+            HybridExamples(
+                same[0].cpu(),
+                three.reconstruction[0].cpu(),
+                three.modified.cpu(),
+                three.result.cpu(),
+                trained.class_names[label],
+            )
+        )
+    return found
+
+
+def augment(
+    run: RunLike,
+    data: Source | None = None,
+    *,
+    copies: int = 1,
+    strength: float = 1.0,
+    originals: bool = True,
+    seed: int = 0,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+) -> ImageStream:
+    """A data set (by default the run's own) with modified copies of its training images, for `write_images`.
+
+    The test images stay as they are; `originals` says whether the training images stay beside their copies.
+    """
+    check_strength(strength)
+    if copies < 1 or seed < 0:
+        raise HitNetError(
+            f"Hybrid augmentation: copies must be at least 1 and seed not negative; got {copies} and {seed}."
+        )
+    trained = open_run(run, device=device)
+    train = run_images(trained, data, data_dir=data_dir)
+    test = run_images(trained, data, split="test", data_dir=data_dir)
+    return ImageStream(
+        batches=_augmented(trained.model, train, test, copies, strength, originals, seed),
+        total=len(test) + len(train) * (copies + originals),
+        class_names=trained.class_names,
+        shape=train.shape,
+        name=f"{train.name}, augmented",
+        flip=train.flip,
+    )
+
+
+def _augmented(
+    network: Network, train: Images, test: Images, copies: int, strength: float, originals: bool, seed: int
+) -> Iterator[tuple[str, Images]]:
+    if originals:
+        yield "train", train
+    for turn in range(copies):
+        # A seed of its own for each copy: the first copies are the same, however many follow.
+        change = strength * component_spread(network) * _noise([seed, turn], len(train), network.config.capsule_dim)
+        for start in range(0, len(train), BATCH):
+            part = range(start, min(start + BATCH, len(train)))
+            yield "train", _modified(network, train.select(part), change[part.start : part.stop])
+    yield "test", test
+
+
+def _modified(network: Network, images: Images, change: Tensor) -> Images:
+    place = next(network.parameters()).device
+    new = hybrid(network, to_device(images.pixels, place), images.labels.to(place), change.to(place)).result
+    return replace(images, pixels=to_pixels(new))
+
+
+def _noise(seed: list[int], count: int, dim: int) -> Tensor:
+    return torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).standard_normal((count, dim))).float()

@@ -1,0 +1,34 @@
+"""Prototypes: the image that the network takes as the reference of each class, decoded from its central capsule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hitnet.models.network import Network
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """images (K, C, H, W) as floats in [0, 1] on the CPU, one for each of class_names."""
+
+    images: Tensor
+    class_names: tuple[str, ...]
+
+
+def prototypes(run: RunLike, *, classes: Sequence[str] | None = None, device: str = "auto") -> Prototypes:
+    """The prototypes of all classes of a run, or of those that are named."""
+    trained = open_run(run, device=device)
+    chosen = class_indices(trained.class_names, classes)
+    images = class_prototypes(trained.model, torch.tensor(chosen))
+    return Prototypes(images.cpu(), tuple(trained.class_names[k] for k in chosen))
+
+
+def class_prototypes(network: Network, classes: Tensor) -> Tensor:
+    """The decoded central capsule of each class (B,): (B, C, H, W)."""
+    centre = need_centre(network)
+    return decode(network, torch.full((len(classes), network.config.capsule_dim), centre), classes)

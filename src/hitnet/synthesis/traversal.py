@@ -1,0 +1,129 @@
+"""Traversal: what each component of a capsule draws, seen by sweeping it while the others stay.
+
+The paper sweeps [0.5 − 2m/√n, 0.5 + 2m/√n]: two of the spreads that it expects of a component.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hitnet import data as datasets
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network
+from hitnet.synthesis.decoding import RunLike, class_indices, component_spread, decode, need_centre, open_run
+from hitnet.training.evaluation import to_device
+from hitnet.training.train import Run
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """One capsule's components, each swept in turn.
+
+    images      (n, S, C, H, W) as floats in [0, 1]: a row for each component, a column for each value
+    values      (S,): what the component was set to
+    start       (n,): the capsule that was swept; the central one, or an image's own
+    class_name  the class whose capsule it is
+    original    (C, H, W): the image whose capsule was swept; None for the central capsule
+    """
+
+    images: Tensor
+    values: Tensor
+    start: Tensor
+    class_name: str
+    original: Tensor | None = None
+
+    @property
+    def change(self) -> np.ndarray:
+        """(n,): how much each component changes the picture.
+
+        The root of the mean, over values and pixels, of the squared difference from the mean picture of the row.
+        """
+        rows = self.images.double()
+        found: np.ndarray = (rows - rows.mean(dim=1, keepdim=True)).square().mean(dim=(1, 2, 3, 4)).sqrt().numpy()
+        return found
+
+    def summary(self) -> pd.DataFrame:
+        """A row for each component, the one that changes the picture most first: component, change, share."""
+        change = self.change
+        total = float(change.sum())
+        table = pd.DataFrame(
+            {
+                "component": np.arange(len(change)),
+                "change": change,
+                "share": change / total if total else np.zeros(len(change)),
+            }
+        )
+        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
+
+def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Tensor:
+    """`steps` values from centre − reach·m/√n to centre + reach·m/√n, evenly spaced (paper: reach 2)."""
+    if steps < 2:
+        raise HitNetError(f"A traversal needs at least 2 steps; got {steps}.")
+    if not reach > 0:
+        raise HitNetError(f"A traversal's reach must be above 0; got {reach}.")
+    width = reach * component_spread(network)
+    centre = need_centre(network)
+    return torch.linspace(centre - width, centre + width, steps, dtype=torch.float64)
+
+
+def sweep(network: Network, capsule: Tensor, label: int, values: Tensor, extra: Tensor | None = None) -> Tensor:
+    """A capsule (n,) with each component set to each of the values (S,) in turn: images (n, S, C, H, W)."""
+    n, steps = len(capsule), len(values)
+    swept = capsule.cpu().double().repeat(n, steps, 1)
+    swept[torch.arange(n), :, torch.arange(n)] = values
+    besides = None if extra is None else extra.expand(n * steps, -1)
+    images = decode(network, swept.view(n * steps, n), torch.full((n * steps,), label), besides)
+    return images.view(n, steps, *images.shape[1:]).cpu()
+
+
+def traverse(
+    run: RunLike,
+    class_name: str | None = None,
+    *,
+    image: Tensor | str | Path | None = None,
+    reach: float = 2.0,
+    steps: int = 11,
+    device: str = "auto",
+) -> Traversal:
+    """Sweep every component of a class's central capsule, or of an image's own capsule.
+
+    class_name  the class; with an image it may be left out: then it is the class that the network predicts
+    image       uint8 (C, H, W) or an image file
+    reach       how far to go either side of the centre, in units of m/√n (paper: 2)
+    """
+    trained = open_run(run, device=device)
+    values = sweep_values(trained.model, reach=reach, steps=steps)
+    if class_name is None and image is None:
+        raise HitNetError(f"Name a class to traverse (one of {', '.join(trained.class_names[:20])}) or give an image.")
+    label = None if class_name is None else class_indices(trained.class_names, [class_name])[0]
+    if image is None and label is not None:
+        start = torch.full((trained.config.model.capsule_dim,), need_centre(trained.model))
+        images = sweep(trained.model, start, label, values)
+        return Traversal(images, values, start, trained.class_names[label])
+    return _traverse_image(trained, _pixels(trained, image), label, values)
+
+
+def _pixels(run: Run, image: Tensor | str | Path | None) -> Tensor:
+    shape = run.config.model.in_shape
+    if not isinstance(image, Tensor):
+        return datasets.read_image(str(image), shape)
+    if image.dtype != torch.uint8 or tuple(image.shape) != shape:
+        raise HitNetError(f"This network takes uint8 images of shape {shape}; got {image.dtype} {tuple(image.shape)}.")
+    return image
+
+
+@torch.no_grad()
+def _traverse_image(run: Run, pixels: Tensor, label: int | None, values: Tensor) -> Traversal:
+    place = next(run.model.parameters()).device
+    output = run.model(to_device(pixels[None], place), reconstruct=False)
+    chosen = int(output.prediction[0]) if label is None else label
+    start = output.capsules[0, chosen].cpu()
+    images = sweep(run.model, start, chosen, values, output.extra)
+    return Traversal(images, values, start, run.class_names[chosen], pixels.float() / 255)

@@ -1,0 +1,142 @@
+"""New images on disk, in the two forms that `hitnet.data.load` reads back: a .npz of arrays, or a folder of PNGs.
+
+Both are written as the images come, so that a million of them need not fit into memory, and whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.files import replacing
+
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name, on one system or another
+
+
+@dataclass(frozen=True)
+class ImageStream:
+    """Labelled images that are made as they are asked for.
+
+    batches      (split, images), the images of one shape and with labels that index class_names
+    total        how many images will come
+    shape        (C, H, W) of each
+    name, flip   as in `hitnet.data.Images`
+    """
+
+    batches: Iterator[tuple[str, Images]]
+    total: int
+    class_names: tuple[str, ...]
+    shape: tuple[int, int, int]
+    name: str
+    flip: bool = False
+
+
+def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[int], None] | None = None) -> None:
+    """Write images as they come to a .npz file or, for any other name, into a new folder.
+
+    A folder gets OUT/<split>/<class>/<number>.png; a .npz the arrays of `hitnet.data.save_npz`. `on_batch` is
+    called with the size of each batch that is written.
+    """
+    target = Path(out)
+    counted = _counted(stream.batches, on_batch or (lambda size: None))
+    if target.suffix.lower() == ".npz":
+        _write_npz(stream, counted, target)
+    else:
+        check_folder(target)
+        _write_folder(stream, counted, target)
+
+
+def _counted(
+    batches: Iterator[tuple[str, Images]], on_batch: Callable[[int], None]
+) -> Iterator[tuple[str, Images]]:
+    for split, images in batches:
+        yield split, images
+        on_batch(len(images))
+
+
+def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
+    odd = [name for name in stream.class_names if UNSAFE.search(name)]
+    if odd:
+        raise HitNetError(f"A class named {odd[0]!r} can be no folder. Write to a .npz file instead.")
+    number = 0
+    with _new_folder(target) as folder:
+        for split, images in batches:
+            for pixels, label in zip(images.pixels, images.labels.tolist(), strict=True):
+                place = folder / split / stream.class_names[label]
+                place.mkdir(parents=True, exist_ok=True)
+                as_picture(pixels).save(place / f"{number:07d}.png")
+                number += 1
+
+
+def check_folder(target: Path) -> None:
+    """An error where a folder of images cannot be written."""
+    if target.is_file():
+        raise HitNetError(f"{target} is a file; name a new folder, or a .npz file.")
+    if target.is_dir() and any(target.iterdir()):
+        raise HitNetError(f"The folder {target} is not empty. Choose another, or remove it first.")
+
+
+def as_picture(pixels: Tensor) -> Image.Image:
+    """uint8 (C, H, W) as a grey or RGB picture."""
+    array = pixels.permute(1, 2, 0).contiguous().numpy()
+    return Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder that takes its name once the block has ended without error."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:40]}."))
+    except OSError as error:
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if target.is_dir():
+            target.rmdir()
+        os.replace(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
+    labels, splits = np.empty(stream.total, np.int64), np.empty(stream.total, "<U5")
+    done = 0
+    with (
+        replacing(target) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=4) as archive,
+    ):
+        with archive.open("images.npy", "w", force_zip64=True) as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (stream.total, *stream.shape)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for split, images in batches:
+                file.write(images.pixels.contiguous().numpy().data)
+                labels[done : done + len(images)] = images.labels.numpy()
+                splits[done : done + len(images)] = split
+                done += len(images)
+        if done != stream.total:
+            raise HitNetError(f"{target}: {stream.total:,} images were announced but {done:,} came.")
+        rest = {
+            "labels": labels,
+            "class_names": np.array(stream.class_names, np.str_),
+            "split": splits,
+            "name": np.array(stream.name, np.str_),
+            "flip": np.array(stream.flip),
+        }
+        for key, array in rest.items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)

@@ -1,0 +1,98 @@
+"""Made-up audits for the tests of the page, the corrections and the exports."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hitnet.data.images import Images
+
+MODELS = 8
+
+
+def make_distances(labels: np.ndarray, classes: int, *, suspects: int, seed: int = 0) -> np.ndarray:
+    """Distances (N, K): the given class hits, except for the first `suspects` images, where another does."""
+    random = np.random.default_rng(seed)
+    count = len(labels)
+    distances = np.clip(random.normal(1.05, 0.16, (count, classes)), 0.3, 1.9)
+    seen = labels.copy()
+    seen[:suspects] = (labels[:suspects] + random.integers(1, classes, suspects)) % classes
+    distances[np.arange(count), seen] = random.uniform(0.02, 0.15, count)
+    split = np.arange(0, suspects, 3)
+    distances[split, labels[split]] = random.uniform(0.06, 0.3, len(split))
+    distances[np.arange(1, suspects, 7)] += 0.4
+    return distances.astype(np.float32)
+
+
+def text(values: list[str]) -> pd.Series:
+    """A column of plain Python strings, which may hold what UTF-8 cannot."""
+    return pd.Series(values, dtype=object)
+
+
+def make_table(labels: np.ndarray, distances: np.ndarray, names: list[str], paths: list[str]) -> pd.DataFrame:
+    """A plausible audit table in the order of ids 0..N-1, scores rising with the row number."""
+    count = len(labels)
+    rows = np.arange(count)
+    own = distances[rows, labels]
+    others = distances.copy()
+    others[rows, labels] = np.inf
+    ghost = others.argmin(1)
+    best = distances.argmin(1)
+    margin = own - others.min(1)
+    flag = np.where(margin > 0.25, "wrong", np.where(margin > -0.25, "ambiguous: two labels", "ok")).astype(object)
+    flag[distances.min(1) > 0.4] = "none of the classes"
+    rule = {
+        "wrong": "another class is a hit in most models and the given class in few",
+        "ambiguous: two labels": "the given class and another are both hits",
+        "none of the classes": "no class is a hit in any model",
+        "ok": "the given class is a hit",
+    }
+    votes = np.clip(np.round(MODELS * (1 - others.min(1))), 0, MODELS).astype(int)
+    table = pd.DataFrame(
+        {
+            "id": rows,
+            "path": text(paths),
+            "given": text([names[k] for k in labels]),
+            "suggested": text([names[k] for k in best]),
+            "score": 1 / (1 + np.exp(4 * margin)),
+            "hits": np.where(own < 0.1, MODELS, np.where(own < 0.3, 3, 0)),
+            "votes": votes,
+            "models": MODELS,
+            "margin_mean": margin,
+            "margin_std": 0.05,
+            "ghost": text([names[k] for k in ghost]),
+            "ghost_distance": others.min(1),
+            "flag": flag,
+            "rule": [rule[f] for f in flag],
+        }
+    )
+    return table
+
+
+def make_audit(
+    count: int = 60,
+    classes: int = 5,
+    *,
+    suspects: int = 20,
+    names: list[str] | None = None,
+    paths: list[str] | None = None,
+) -> tuple[pd.DataFrame, np.ndarray, Tensor, list[str]]:
+    """(table, distances, pixels, class names), worst image first."""
+    names = names or [f"class {k}" for k in range(classes)]
+    labels = np.arange(count) % len(names)
+    distances = make_distances(labels, len(names), suspects=suspects)
+    table = make_table(labels, distances, names, paths or [f"{names[k]}/image-{i}.png" for i, k in enumerate(labels)])
+    order = np.argsort(table["score"].to_numpy(), kind="stable")
+    pixels = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (count, 1, 12, 12), dtype=np.uint8))
+    return table.iloc[order].reset_index(drop=True), distances[order], pixels[torch.from_numpy(order)], names
+
+
+def make_images(count: int = 60, classes: int = 5, *, paths: bool = False) -> Images:
+    """The data set that `make_audit` audits: ids 0..N-1, label = id modulo classes."""
+    labels = np.arange(count) % classes
+    pixels = np.random.default_rng(1).integers(0, 256, (count, 1, 12, 12), dtype=np.uint8)
+    names = [f"class {k}" for k in range(classes)]
+    files = [f"{names[k]}/image-{i}.png" for i, k in enumerate(labels)] if paths else None
+    return Images.from_arrays(pixels, labels, class_names=names, name="made up", paths=files)

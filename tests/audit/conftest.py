@@ -1,0 +1,107 @@
+"""A real browser for the tests of the review page."""
+
+import shutil
+
+import pytest
+
+from hitnet.audit.corrections import read_corrections
+from hitnet.audit.page import write_page
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
+)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    try:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+    except ImportError:
+        pytest.fail("The browser tests need selenium: pip install selenium.")
+    if BROWSER is None or DRIVER is None:
+        pytest.fail("The browser tests need Chromium: apt-get install chromium chromium-driver.")
+    home = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(home)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.downloads = home
+    yield driver
+    driver.quit()
+
+
+class Review:
+    """One open page, and what a person sees and does on it."""
+
+    def __init__(self, browser, path):
+        self.browser, self.path = browser, path
+        browser.get(path.as_uri())
+        browser.execute_script("localStorage.clear()")
+        browser.get(path.as_uri())
+
+    def keys(self, *keys):
+        for key in keys:
+            self.browser.switch_to.active_element.send_keys(key)
+
+    def js(self, script, *arguments):
+        return self.browser.execute_script(f"return {script}", *arguments)
+
+    def all(self, selector):
+        return self.browser.find_elements("css selector", selector)
+
+    def one(self, selector):
+        return self.browser.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.one(selector).text
+
+    def click(self, selector):
+        self.one(selector).click()
+
+    @property
+    def current(self):
+        return int(self.one(".row.current").get_attribute("data-id"))
+
+    @property
+    def chips(self):
+        return [chip.text.replace("\n", " ") for chip in self.all("#chips button")]
+
+    @property
+    def shown(self):
+        return int(self.text("#count b").replace(",", ""))
+
+    def exported(self):
+        """The decisions in the page's CSV, as {id: (decision, label)}."""
+        self.click("#open-export")
+        text = self.js("document.querySelector('#export-text').value")
+        self.click("#export [data-close]")
+        path = self.path.with_suffix(".csv")
+        path.write_text(text, encoding="utf-8", newline="")
+        return {c.id: (c.decision, c.label) for c in read_corrections(path)}
+
+    def complaints(self):
+        return [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] != "INFO"]
+
+
+@pytest.fixture
+def open_review(browser, tmp_path):
+    """Write an audit's page and open it; afterwards the console must hold no complaint."""
+    browser.get_log("browser")
+    opened = []
+
+    def open_page(audit, name="page.html", **options):
+        table, distances, pixels, names = audit
+        path = tmp_path / name
+        options = {"title": "An audit", "class_names": names, **options}
+        write_page(path, table, distances, pixels, **options)
+        opened.append(Review(browser, path))
+        return opened[-1]
+
+    yield open_page
+    assert opened[-1].complaints() == []

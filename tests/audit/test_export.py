@@ -1,0 +1,97 @@
+import json
+import xml.etree.ElementTree as ElementTree
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from audit_samples import make_audit
+
+from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
+from hitnet.errors import HitNetError
+
+
+def test_probabilities_are_the_softmax_of_distances_over_the_hit_radius():
+    distances = np.random.default_rng(0).uniform(0, 2, (50, 7)).astype(np.float32)
+    probabilities = pred_probs(distances)
+    for row, chances in zip(distances, probabilities, strict=True):
+        weights = [np.exp(-float(d) / 0.1) for d in row]
+        np.testing.assert_allclose(chances, np.array(weights) / sum(weights), rtol=1e-9)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-12)
+
+
+def test_the_likeliest_class_is_the_nearest_capsule_even_of_two_almost_equal():
+    distances = np.full((3, 4), 1.9, np.float32)
+    distances[:, 2] = np.nextafter(np.float32(1.9), np.float32(0))
+    assert (pred_probs(distances).argmax(1) == 2).all()
+
+
+def test_a_hit_among_misses_is_almost_certain():
+    distances = np.array([[0.1] + [0.9] * 9])
+    assert pred_probs(distances)[0, 0] == pytest.approx(0.997, abs=5e-4)
+
+
+def test_distances_that_are_not_numbers_are_refused():
+    with pytest.raises(HitNetError, match="finite"):
+        pred_probs(np.array([[0.1, np.nan]]))
+
+
+def test_written_probabilities_go_by_id_and_find_the_issues_with_cleanlab(tmp_path):
+    table, distances, _, names = make_audit(200, 5, suspects=20)
+    write_pred_probs(table, distances, tmp_path / "probs.npy")
+    read = np.load(tmp_path / "probs.npy", allow_pickle=False)
+    row = 11
+    np.testing.assert_allclose(read[table["id"][row]], pred_probs(distances)[row])
+    labels = table.sort_values("id")["given"].map(names.index).to_numpy()
+    cleanlab = pytest.importorskip("cleanlab.filter")
+    issues = np.flatnonzero(cleanlab.find_label_issues(labels, read, n_jobs=1))
+    assert len(issues) > 5
+    assert set(issues) <= set(range(20))
+
+
+def test_label_studio_tasks_predict_the_suggestion(tmp_path):
+    names = ["cat & dog", 'a "b"', "<c>"]
+    table, distances, _, names = make_audit(12, 3, suspects=5, names=names)
+    table.loc[0, "path"] = "cat & dog/ä #1?.png"
+    label_studio(table, distances, names, tmp_path / "tasks.json")
+    tasks = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))
+    assert [task["data"]["image_id"] for task in tasks] == table["id"].tolist()
+    address = tasks[0]["data"]["image"]
+    assert address.startswith("/data/local-files/?d=")
+    assert not set("&#? ") & set(address.removeprefix("/data/local-files/?d="))
+    assert unquote(address.removeprefix("/data/local-files/?d=")) == "cat & dog/ä #1?.png"
+    prediction = tasks[0]["predictions"][0]
+    result = prediction["result"][0]
+    assert result["type"] == "choices"
+    assert result["value"] == {"choices": [table["suggested"][0]]}
+    assert prediction["score"] == pytest.approx(pred_probs(distances)[0].max())
+    assert len({task["predictions"][0]["result"][0]["id"] for task in tasks}) == 12
+
+
+def test_label_studio_set_up_fits_the_tasks(tmp_path):
+    names = ["cat & dog", 'a "b"', "<c>"]
+    table, distances, _, _ = make_audit(12, 3, suspects=5, names=names)
+    label_studio(table, distances, names, tmp_path / "tasks.json")
+    view = ElementTree.parse(tmp_path / "tasks.xml").getroot()
+    choices = view.find("Choices")
+    assert [choice.get("value") for choice in choices] == names
+    result = json.loads((tmp_path / "tasks.json").read_text())[0]["predictions"][0]["result"][0]
+    assert (result["from_name"], result["to_name"]) == (choices.get("name"), choices.get("toName"))
+    assert view.find("Image").get("name") == result["to_name"]
+
+
+def test_label_studio_root_of_ones_own(tmp_path):
+    table, distances, _, names = make_audit(6, 2, suspects=2)
+    label_studio(table, distances, names, tmp_path / "t.json", image_root="https://images.example/set")
+    first = json.loads((tmp_path / "t.json").read_text())[0]["data"]["image"]
+    assert first.startswith("https://images.example/set/class%20")
+
+
+def test_label_studio_mistakes(tmp_path):
+    table, distances, _, names = make_audit(6, 2, suspects=2)
+    with pytest.raises(HitNetError, match="image file"):
+        label_studio(table.assign(path=""), distances, names, tmp_path / "t.json")
+    with pytest.raises(HitNetError, match="rows"):
+        label_studio(table, distances[:3], names, tmp_path / "t.json")
+    with pytest.raises(HitNetError, match=r"\.json"):
+        label_studio(table, distances, names, tmp_path / "t.xml")
+    assert not list(tmp_path.iterdir())

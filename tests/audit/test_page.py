@@ -1,0 +1,222 @@
+import base64
+import hashlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from audit_samples import make_audit
+from PIL import Image
+
+from hitnet.audit.page import choose_rows, write_page
+from hitnet.audit.sprites import make_sprites
+from hitnet.errors import HitNetError
+
+
+class Page(HTMLParser):
+    """The page as a browser's parser sees it: its elements, and the text of each script by id."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.scripts, self.policy, self.styles, self._open = [], {}, "", [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self._open = (tag, dict(attrs))
+        if dict(attrs).get("http-equiv") == "Content-Security-Policy":
+            self.policy = dict(attrs)["content"]
+
+    def handle_data(self, data):
+        tag, attrs = self._open or ("", {})
+        if tag == "script":
+            self.scripts[attrs.get("id", "code")] = data
+        elif tag == "style":
+            self.styles.append(data)
+
+    def handle_endtag(self, tag):
+        self._open = None
+
+    @property
+    def data(self):
+        return json.loads(self.scripts["audit-data"])
+
+
+def write(tmp_path, audit, **options):
+    table, distances, pixels, names = audit
+    options = {"class_names": names, "title": "An audit", **options}
+    shown = write_page(tmp_path / "page.html", table, distances, pixels, **options)
+    return shown, Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
+def test_page_holds_the_shown_rows_in_the_tables_order(tmp_path):
+    audit = make_audit()
+    shown, page = write(tmp_path, audit)
+    rows = page.data["rows"]
+    assert shown == 60
+    assert rows["id"] == audit[0]["id"].tolist()
+    assert [page.data["names"][k] for k in rows["given"]] == audit[0]["given"].tolist()
+    assert [page.data["rules"][k] for k in rows["rule"]] == audit[0]["rule"].tolist()
+    np.testing.assert_allclose(rows["score"], audit[0]["score"], atol=1e-4)
+
+
+def test_policy_admits_the_pages_own_style_and_script_alone(tmp_path):
+    _, page = write(tmp_path, make_audit())
+    assert "default-src 'none'" in page.policy
+    for directive, text in (("style-src", page.styles[0]), ("script-src", page.scripts["code"])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in page.policy
+    assert "unsafe" not in page.policy
+    assert "</script" not in page.scripts["code"]
+    assert "innerHTML" not in page.scripts["code"]
+
+
+def test_page_names_no_address_outside_itself(tmp_path):
+    write(tmp_path, make_audit())
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?://|//[a-z]+\.[a-z]", re.sub(r'"sheet-[^<]*<', "", text))
+
+
+def test_hostile_names_stay_data(tmp_path):
+    names = ["</script><script>alert(1)</script>", "<!--", '"><img src=x onerror=alert(1)>', "\ud800 half", "שלום\r\n"]
+    audit = make_audit(names=names)
+    _, page = write(tmp_path, audit, title="</title><script>alert(2)</script>\udcff")
+    _, plain = write(tmp_path, make_audit())
+    assert page.tags == plain.tags
+    assert page.data["names"] == names
+    assert page.data["rows"]["path"] == audit[0]["path"].tolist()
+
+
+def test_charts_hold_the_nearest_classes_and_both_labels(tmp_path):
+    audit = make_audit(200, 40, suspects=30)
+    _, page = write(tmp_path, audit)
+    rows = page.data["rows"]
+    for i in (0, 5, 100):
+        near, distances = rows["near"][i], audit[1][i]
+        assert len(near) == 10
+        assert {rows["given"][i], rows["suggested"][i]} <= set(near)
+        assert set(np.argsort(distances)[:8]) <= set(near)
+        assert rows["near_distance"][i] == sorted(rows["near_distance"][i])
+        np.testing.assert_allclose(rows["near_distance"][i], distances[near], atol=1e-3)
+
+
+def test_two_classes_and_missing_figures(tmp_path):
+    table, distances, pixels, names = make_audit(12, 2, suspects=4)
+    table.loc[0, "ghost_distance"] = np.nan
+    _, page = write(tmp_path, (table, distances, pixels, names))
+    assert page.data["rows"]["ghost_distance"][0] is None
+    assert len(page.data["rows"]["near"][0]) == 2
+
+
+def test_summary_is_counted_unless_it_is_given(tmp_path):
+    audit = make_audit()
+    _, page = write(tmp_path, audit, summary={"data": "made up", "expected_errors": 12.5})
+    summary = page.data["summary"]
+    assert (summary["data"], summary["expected_errors"], summary["images"]) == ("made up", 12.5, 60)
+    assert summary["flags"] == {f: int((audit[0]["flag"] == f).sum()) for f in summary["flags"]}
+    first = audit[0][audit[0]["given"] == "class 0"]
+    assert summary["classes"][0]["suspects"] == int((first["flag"] != "ok").sum())
+
+
+def test_fingerprint_tells_audits_apart(tmp_path):
+    table, distances, pixels, names = make_audit()
+    _, one = write(tmp_path, (table, distances, pixels, names))
+    _, again = write(tmp_path, (table, distances, pixels, names), limit=10)
+    _, other = write(tmp_path, (table.assign(score=table["score"] / 2), distances, pixels, names))
+    assert one.data["fingerprint"] == again.data["fingerprint"] != other.data["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("suspects", "others", "limit", "shown"),
+    [(0, 1000, 10_000, 200), (500, 5000, 10_000, 1000), (300, 50, 10_000, 350), (900, 5000, 600, 600)],
+)
+def test_rows_are_suspects_then_the_doubtful(suspects, others, limit, shown):
+    flags = np.array(["wrong"] * suspects + ["ok"] * others)
+    rows = choose_rows(flags, limit=limit)
+    np.testing.assert_array_equal(rows, np.arange(shown))
+
+
+def test_suspects_below_doubtful_rows_are_not_lost():
+    flags = np.array(["ok"] * 300 + ["none of the classes"] * 10)
+    rows = choose_rows(flags, limit=50)
+    assert set(range(300, 310)) <= set(rows.tolist())
+    assert len(rows) == 50
+
+
+def test_images_may_come_from_a_function(tmp_path):
+    table, distances, pixels, names = make_audit()
+    asked = []
+
+    def thumbnails(rows):
+        asked.extend(rows)
+        return pixels[rows]
+
+    shown, _ = write(tmp_path, (table, distances, thumbnails, names), limit=7)
+    assert shown == 7
+    assert len(set(asked)) == 7
+
+
+def test_sheets_show_each_image_in_its_place():
+    images = torch.zeros(300, 3, 20, 30, dtype=torch.uint8)
+    images[:, 0] = torch.arange(300).remainder(250)[:, None, None]
+    images[:, 1] = 40 * torch.arange(300).remainder(6)[:, None, None]
+    sprites = make_sprites(images.__getitem__, 300, budget=10_000_000)
+    layout = sprites.layout()
+    assert (layout["width"], layout["height"], len(sprites.sheets)) == (30, 20, 2)
+    for i in (0, 17, 255, 256, 299):
+        sheet = Image.open(io.BytesIO(base64.b64decode(sprites.sheets[i // layout["sheet"]])))
+        place = i % layout["sheet"]
+        x = place % layout["columns"] * layout["cell_width"]
+        y = place // layout["columns"] * layout["cell_height"]
+        tile = np.asarray(sheet.convert("RGB"))[y : y + 20, x : x + 30]
+        np.testing.assert_allclose(tile[4:-4, 4:-4].mean((0, 1)), images[i, :, 0, 0], atol=14)
+
+
+def test_large_images_shrink_to_thumbnails():
+    images = torch.randint(0, 256, (3, 1, 100, 200), dtype=torch.uint8)
+    sprites = make_sprites(images.__getitem__, 3, budget=1_000_000)
+    assert (sprites.width, sprites.height) == (64, 32)
+
+
+def test_a_small_budget_gives_coarser_then_fewer_thumbnails(tmp_path):
+    table, distances, _, names = make_audit(2000, 5, suspects=2000)
+    pixels = torch.randint(0, 256, (2000, 3, 64, 64), dtype=torch.uint8)
+    audit = (table, distances, pixels, names)
+    sizes, shown = [], []
+    for budget in (20_000_000, 2_500_000, 900_000):
+        shown.append(write(tmp_path, audit, max_bytes=budget)[0])
+        sizes.append((tmp_path / "page.html").stat().st_size)
+        assert sizes[-1] <= budget
+    assert shown[0] == shown[1] == 2000
+    assert 100 < shown[2] < 2000
+    assert sizes[1] < sizes[0]
+
+
+def test_long_paths_leave_room_for_thumbnails(tmp_path):
+    audit = make_audit(3000, 5, suspects=3000, paths=["é" * 300] * 3000)
+    shown, page = write(tmp_path, audit, max_bytes=800_000)
+    assert 0 < shown < 3000
+    assert len(page.data["rows"]["id"]) == shown
+    assert (tmp_path / "page.html").stat().st_size <= 800_000
+
+
+def test_mistakes_are_named(tmp_path):
+    table, distances, pixels, names = make_audit()
+    with pytest.raises(HitNetError, match="lacks the columns rule"):
+        write(tmp_path, (table.drop(columns="rule"), distances, pixels, names))
+    with pytest.raises(HitNetError, match="distances must be"):
+        write(tmp_path, (table, distances[:, :3], pixels, names))
+    with pytest.raises(HitNetError, match="not in class_names"):
+        write(tmp_path, (table.replace("class 1", "other"), distances, pixels, names))
+    with pytest.raises(HitNetError, match="same name"):
+        write(tmp_path, (table, distances, pixels, [*names[:4], names[0]]))
+    with pytest.raises(HitNetError, match="prototypes"):
+        write(tmp_path, (table, distances, pixels, names), prototypes=pixels[:3])
+    with pytest.raises(HitNetError, match="no rows"):
+        write(tmp_path, (table[:0], distances[:0], pixels[:0], names))
+    with pytest.raises(HitNetError, match="no room"):
+        write(tmp_path, (table, distances, pixels, names), max_bytes=80_000)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,172 @@
+"""What goes into and out of the review page: storage, export, import, hostile names, ten thousand rows."""
+
+import json
+import time
+
+from audit_samples import make_audit
+from browser_keys import END, ENTER, ESCAPE
+
+from hitnet.audit.corrections import check_corrections, read_corrections
+from hitnet.audit.page import write_page
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "שלום \u202egnp.exe",
+    "=1+1, \"two\" 'three'",
+    "line\nbreak\r\nand 🎉 " + "long " * 60,
+]
+
+
+def test_decisions_survive_a_reload_and_stay_with_their_audit(open_review, browser):
+    table, distances, pixels, names = make_audit()
+    review = open_review((table, distances, pixels, names))
+    review.keys("1", "2")
+    before = review.exported()
+    browser.refresh()
+    assert review.exported() == before
+    write_page(
+        review.path.with_name("other.html"),
+        table.assign(score=table["score"] / 2),
+        distances,
+        pixels,
+        class_names=names,
+        title="Other",
+    )
+    browser.get(review.path.with_name("other.html").as_uri())
+    assert review.text("#progress-count") == "0 of 60 decided"
+    browser.get(review.path.as_uri())
+    assert review.exported() == before
+
+
+def test_spoilt_storage_is_passed_over(open_review, browser):
+    review = open_review(make_audit())
+    key = review.js("Object.keys(localStorage).find((key) => key.startsWith('hitnet-audit:'))")
+    for spoilt in ("{", "7", '[[1, null], [2], "x", [3, {"decision": "burn"}]]'):
+        browser.execute_script("localStorage.setItem(arguments[0], arguments[1])", key, spoilt)
+        browser.refresh()
+        assert review.text("#progress-count") == "0 of 60 decided"
+
+
+def test_missing_storage_is_said(open_review, browser):
+    review = open_review(make_audit())
+    assert not review.one("#banner").is_displayed()
+    deny = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied') } })"
+    made = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": deny})
+    try:
+        browser.refresh()
+        assert "Export them before you close it" in review.text("#banner")
+        review.keys("1")
+        assert review.text("#progress-count") == "1 of 60 decided"
+        review.click("#open-export")
+        review.click("#export-download")  # exported: leaving needs no question
+        review.click("#export [data-close]")
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
+def test_download_is_read_by_apply(open_review, browser):
+    table, distances, pixels, names = make_audit(names=HOSTILE)
+    review = open_review((table, distances, pixels, names))
+    review.keys("1", "2", "2", "4", "5")
+    review.click("#open-export")
+    file = browser.downloads / "corrections.csv"
+    file.unlink(missing_ok=True)
+    review.click("#export-download")
+    for _ in range(50):
+        if file.exists() and file.stat().st_size:
+            break
+        time.sleep(0.1)
+    decided = check_corrections(table, read_corrections(file), names, name="corrections.csv")
+    assert [decided[i].decision for i in table["id"][:5]] == ["keep", "relabel", "relabel", "drop", "unsure"]
+    assert decided[table["id"][1]].label == table["suggested"][1]
+    assert decided[table["id"][0]].path == table["path"][0]
+
+
+def test_import_continues_elsewhere_and_can_be_undone(open_review, browser):
+    audit = make_audit(names=HOSTILE)
+    review = open_review(audit)
+    review.keys("1", "2", "4")
+    before = review.exported()
+    browser.execute_script("localStorage.clear()")
+    browser.refresh()
+    review.keys("5")
+    review.click("#open-import")
+    review.one("#import-file").send_keys(str(review.path.with_suffix(".csv")))
+    time.sleep(0.3)
+    assert review.exported() == before
+    review.keys("u")
+    assert list(review.exported().values()) == [("unsure", "")]
+
+
+def test_import_carries_images_that_the_page_does_not_show(open_review, tmp_path):
+    review = open_review(make_audit(), limit=5)
+    csv = tmp_path / "more.csv"
+    csv.write_text("id,path,given,decision,label\n58,somewhere,class 3,relabel,class 1\n")
+    review.click("#open-import")
+    review.one("#import-file").send_keys(str(csv))
+    time.sleep(0.3)
+    assert "1 imported, not on this page" in review.text("#progress-detail")
+    assert review.exported() == {58: ("relabel", "class 1")}
+
+
+def test_import_with_mistakes_changes_nothing(open_review, tmp_path):
+    audit = make_audit()
+    review = open_review(audit)
+    first = audit[0].iloc[0]
+    csv = tmp_path / "bad.csv"
+    lines = [
+        f'{first["id"]},"{first["path"]}",{first["given"]},keep,',
+        f'{first["id"]},"{first["path"]}",<b>other</b>,keep,',
+        f'{first["id"]},"{first["path"]}",{first["given"]},relabel,nothing',
+        "x,,class 0,keep,",
+    ]
+    csv.write_text("id,path,given,decision,label\n" + "\n".join(lines))
+    review.click("#open-import")
+    review.one("#import-file").send_keys(str(csv))
+    time.sleep(0.3)
+    problems = review.text("#import-problems")
+    assert "Line 3: " in problems
+    assert "<b>other</b>" in problems
+    assert "Line 4: “nothing” is not a class" in problems
+    assert "Line 5: its id is not a whole number" in problems
+    review.click("#import [data-close]")
+    assert review.exported() == {}
+
+
+def test_hostile_names_do_no_harm(open_review, browser):
+    plain = open_review(make_audit())
+    count = "document.querySelectorAll('script, img, iframe, object, embed, link, style').length"
+    elements = plain.js(count)
+    browser.get_log("performance")
+    paths = [f"{HOSTILE[i % 5]}/{i}{HOSTILE[i % 3]}.png" for i in range(60)]
+    review = open_review(make_audit(names=HOSTILE, paths=paths), "hostile.html", title=HOSTILE[0])
+    review.keys("2", "3", "line", ENTER, ENTER, "j", ESCAPE, "4", "/", "</script>")
+    assert review.js(count) == elements
+    assert review.text("#title") == HOSTILE[0]
+    assert review.chips == ["“</script>” ×"]
+    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    addresses = {r["params"]["request"]["url"] for r in requests if r["method"] == "Network.requestWillBeSent"}
+    assert {a for a in addresses if not a.startswith("data:")} == {review.path.as_uri()}
+
+
+def test_ten_thousand_rows_scroll_with_few_elements(open_review):
+    review = open_review(make_audit(10_000, 10, suspects=10_000))
+    ids = make_audit(10_000, 10, suspects=10_000)[0]["id"].tolist()
+    assert review.shown == 10_000
+    script = """
+        const done = arguments[0], list = document.querySelector("#list");
+        const end = list.scrollHeight, begun = performance.now();
+        let most = 0, step = 0;
+        const frame = () => {
+          most = Math.max(most, document.querySelectorAll("*").length);
+          if (step++ < 60) { list.scrollTop = end * step / 60; requestAnimationFrame(frame); }
+          else done([most, performance.now() - begun]);
+        };
+        frame();"""
+    most, took = review.browser.execute_async_script(script)
+    assert most < 3000
+    assert took / 60 < 60  # milliseconds a frame, each with all its rows new
+    assert int(review.all(".row")[-1].get_attribute("data-id")) == ids[-1]
+    review.keys(END, "4")
+    assert review.exported() == {ids[-1]: ("drop", "")}

@@ -1,0 +1,109 @@
+"""`hitnet prototypes`, `traverse`, `features`, `generate` and `augment`, from the command line."""
+
+import json
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+import hitnet
+from hitnet.cli import synthesis
+from hitnet.data import load, save_npz
+from hitnet.errors import HitNetError
+from toy import toy_images
+
+app = typer.Typer()
+synthesis.register(app)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    save_npz(toy_images(60), folder / "bands.npz")
+    hitnet.train(
+        folder / "bands.npz", model="hitnet-small", epochs=2, device="cpu", out=folder / "run", model_options={"capsule_dim": 4}
+    )
+    return folder / "run"
+
+
+def call(*arguments):
+    """Run a command; a user's mistake is raised as it is, for `main` to print."""
+    result = CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
+    if isinstance(result.exception, HitNetError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def is_picture(path):
+    with Image.open(path) as picture:
+        return picture.width > 100 and picture.height > 50
+
+
+def test_prototypes(run, tmp_path):
+    assert "written" in call("prototypes", run, "--out", tmp_path / "a.png", "--class", "band 1")
+    assert is_picture(tmp_path / "a.png")
+
+
+def test_traverse(run, tmp_path):
+    out = call("traverse", run, "--class", "band 1", "--steps", 3, "--out", tmp_path / "a.png")
+    assert "component" in out
+    assert is_picture(tmp_path / "a.png")
+    found = json.loads(call("traverse", run, "--class", "band 1", "--out", tmp_path / "a.png", "--json"))
+    assert found["class"] == "band 1"
+    assert sorted(row["component"] for row in found["components"]) == [0, 1, 2, 3]
+
+
+def test_features(run, tmp_path):
+    assert "within 2σ" in call("features", run, "--out", tmp_path / "a.png")
+    assert is_picture(tmp_path / "a.png")
+    found = json.loads(call("features", run, run.parent / "bands.npz", "--split", "test", "--out", tmp_path / "a.png", "--json"))
+    assert found["expected_spread"] == pytest.approx(0.05)
+    assert len(found["components"]) == 3 * 4
+    assert sum(row["images"] for row in found["components"]) == 4 * 12
+
+
+def test_generate(run, tmp_path):
+    call("generate", run, "--count", 2, "--law", "paper", "--out", tmp_path / "a.png")
+    assert is_picture(tmp_path / "a.png")
+    call("generate", run, "--count", 5, "--out", tmp_path / "a.npz")
+    assert load(tmp_path / "a.npz", "all").labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    call("generate", run, "--count", 3, "--class", "band 2", "--class", "band 0", "--out", tmp_path / "new")
+    assert len(list((tmp_path / "new").rglob("*.png"))) == 6
+
+
+def test_augment(run, tmp_path):
+    call("augment", run, "--out", tmp_path / "a.npz", "--picture", tmp_path / "a.png", "--strength", 2)
+    assert is_picture(tmp_path / "a.png")
+    assert len(load(tmp_path / "a.npz")) == 2 * 48
+    call("augment", run, run.parent / "bands.npz", "--out", tmp_path / "new", "--no-originals", "--copies", 3)
+    assert len(load(tmp_path / "new")) == 3 * 48
+    assert len(load(tmp_path / "new", "test")) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("prototypes", "RUN", "--out", "a.xyz"), "not written as .xyz"),
+        (("prototypes", "RUN", "--out", "a.png", "--class", "band"), "Did you mean 'band"),
+        (("prototypes", "nowhere", "--out", "a.png"), "not a run folder"),
+        (("traverse", "RUN", "--out", "a.png"), "Name a class"),
+        (("traverse", "RUN", "--image", "none.png", "--out", "a.png"), "no such file"),
+        (("features", "RUN", "no-such-set", "--out", "a.png"), "no data set or folder"),
+        (("generate", "RUN", "--out", "a.gift"), "not written as .gift"),
+        (("generate", "RUN", "--out", "a.png", "--law", "normal"), "must be one of fitted, paper"),
+        (("generate", "RUN", "--out", "a.png", "--count", "1000000"), "too many for a picture"),
+        (("generate", "RUN", "--out", "full"), "not empty"),
+        (("augment", "RUN", "--out", "full"), "not empty"),
+        (("augment", "RUN",), "--out for the augmented set"),
+        (("augment", "RUN", "--out", "a.npz", "--strength", "-1"), "strength must not be negative"),
+    ],
+)  # fmt: skip
+def test_mistakes(run, tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("keep")
+    with pytest.raises(HitNetError, match=says):
+        call(*(run if argument == "RUN" else argument for argument in arguments))
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]

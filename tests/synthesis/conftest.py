@@ -1,0 +1,40 @@
+"""One small trained run for all tests of synthesis, and its data on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hitnet
+from hitnet import Images, Run
+from hitnet.data import save_npz
+from toy import toy_images
+
+
+@pytest.fixture(scope="session")
+def toy_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "bands.npz"
+    save_npz(toy_images(120), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def toy_run(toy_file, tmp_path_factory) -> Run:
+    """Trained long enough that prototypes differ; in a run folder, on data that can be read again."""
+    out = tmp_path_factory.mktemp("runs") / "bands"
+    options = {"recipe_options": {"batch_size": 16, "learning_rate": 5e-3, "shift": 0}}
+    return hitnet.train(
+        toy_file, model="hitnet-small", epochs=12, device="cpu", out=out, model_options={"capsule_dim": 4}, **options
+    )
+
+
+@pytest.fixture(scope="session")
+def extra_network() -> hitnet.Network:
+    """An untrained network with a convolutional decoder and extra components, for colour images."""
+    return hitnet.build("hitnet-small", (3, 12, 12), 3, capsule_dim=4, decoder="conv", extra_dim=2).eval()
+
+
+@pytest.fixture
+def toy_set(toy_file) -> Images:
+    return hitnet.data.load(toy_file, "train")

@@ -1,0 +1,139 @@
+"""Feature distributions and fitted Gaussians, against plain loops in float64."""
+
+import dataclasses
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import hitnet
+from hitnet import HitNetError, Run
+from hitnet.synthesis import feature_distributions, fitted_gaussians
+from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, true_capsules
+from hitnet.training.run import read_tensors, write_tensors
+
+
+@pytest.fixture
+def spread_out():
+    torch.manual_seed(0)
+    capsules = 0.5 + 0.08 * torch.randn(50, 4)
+    return FeatureDistributions(capsules, torch.arange(50) % 2, ("a", "b", "none"), "toy", 0.5, 0.05)
+
+
+def test_the_table_by_hand(spread_out):
+    table = spread_out.table()
+    assert len(table) == 2 * 4  # the third class has no images
+    for row in table.to_dict("records"):
+        k = ("a", "b").index(row["class"])
+        values = [float(spread_out.capsules[i, row["component"]]) for i in range(50) if i % 2 == k]
+        mean = sum(values) / len(values)
+        assert row["images"] == 25
+        assert row["mean"] == pytest.approx(mean)
+        assert row["spread"] == pytest.approx(math.sqrt(sum((v - mean) ** 2 for v in values) / len(values)))
+        assert row["within"] == pytest.approx(sum(abs(v - 0.5) <= 2 * 0.05 for v in values) / len(values))
+
+
+def test_by_class(spread_out):
+    rows, table = spread_out.by_class(), spread_out.table()
+    assert rows["class"].tolist() == ["a", "b"]
+    own = table[table["class"] == "b"]
+    assert rows["spread"][1] == pytest.approx(math.sqrt((own["spread"] ** 2).mean()))
+    assert rows["within"][1] == pytest.approx(own["within"].mean())
+
+
+def test_capsules_are_those_of_the_true_class(toy_run, toy_set):
+    found = true_capsules(toy_run.model, toy_set)
+    for i in (0, 1, 2, 50):
+        output = toy_run.model(toy_set.pixels[i : i + 1].float() / 255)
+        assert torch.allclose(found[i], output.capsules[0, int(toy_set.labels[i])], atol=1e-5)
+
+
+def test_a_runs_own_data(toy_run, toy_set):
+    found = feature_distributions(toy_run, device="cpu")
+    assert len(found.capsules) == len(toy_set)
+    assert found.spread == pytest.approx(0.1 / math.sqrt(4))
+    assert len(feature_distributions(toy_run, split="test", device="cpu").labels) == 120 - len(toy_set)
+    one = feature_distributions(toy_run, classes=["band 1"], device="cpu")
+    assert one.labels.unique().tolist() == [1]
+    assert len(feature_distributions(toy_run, limit=10, device="cpu").labels) == 10
+
+
+def test_the_fit_by_hand():
+    torch.manual_seed(0)
+    vectors, labels = torch.rand(30, 3), torch.arange(30) % 2
+    found = fit(vectors, labels, 3)
+    for k in range(2):
+        rows = [vectors[i].double().numpy() for i in range(30) if i % 2 == k]
+        mean = sum(rows) / len(rows)
+        covariance = sum(np.outer(row - mean, row - mean) for row in rows) / len(rows)
+        assert np.allclose(found.mean[k], mean)
+        assert np.allclose(found.covariance[k], covariance)
+        root = found.root(k).numpy()
+        assert np.allclose(root @ root.T, covariance)
+    assert found.count.tolist() == [15, 15, 0]
+
+
+def test_the_root_of_a_covariance_without_inverse():
+    found = fit(torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.6, 0.9]]), torch.zeros(2, dtype=torch.long), 1)
+    root = found.root(0)
+    assert torch.allclose(root @ root.T, found.covariance[0])
+    assert root.isfinite().all()
+
+
+def test_extra_components_are_fitted_with_the_capsule(extra_network):
+    images = hitnet.Images.from_arrays(torch.randint(256, (9, 3, 12, 12), dtype=torch.uint8), torch.arange(9) % 3)
+    assert true_capsules(extra_network, images).shape == (9, 4 + 2)
+
+
+@pytest.fixture
+def own_folder(toy_run, tmp_path):
+    """The run in a folder of its own, without fitted Gaussians."""
+    for name in ("config.json", "weights.safetensors"):
+        (tmp_path / name).write_bytes((toy_run.folder / name).read_bytes())
+    return tmp_path
+
+
+def test_gaussians_are_kept_in_the_run_folder(own_folder, monkeypatch):
+    first = fitted_gaussians(own_folder, device="cpu")
+    assert (own_folder / GAUSSIANS_FILE).is_file()
+    monkeypatch.setattr("hitnet.synthesis.distributions.true_capsules", None)  # not to be called again
+    again = fitted_gaussians(own_folder, device="cpu")
+    assert torch.equal(first.covariance, again.covariance)
+    assert torch.equal(first.count, again.count)
+
+
+def test_gaussians_of_other_weights_are_fitted_again(own_folder):
+    first = fitted_gaussians(own_folder, device="cpu")
+    tensors, metadata = read_tensors(own_folder / "weights.safetensors")
+    tensors["head.linear.bias"] += 0.5
+    write_tensors(own_folder / "weights.safetensors", tensors, metadata)
+    assert not torch.allclose(first.mean, fitted_gaussians(own_folder, device="cpu").mean)
+
+
+def test_gaussians_of_other_data_are_not_kept(own_folder, toy_set):
+    found = fitted_gaussians(own_folder, toy_set.select(range(12)), device="cpu")
+    assert found.count.sum() == 12
+    assert not (own_folder / GAUSSIANS_FILE).exists()
+
+
+def test_changed_data_are_noticed(toy_run, caplog):
+    config = dataclasses.replace(toy_run.config, data={**toy_run.config.data, "fingerprint": "another"})
+    with caplog.at_level(logging.WARNING, "hitnet"):
+        fitted_gaussians(Run(toy_run.model, config, []), device="cpu")
+    assert "has changed since" in caplog.text
+
+
+def test_data_that_are_gone(toy_run):
+    config = dataclasses.replace(toy_run.config, data={**toy_run.config.data, "source": "arrays"})
+    with pytest.raises(HitNetError, match="trained on cannot be read.*Name other data"):
+        fitted_gaussians(Run(toy_run.model, config, []), device="cpu")
+
+
+def test_images_of_another_size(toy_run):
+    small = hitnet.Images.from_arrays(
+        torch.zeros(3, 1, 9, 9, dtype=torch.uint8), [0, 1, 2], class_names=toy_run.class_names
+    )
+    with pytest.raises(HitNetError, match=r"shape \(1, 9, 9\), but the network was trained on"):
+        feature_distributions(toy_run, small, device="cpu")

@@ -1,0 +1,77 @@
+"""Streams of images on disk: whole or not at all, and nothing overwritten."""
+
+import pytest
+import torch
+
+from hitnet import HitNetError, Images
+from hitnet.data import load
+from hitnet.synthesis import ImageStream, write_images
+from toy import toy_images
+
+
+def stream(images, *, total=None, fail=False, names=None):
+    def batches():
+        yield "train", images.select(range(10))
+        if fail:
+            raise RuntimeError("stop")
+        yield "test", images.select(range(10, len(images)))
+
+    return ImageStream(
+        batches(), len(images) if total is None else total, names or images.class_names, images.shape, "made", True
+    )
+
+
+@pytest.mark.parametrize("shape", [(1, 12, 12), (3, 12, 15)])
+def test_arrays_come_back(tmp_path, shape):
+    images, sizes = toy_images(16, shape=shape), []
+    write_images(stream(images), tmp_path / "a.npz", on_batch=sizes.append)
+    found = load(tmp_path / "a.npz", "all")
+    assert torch.equal(found.pixels, images.pixels)
+    assert torch.equal(found.labels, images.labels)
+    assert (found.name, found.flip, found.class_names) == ("made", True, images.class_names)
+    assert len(load(tmp_path / "a.npz", "train")) == 10
+    assert sizes == [10, 6]
+
+
+def test_colour_folders_come_back(tmp_path):
+    images = toy_images(16, shape=(3, 12, 12))
+    write_images(stream(images), tmp_path / "new")
+    found = load(tmp_path / "new", "test")
+    assert found.shape == (3, 12, 12)
+    assert sorted(map(bytes, found.pixels.numpy())) == sorted(map(bytes, images.pixels[10:].numpy()))
+
+
+@pytest.mark.parametrize("name", ["a.npz", "folder"])
+def test_what_breaks_off_leaves_nothing(tmp_path, name):
+    with pytest.raises(RuntimeError, match="stop"):
+        write_images(stream(toy_images(16), fail=True), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    write_images(stream(toy_images(16)), tmp_path)
+    assert len(load(tmp_path, "all")) == 16
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.txt").write_text("keep")
+    (tmp_path / "file").write_text("keep")
+    with pytest.raises(HitNetError, match="is not empty"):
+        write_images(stream(toy_images(16)), tmp_path / "mine")
+    with pytest.raises(HitNetError, match="is a file"):
+        write_images(stream(toy_images(16)), tmp_path / "file")
+    assert (tmp_path / "mine" / "a.txt").read_text() == (tmp_path / "file").read_text() == "keep"
+
+
+def test_too_few_images(tmp_path):
+    with pytest.raises(HitNetError, match="20 images were announced but 16 came"):
+        write_images(stream(toy_images(16), total=20), tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "con:", "dot."])
+def test_names_that_can_be_no_folder(tmp_path, name):
+    images = toy_images(16)
+    renamed = Images(images.pixels, images.labels, ("x", "y", name), "odd", images.ids)
+    with pytest.raises(HitNetError, match=r"can be no folder.*\.npz"):
+        write_images(stream(renamed), tmp_path / "new")
