@@ -83,7 +83,8 @@ def test_images_are_where_they_should_be(tmp_path):
 
 
 def test_grey_runs_from_black_to_white_even_if_the_image_does_not(tmp_path):
-    pixels, (width, height) = opened(plots.save(plots.tile_figures(torch.full((1, 1, 8, 8), 0.5), 1), tmp_path / "a.png"))
+    grey = plots.tile_figures(torch.full((1, 1, 8, 8), 0.5), 1)
+    pixels, (width, height) = opened(plots.save(grey, tmp_path / "a.png"))
     assert pixels[height // 2, width // 2].tolist() == pytest.approx([127] * 3, abs=1)
 
 
@@ -128,7 +129,10 @@ def test_long_capsules_take_several_pages():
     assert all(figure.get_size_inches()[1] <= 9.7 for figure in figures)
 
 
-@pytest.mark.parametrize(("kind", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG"), ("jpg", b"\xff\xd8")])
+STARTS = [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG"), ("jpg", b"\xff\xd8")]
+
+
+@pytest.mark.parametrize(("kind", "start"), STARTS)
 def test_kinds_of_files(tmp_path, kind, start):
     (path,) = plots.save(plots.prototype_figures(prototypes()), tmp_path / f"a.{kind}")
     assert path.read_bytes().startswith(start)

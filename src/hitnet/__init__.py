@@ -1,5 +1,6 @@
 """HitNet: capsules that hit or miss (Deliège, Cioppa and Van Droogenbroeck, 2018)."""
 
+from hitnet.audit import Audit, audit
 from hitnet.capsules import HitOrMiss, distances, dynamic_routing, mask, squash
 from hitnet.data import Images
 from hitnet.errors import HitNetError
@@ -10,6 +11,7 @@ from hitnet.training import Evaluation, Recipe, Run, evaluate, load, recipe, tra
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "CentripetalLoss",
     "Evaluation",
     "HitNet",
@@ -21,6 +23,7 @@ __all__ = [
     "Output",
     "Recipe",
     "Run",
+    "audit",
     "build",
     "centripetal_loss",
     "distances",

@@ -56,7 +56,7 @@ class Sheet:
 
     def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = 8, **style: Any) -> None:
         """Write centred on (x, y) unless `ha` says otherwise, cut to `room` inches; names hold no formulas."""
-        most = room * 72 / (0.58 * size)
+        most = room * 72 / (0.54 * size)
         shown = text if len(text) <= most else text[: max(1, int(most) - 1)] + "…"
         options = {"ha": "center", "va": "center", "color": INK, "parse_math": False, **style}
         self.axes.text(x, y, shown, fontsize=size, **options)
@@ -211,7 +211,7 @@ def traversal_figures(found: Traversal) -> list[Figure]:
 def _traversal_head(sheet: Sheet, found: Traversal, side: float, tile: float, head: float) -> None:
     steps = len(found.values)
     whose = "the central capsule" if found.original is None else "the image's own capsule"
-    title = f"Class {found.class_name}: {whose}, each component in turn set to the value above its column"
+    title = f"Class {found.class_name}, {whose}: each component set to the values above the columns"
     sheet.text(MARGIN, MARGIN + LINE / 2, title, ha="left", size=9, room=sheet.axes.get_xlim()[1] - MARGIN)
     if found.original is not None:
         sheet.image(found.original, MARGIN + side, MARGIN + 1.5 * LINE, 0.8)
@@ -289,7 +289,7 @@ def _feature_page(
 
     figure = Figure(figsize=(WIDTH, rows * height + 0.85), facecolor="white", layout="constrained")
     figure.suptitle(title, fontsize=9, color=INK, parse_math=False)
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for i, axes in enumerate(grid.flat):
         if i < len(panels):
             draw_features(axes, panels[i][1], found, reach=reach, title=panels[i][0])
@@ -327,7 +327,6 @@ def draw_features(
         fontsize=6.5, color=SOFT,
     )  # fmt: skip
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
-    axes.set_ylim(bottom=0)
     axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
     for name, spine in axes.spines.items():
         spine.set(visible=name == "bottom", color=SOFT, linewidth=0.5)

@@ -11,6 +11,7 @@ import hitnet
 from hitnet.cli import synthesis
 from hitnet.data import load, save_npz
 from hitnet.errors import HitNetError
+from hitnet.synthesis.writing import as_picture
 from toy import toy_images
 
 app = typer.Typer()
@@ -21,9 +22,8 @@ synthesis.register(app)
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     save_npz(toy_images(60), folder / "bands.npz")
-    hitnet.train(
-        folder / "bands.npz", model="hitnet-small", epochs=2, device="cpu", out=folder / "run", model_options={"capsule_dim": 4}
-    )
+    options = {"model": "hitnet-small", "model_options": {"capsule_dim": 4}, "epochs": 2, "device": "cpu"}
+    hitnet.train(folder / "bands.npz", out=folder / "run", **options)
     return folder / "run"
 
 
@@ -47,18 +47,26 @@ def test_prototypes(run, tmp_path):
 
 
 def test_traverse(run, tmp_path):
-    out = call("traverse", run, "--class", "band 1", "--steps", 3, "--out", tmp_path / "a.png")
-    assert "component" in out
+    assert "band 1" in call("traverse", run, "--class", "band 1", "--steps", 3, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
-    found = json.loads(call("traverse", run, "--class", "band 1", "--out", tmp_path / "a.png", "--json"))
-    assert found["class"] == "band 1"
-    assert sorted(row["component"] for row in found["components"]) == [0, 1, 2, 3]
+    found = json.loads(call("traverse", run, "--out", tmp_path / "all.png", "--json"))
+    assert [row["class"] for row in found["classes"]] == ["band 0", "band 1", "band 2"]
+    assert sorted(row["component"] for row in found["classes"][0]["components"]) == [0, 1, 2, 3]
+    assert sorted(path.name for path in tmp_path.glob("all*")) == ["all-1.png", "all-2.png", "all-3.png"]
+
+
+def test_traverse_an_image(run, tmp_path):
+    as_picture(toy_images(3).pixels[1]).save(tmp_path / "one.png")
+    out = call("traverse", run, "--image", tmp_path / "one.png", "--out", tmp_path / "a.png")
+    assert out.count("band ") == 1
+    assert is_picture(tmp_path / "a.png")
 
 
 def test_features(run, tmp_path):
     assert "within 2σ" in call("features", run, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
-    found = json.loads(call("features", run, run.parent / "bands.npz", "--split", "test", "--out", tmp_path / "a.png", "--json"))
+    test = (run.parent / "bands.npz", "--split", "test")
+    found = json.loads(call("features", run, *test, "--out", tmp_path / "a.png", "--json"))
     assert found["expected_spread"] == pytest.approx(0.05)
     assert len(found["components"]) == 3 * 4
     assert sum(row["images"] for row in found["components"]) == 4 * 12
@@ -88,7 +96,7 @@ def test_augment(run, tmp_path):
         (("prototypes", "RUN", "--out", "a.xyz"), "not written as .xyz"),
         (("prototypes", "RUN", "--out", "a.png", "--class", "band"), "Did you mean 'band"),
         (("prototypes", "nowhere", "--out", "a.png"), "not a run folder"),
-        (("traverse", "RUN", "--out", "a.png"), "Name a class"),
+        (("traverse", "RUN", "--out", "a.png", "--reach", "0"), "reach must be above 0"),
         (("traverse", "RUN", "--image", "none.png", "--out", "a.png"), "no such file"),
         (("features", "RUN", "no-such-set", "--out", "a.png"), "no data set or folder"),
         (("generate", "RUN", "--out", "a.gift"), "not written as .gift"),
@@ -96,6 +104,7 @@ def test_augment(run, tmp_path):
         (("generate", "RUN", "--out", "a.png", "--count", "1000000"), "too many for a picture"),
         (("generate", "RUN", "--out", "full"), "not empty"),
         (("augment", "RUN", "--out", "full"), "not empty"),
+        (("augment", "RUN", "--out", "a.png"), "Pictures of examples: --picture"),
         (("augment", "RUN",), "--out for the augmented set"),
         (("augment", "RUN", "--out", "a.npz", "--strength", "-1"), "strength must not be negative"),
     ],

@@ -127,7 +127,7 @@ def test_changed_data_are_noticed(toy_run, caplog):
 
 def test_data_that_are_gone(toy_run):
     config = dataclasses.replace(toy_run.config, data={**toy_run.config.data, "source": "arrays"})
-    with pytest.raises(HitNetError, match="trained on cannot be read.*Name other data"):
+    with pytest.raises(HitNetError, match=r"trained on cannot be read.*Name other data"):
         fitted_gaussians(Run(toy_run.model, config, []), device="cpu")
 
 

@@ -67,6 +67,17 @@ def test_the_network_is_a_frozen_copy(toy_run):
     assert not torch.equal(augmentation.network.head.linear.weight, network.head.linear.weight)
 
 
+@pytest.mark.parametrize("options", [{}, {"decoder": "conv", "extra_dim": 2}])
+def test_nothing_waits_for_the_device(options):
+    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
+    with torch.device("meta"):
+        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options)
+        found = HybridAugmentation(network)(torch.rand(8, 1, 12, 12), torch.zeros(8, dtype=torch.long))
+    assert found.shape == (8, 1, 12, 12)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        found.sum().item()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_call_can_be_captured(toy_run):
     augmentation = HybridAugmentation(hitnet.load(toy_run.folder).model.to("cuda"), share=0.5)

@@ -36,7 +36,7 @@ def test_a_run_folder_will_do(toy_run):
 
 
 def test_unknown_class(toy_run):
-    with pytest.raises(HitNetError, match="no class named 'band 4'. Did you mean 'band"):
+    with pytest.raises(HitNetError, match=r"no class named 'band 4'\. Did you mean 'band"):
         prototypes(toy_run, classes=["band 4"], device="cpu")
     with pytest.raises(HitNetError, match="at least one class"):
         prototypes(toy_run, classes=[], device="cpu")
@@ -44,7 +44,7 @@ def test_unknown_class(toy_run):
 
 def test_no_decoder(toy_run):
     network = hitnet.build("n1", (1, 28, 28), 3)
-    with pytest.raises(HitNetError, match="no decoder.*hitnet-small"):
+    with pytest.raises(HitNetError, match=r"no decoder.*hitnet-small"):
         prototypes(Run(network, toy_run.config, []), device="cpu")
 
 

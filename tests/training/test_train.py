@@ -15,6 +15,7 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
+from hitnet.training.progress import Progress
 from hitnet.training.run import read_tensors
 from toy import toy_images
 
@@ -84,22 +85,24 @@ class Stop(Exception):
     pass
 
 
+class Interrupting(Progress):
+    def __init__(self, after):
+        self.left = after
+
+    def step(self):
+        self.left -= 1
+        if self.left < 0:
+            raise Stop
+
+
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     options = {"epochs": 4, "recipe_options": {"ghosts": 1, "ghost_probability": 0.5}, **SMALL}
     whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
 
-    steps = 0
-
-    def interrupt():
-        nonlocal steps
-        steps += 1
-        if steps > stop_after:
-            raise Stop
-
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", on_step=interrupt, **options)
+        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert not RunFolder(tmp_path / "cut").finished
     resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
     assert same(weights(whole), weights(resumed))
@@ -163,11 +166,8 @@ def test_damaged_run_folders_are_named(toy, tmp_path):
 
 
 def test_unfinished_run_says_how_to_go_on(toy, tmp_path):
-    def stop():
-        raise Stop
-
     with pytest.raises(Stop):
-        hitnet.train(toy, epochs=1, out=tmp_path / "run", on_step=stop, **SMALL)
+        hitnet.train(toy, epochs=1, out=tmp_path / "run", progress=Interrupting(0), **SMALL)
     with pytest.raises(HitNetError, match="--resume"):
         hitnet.load(tmp_path / "run")
 

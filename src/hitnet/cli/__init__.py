@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from hitnet.cli import data, train
+from hitnet.cli import audit, data, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError
 
@@ -20,6 +20,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 train.register(app)
+synthesis.register(app)
+audit.register(app)
 app.add_typer(data.app, name="data")
 
 

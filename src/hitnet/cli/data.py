@@ -48,11 +48,8 @@ def check_command(
     as_json: AsJson = False,
 ) -> None:
     """Check every file of a data set; exit code 1 when something is missing, damaged or had to be left out."""
-    if source in SOURCES:
-        sound = check_known(source, data_dir, as_json=as_json)
-    else:
-        sound = check_own(source, as_json=as_json)
-    if not sound:
+    known = source in SOURCES
+    if not (check_known(source, data_dir, as_json=as_json) if known else check_own(source, as_json=as_json)):
         raise typer.Exit(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,25 +52,31 @@ def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, devi
 def traverse_command(
     run: RunPath,
     out: Picture,
-    class_name: Annotated[str | None, typer.Option("--class", help="The class whose capsule is swept")] = None,
-    image: Annotated[Path | None, typer.Option(help="Sweep the capsule of this image file instead")] = None,
+    classes: Classes = None,
+    image: Annotated[Path | None, typer.Option(help="Sweep this image file's capsule, not the central one")] = None,
     reach: Annotated[float, typer.Option(help="How far from 0.5, in units of m/√n (paper: 2)")] = 2.0,
     steps: Annotated[int, typer.Option(help="Pictures in a row")] = 11,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Draw what each capsule component does, and say which ones change the picture most."""
+    """Draw what each capsule component does, and say which ones change the picture most.
+
+    A page for each class; with --image, one page for the class that the network predicts, or for each --class.
+    """
     plots.check_file_type(out)
-    found = synthesis.traverse(run, class_name, image=image, reach=reach, steps=steps, device=device)
-    written = plots.save(plots.traversal_figures(found), out)
-    summary = found.summary()
+    trained = open_run(run, device=device)
+    names: Sequence[str | None] = classes or ([None] if image else trained.class_names)
+    found = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
+    written = plots.save([page for one in found for page in plots.traversal_figures(one)], out)
     if as_json:
-        rows = summary.to_dict("records")
-        print_json({"class": found.class_name, "components": rows, "written": list(map(str, written))})
+        rows = [{"class": one.class_name, "components": one.summary().to_dict("records")} for one in found]
+        print_json({"classes": rows, "written": list(map(str, written))})
         return
-    table = Table("component", "change (RMS)", "share %", box=None)
-    for component, change, share in zip(summary["component"], summary["change"], summary["share"], strict=True):
-        table.add_row(str(component), f"{change:.4f}", f"{100 * share:.1f}")
+    table = Table("class", "components that change the picture most (share of all change)", box=None)
+    for one in found:
+        top = one.summary().head(5)
+        most = [f"{i} ({100 * share:.0f} %)" for i, share in zip(top["component"], top["share"], strict=True)]
+        table.add_row(one.class_name, ", ".join(most))
     console.print(table)
     say_written(written)
 
@@ -192,6 +198,8 @@ def augment_command(
         raise HitNetError("Say where to write: --out for the augmented set, --picture for examples, or both.")
     if picture is not None:
         plots.check_file_type(picture)
+    if out is not None and out.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
+        raise HitNetError(f"{out}: --out takes a whole data set, a .npz or a folder. Pictures of examples: --picture.")
     if out is not None and out.suffix.lower() != ".npz":
         check_folder(out)
     trained = open_run(run, device=device)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
-from hitnet.training.engine import Trainer
+from hitnet.training.progress import Progress
 
 console = Console()
 errors = Console(stderr=True)
@@ -21,11 +22,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-class TrainingProgress:
-    """A bar over all steps of a training, with its time left and last figures; silent where there is no terminal."""
+class TrainingProgress(Progress):
+    """A bar over all steps of the work, with its time left and last figures; silent where there is no terminal."""
 
     def __init__(self, title: str) -> None:
-        self.progress = Progress(
+        self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -36,29 +37,21 @@ class TrainingProgress:
             console=errors,
             disable=not errors.is_terminal,
         )
-        self.title = title
-        self.task = self.progress.add_task(title, total=None, figures="")
+        self.task = self.bar.add_task(title, total=None, figures="")
 
-    def start(self, trainer: Trainer) -> None:
-        total = trainer.recipe.epochs * trainer.steps_per_epoch
-        self.progress.update(self.task, total=total, completed=0)
-        self.epochs = trainer.recipe.epochs
+    def plan(self, steps: int) -> None:
+        self.bar.update(self.task, total=steps, completed=0)
 
     def step(self) -> None:
-        self.progress.advance(self.task)
+        self.bar.advance(self.task)
 
     def epoch(self, row: dict[str, Any]) -> None:
         test = f", test error {row['test_error']:.2f} %" if "test_error" in row else ""
-        figures = f"epoch {row['epoch']}/{self.epochs}: loss {row['loss']:.4f}{test}"
-        self.progress.update(self.task, figures=figures)
-
-    @property
-    def callbacks(self) -> dict[str, Any]:
-        return {"on_start": self.start, "on_step": self.step, "on_epoch": self.epoch}
+        self.bar.update(self.task, figures=f"epoch {row['epoch']}: loss {row['loss']:.4f}{test}")
 
 
 @contextmanager
 def training_progress(title: str) -> Iterator[TrainingProgress]:
-    bar = TrainingProgress(title)
-    with bar.progress:
-        yield bar
+    progress = TrainingProgress(title)
+    with progress.bar:
+        yield progress

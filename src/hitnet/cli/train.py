@@ -76,7 +76,7 @@ def train_command(
                 "ghost_probability": ghost_probability,
                 "ghosts_from_epoch": ghosts_from_epoch,
             },
-            **bar.callbacks,
+            progress=bar,
         )
     print_training(run)
 

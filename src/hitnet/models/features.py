@@ -59,28 +59,28 @@ class PrimaryCapsules(PaperFeatures):
         return maps.unflatten(1, (32, 8)).permute(0, 1, 3, 4, 2).flatten(1)
 
 
-def pooled(size: int, most: int = 8) -> int:
-    return min(size, most)
-
-
 class SmallFeatures(Features):
-    """Three strided convolutions of 24, 48 and 64 channels: light enough for two CPU cores.
+    """Three strided convolutions of 24, 48 and 64 channels with batch-norm: light enough for two CPU cores.
 
     Maps that are still larger than 8x8 are averaged down to 8x8, so that the head stays light on large images.
     """
 
     smallest = 8
     widths = (24, 48, 64)
+    largest_map = 8
 
     def __init__(self, in_shape: tuple[int, int, int]) -> None:
         super().__init__(in_shape)
         channels, height, width = in_shape
         layers: list[nn.Module] = []
         for out, kernel in zip(self.widths, (5, 3, 3), strict=True):
-            layers += [nn.Conv2d(channels, out, kernel, stride=2, padding=kernel // 2), nn.ReLU()]
+            convolution = nn.Conv2d(channels, out, kernel, stride=2, padding=kernel // 2, bias=False)
+            layers += [convolution, nn.BatchNorm2d(out), nn.ReLU()]
             channels, height, width = out, (height + 1) // 2, (width + 1) // 2
-        height, width = pooled(height), pooled(width)
-        self.layers = nn.Sequential(*layers, nn.AdaptiveAvgPool2d((height, width)))
+        if max(height, width) > self.largest_map:
+            height, width = min(height, self.largest_map), min(width, self.largest_map)
+            layers.append(nn.AdaptiveAvgPool2d((height, width)))
+        self.layers = nn.Sequential(*layers)
         self.num_features = channels * height * width
         keras_init(self)
 

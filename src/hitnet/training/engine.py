@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training.evaluation import class_distances
+from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import RunFolder
 from hitnet.training.step import TERMS, Step
@@ -49,29 +50,28 @@ class Trainer:
         seed: int,
         device: torch.device,
         run: RunFolder | None = None,
-        on_step: Callable[[], None] | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.recipe, self.seed, self.device, self.run = recipe, seed, device, run
-        self.on_step = on_step or (lambda: None)
-        self.on_epoch = on_epoch or (lambda row: None)
+        self.progress = progress or Progress()
         self.pixels, self.labels = train.pixels.to(device), train.labels.to(device)
         self.test = None if test is None else (test.pixels.to(device), test.labels.to(device))
         self.size = (train.shape[1], train.shape[2])
         self.augmentation = recipe.augmentation(mirrored_ok=train.flip)
         self.step = Step(self.model, recipe, self.augmentation, device)
         self.history: History = []
-        self.steps_per_epoch = -(-len(train) // recipe.batch_size)
+        self.steps_per_epoch = recipe.steps_per_epoch(len(train))
 
     def fit(self) -> History:
         self.resume()
+        self.progress.plan((self.recipe.epochs - len(self.history)) * self.steps_per_epoch)
         last_save = time.monotonic()
         with own_randomness():
             for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
                 row = self.epoch(epoch)
                 self.history.append(row)
-                self.on_epoch(row)
+                self.progress.epoch(row)
                 if self.run and epoch < self.recipe.epochs and time.monotonic() - last_save > CHECKPOINT_SECONDS:
                     self.run.save(self.step.state(), self.history)
                     last_save = time.monotonic()
@@ -97,7 +97,7 @@ class Trainer:
         for i, batch in enumerate(self.batches(number)):
             rate = self.recipe.rate((number - 1) * self.steps_per_epoch + i, self.steps_per_epoch)
             self.step(batch, rate)
-            self.on_step()
+            self.progress.step()
         return self.row(number, rate, started)
 
     def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -63,6 +63,9 @@ class Recipe:
             return self.learning_rate * min(progress / 0.2, (1 - progress) / 0.8)
         return self.learning_rate
 
+    def steps_per_epoch(self, images: int) -> int:
+        return -(-images // self.batch_size)
+
     def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
         return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout)
 
@@ -77,18 +80,40 @@ class Recipe:
         return cls(**values)
 
 
+# `fast` for each kind of features: what reaches the best error in the fewest epochs there.
+FAST: dict[str, Recipe] = {
+    "paper": Recipe(),
+    "small": Recipe(epochs=12, learning_rate=1e-2, schedule="one-cycle"),
+    "resnet9": Recipe(
+        epochs=24,
+        batch_size=512,
+        optimizer="sgd",
+        learning_rate=0.4,
+        schedule="one-cycle",
+        weight_decay=1e-3,
+        shift=4,
+        flip=True,
+        cutout=12,
+    ),
+}
+
 RECIPES: dict[str, Recipe] = {
-    "fast": Recipe(),
+    "fast": FAST["paper"],
     "paper": Recipe(name="paper", epochs=250, schedule="constant"),
     "paper-decay": Recipe(name="paper-decay", epochs=250, schedule="exponential"),
 }
 
 
-def recipe(name: str | Recipe = "fast", **overrides: Any) -> Recipe:
-    """A recipe by name, with single entries replaced; entries given as None keep the recipe's own value."""
+def recipe(name: str | Recipe = "fast", *, features: str = "paper", **overrides: Any) -> Recipe:
+    """A recipe by name, with single entries replaced; entries given as None keep the recipe's own value.
+
+    `fast` depends on the network's features (see FAST); the paper's recipes are the same for all.
+    """
     if isinstance(name, str) and name not in RECIPES:
         raise unknown_name("recipe", name, RECIPES)
-    base = RECIPES[name] if isinstance(name, str) else name
+    base = name if isinstance(name, Recipe) else RECIPES[name]
+    if name == "fast":
+        base = FAST.get(features, base)
     changes = {key: value for key, value in overrides.items() if value is not None}
     try:
         return replace(base, **changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hitnet.models.network import Network
 from hitnet.training.device import pick_device
 from hitnet.training.engine import History, Trainer, own_randomness
 from hitnet.training.evaluation import Evaluation, measure
+from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
 from hitnet.training.run import RunConfig, RunFolder
@@ -75,9 +75,7 @@ def train(
     strict: bool = False,
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
-    on_start: Callable[[Trainer], None] | None = None,
-    on_step: Callable[[], None] | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """Train a network and, with `out`, keep it in a run folder.
 
@@ -85,10 +83,9 @@ def train(
     model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
-    on_step, on_epoch    called as the work goes on, the latter with the epoch's row of history
+    progress  told of every step and epoch
     """
     where = pick_device(device)
-    chosen = find_recipe(recipe, epochs=epochs, **(recipe_options or {}))
     if isinstance(data, Images):
         images = data.first(limit)
     else:
@@ -96,9 +93,11 @@ def train(
         images = datasets.load(data, "train", limit=limit, **options)
         test = datasets.load(data, "test", **options) if test is None else test
     name = model or models.default_name(images.shape, where.type)
+    built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
+    chosen = find_recipe(recipe, features=built.features, epochs=epochs, **(recipe_options or {}))
     config = RunConfig(
         model_name=name,
-        model=models.config(name, images.shape, images.num_classes, **(model_options or {})),
+        model=built,
         recipe=chosen,
         seed=seed,
         data=describe(data, images, test),
@@ -109,11 +108,7 @@ def train(
     with own_randomness():
         torch.manual_seed(seed)
         network = Network(config.model)
-    trainer = Trainer(
-        network, images, test, chosen, seed=seed, device=where, run=folder, on_step=on_step, on_epoch=on_epoch
-    )
-    if on_start:
-        on_start(trainer)
+    trainer = Trainer(network, images, test, chosen, seed=seed, device=where, run=folder, progress=progress)
     trainer.fit()
     return Run(network, config, trainer.history, None if folder is None else folder.path)
 

@@ -1,0 +1,286 @@
+"""The label audit: train a few networks on the labels as given, and rank the images by how doubtful theirs is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hitnet import data as datasets
+from hitnet import files, models
+from hitnet.audit import scores
+from hitnet.audit.annotators import compare_annotators
+from hitnet.audit.page import write_page
+from hitnet.audit.summary import summarise
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network
+from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.training import Recipe, Run, RunFolder, load, train
+from hitnet.training.device import pick_device
+from hitnet.training.evaluation import check_fit, class_distances
+from hitnet.training.progress import Progress
+from hitnet.training.train import Source, match_classes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many networks an audit trains, for how many epochs."""
+
+    models: int
+    epochs: int
+
+
+# By kind of features: the least work that was seen to rank as well as more of it.
+PLANS = {"small": Plan(4, 8), "paper": Plan(4, 20), "resnet9": Plan(3, 44)}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result: `table` has one row an image, worst first; `distances` (N, K) are in its order."""
+
+    table: pd.DataFrame
+    distances: np.ndarray
+    class_names: tuple[str, ...]
+    summary: dict[str, Any]
+    images: Images  # in the table's order
+    prototypes: Tensor | None
+    folder: Path | None = None
+
+
+def default_split(source: Source) -> str:
+    """The training split of a known set; all images of the sample and of a user's own data."""
+    known = isinstance(source, str) and source in datasets.catalogue.names() and source != "mnist-sample"
+    return "train" if known else "all"
+
+
+def audit(
+    data: Source,
+    *,
+    models: int | None = None,
+    model: str | None = None,
+    recipe: str | Recipe = "fast",
+    epochs: int | None = None,
+    split: str | None = None,
+    score: scores.Method = "margin",
+    runs: list[str | Path] | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    limit: int | None = None,
+    data_dir: str | Path | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    strict: bool = False,
+    recipe_options: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Find the doubtful labels of a data set.
+
+    models  how many networks to train, with seeds seed, seed + 1, … (default: see PLANS)
+    split   train, test or all; by default train for known sets and all for the sample and your own data
+    score   how doubt is measured; see `scores.doubt`
+    runs    finished runs to judge by, instead of training
+    out     folder for the table, the summary and the page; the networks are kept in out/models
+    """
+    started = time.perf_counter()
+    chosen_split = split or default_split(data)
+    source: dict[str, Any] = {"source": data.name if isinstance(data, Images) else str(data), "split": chosen_split}
+    if isinstance(data, Images):
+        images = data.first(limit)
+    else:
+        images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+    folder = prepare(out, source | {"images": len(images)}, resume=resume)
+    if runs:
+        trained = [load(run) for run in runs]
+        images = match_classes(images, trained[0].class_names)
+    else:
+        trained = train_models(
+            images, folder, models=models, model=model, chosen=recipe, epochs=epochs, seed=seed, device=device,
+            options=recipe_options, progress=progress,
+        )  # fmt: skip
+    found = collect(trained, images, pick_device(device))
+    result = judge(found, images, method=score)
+    extra = source | {
+        "models": len(trained),
+        "model": trained[0].config.model_name,
+        "recipe": trained[0].config.recipe.to_dict(),
+        "score": score,
+        "image_size": list(images.shape[1:]),
+        "seconds": time.perf_counter() - started,
+    }
+    annotations = compare_annotators(data, result.table)
+    table = result.table if annotations is None else annotations
+    finished = Audit(
+        table, result.distances, images.class_names, summarise(table, images, extra), result.images,
+        prototype_images(trained[0].model), folder,
+    )  # fmt: skip
+    if folder is not None:
+        write(finished, folder)
+    return finished
+
+
+def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:
+    """The folder of an audit, new or to be gone on with."""
+    if out is None:
+        return None
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise HitNetError(f"{folder} is a file; choose another --out.")
+    if folder.is_dir() and any(folder.iterdir()) and not resume:
+        raise HitNetError(f"{folder} is not empty. Go on with the audit there (--resume) or choose another --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    settings_file = folder / "settings.json"
+    if settings_file.is_file() and files.read_json(settings_file) != settings:
+        raise HitNetError(
+            f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another --out."
+        )
+    files.write_json(settings_file, settings)
+    return folder
+
+
+def train_models(
+    images: Images,
+    folder: Path | None,
+    *,
+    models: int | None,
+    model: str | None,
+    chosen: str | Recipe,
+    epochs: int | None,
+    seed: int,
+    device: str,
+    options: dict[str, Any] | None,
+    progress: Progress | None,
+) -> list[Run]:
+    """Train the audit's networks, or take up those that are there. Only the first has a decoder, for prototypes."""
+    name, plan = plan_for(images, model, device)
+    count = plan.models if models is None else models
+    if count < 1:
+        raise HitNetError(f"models must be at least 1; got {count}.")
+    length = epochs or (plan.epochs if chosen == "fast" else None)
+    targets = [None if folder is None else folder / "models" / f"seed-{seed + i}" for i in range(count)]
+    left = sum(target is None or not RunFolder(target).finished for target in targets)
+    shared = Shared(progress, left)
+    return [
+        train(
+            images,
+            model=name,
+            recipe=chosen,
+            epochs=length,
+            seed=seed + i,
+            out=target,
+            resume=True,
+            device=device,
+            model_options={} if i == 0 else {"decoder": "none"},
+            recipe_options=options,
+            progress=shared,
+        )
+        for i, target in enumerate(targets)
+    ]
+
+
+def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]:
+    where = pick_device(device).type
+    name = model or models.default_name(images.shape, where)
+    features = models.config(name, images.shape, images.num_classes).features
+    return name, PLANS.get(features, PLANS["paper"])
+
+
+class Shared(Progress):
+    """One progress over all trainings that are still to do."""
+
+    def __init__(self, progress: Progress | None, left: int) -> None:
+        self.inner, self.left, self.planned = progress or Progress(), left, False
+
+    def plan(self, steps: int) -> None:
+        if not self.planned:
+            self.inner.plan(steps * self.left)
+            self.planned = True
+
+    def step(self) -> None:
+        self.inner.step()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.inner.epoch(row)
+
+
+def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:
+    """Class distances (M, N, K) in float32; where images may be mirrored, of image and mirror image on average."""
+    found = []
+    for run in trained:
+        if run.model.head.loss != "centripetal":
+            raise HitNetError(f"{run.config.model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
+        check_fit(run.model, images)
+        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        mean = class_distances(network, images.pixels)
+        if images.flip:
+            mean = (mean + class_distances(network, images.pixels.flip(-1))) / 2
+        found.append(mean.cpu().numpy())
+    return np.stack(found)
+
+
+def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "margin") -> Audit:
+    """The audit's table from class distances (M, N, K), without any training."""
+    labels = images.labels.numpy()
+    evidence = scores.gather(distances.astype(np.float64), labels)
+    doubts = scores.doubt(evidence, labels, method)
+    values = scores.score(doubts)
+    flags = scores.flags(evidence, values)
+    names = np.array(images.class_names, dtype=object)
+    table = pd.DataFrame(
+        {
+            "id": images.ids.numpy(),
+            "path": list(images.paths) if images.paths is not None else [""] * len(images),
+            "given": names[labels],
+            "suggested": names[evidence.suggested],
+            "score": values,
+            "hits": evidence.hits,
+            "votes": evidence.votes,
+            "models": evidence.models,
+            "margin_mean": evidence.margin_mean,
+            "margin_std": evidence.margin_std,
+            "ghost": names[evidence.ghost],
+            "ghost_distance": evidence.ghost_distance,
+            "flag": flags,
+            "rule": [scores.FLAGS[flag] for flag in flags],
+        }
+    )
+    order = np.lexsort((table["id"], -doubts))
+    table = table.iloc[order].reset_index(drop=True)
+    arranged = images.select(torch.from_numpy(order))
+    return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, {}, arranged, None)
+
+
+def prototype_images(network: Network) -> Tensor | None:
+    """The decoded centre of each class as uint8 (K, C, H, W), or None for a network without decoder."""
+    if network.decoder is None:
+        return None
+    decoded = class_prototypes(network, torch.arange(network.config.num_classes))
+    return (decoded.cpu() * 255).round().to(torch.uint8)
+
+
+def write(result: Audit, folder: Path) -> None:
+    """Write table, distances, summary and page."""
+    with files.replacing(folder / "audit.parquet") as temporary:
+        result.table.to_parquet(temporary, index=False)
+    with files.replacing(folder / "audit.csv") as temporary:
+        result.table.to_csv(temporary, index=False)
+    with files.replacing(folder / "distances.npy") as temporary, temporary.open("wb") as opened:
+        np.save(opened, result.distances, allow_pickle=False)
+    files.write_json(folder / "summary.json", result.summary)
+    write_page(
+        folder / "report.html",
+        result.table,
+        result.distances,
+        result.images.pixels,
+        class_names=result.class_names,
+        title=f"Label audit: {result.summary['data']}",
+        prototypes=result.prototypes,
+        summary=result.summary,
+    )

@@ -1,0 +1,72 @@
+"""The paper's analysis of ghost capsules over M networks (section 3.3): agreement, pairs, distances, hits.
+
+Shapes: distances (M, N, K), labels (N,). The ghost of an image in a network is the capsule nearest to the centre
+among those that are not of its given class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from hitnet.audit.scores import Floats, Ints, others
+from hitnet.capsules import HIT_RADIUS
+
+
+@dataclass(frozen=True)
+class Ghosts:
+    """The ghosts of N images in M networks; `table` has one row an image.
+
+    Columns of `table`: label, ghost (the class most often chosen), classes (N_c, how many different classes the M
+    ghosts have), mean_distance, std_distance (of the M ghosts' own distances), hits (ghosts within the hit zone).
+    """
+
+    models: int
+    class_names: tuple[str, ...]
+    table: pd.DataFrame
+
+    def agreement(self) -> pd.DataFrame:
+        """How many images have N_c = 1, 2, … different ghost classes."""
+        counts = self.table["classes"].value_counts().sort_index()
+        return pd.DataFrame(
+            {"classes": counts.index, "images": counts.to_numpy(), "percent": 100 * counts.to_numpy() / len(self.table)}
+        )
+
+    def agreed(self) -> pd.DataFrame:
+        """The images on whose ghost class all networks agree (N_c = 1)."""
+        return self.table[self.table["classes"] == 1]
+
+    def doubtful(self) -> pd.DataFrame:
+        """Images with N_c = 1 and a mean distance below the hit radius, sorted by hits as in the paper's figure."""
+        agreed = self.agreed()
+        return agreed[agreed["mean_distance"] < HIT_RADIUS].sort_values(["hits", "label", "ghost"], kind="stable")
+
+    def pairs(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Counts of (ghost class, true class) over some rows of the table: ghosts down, labels across, with totals."""
+        names = list(self.class_names)
+        counts = pd.crosstab(rows["ghost"], rows["label"]).reindex(index=names, columns=names, fill_value=0)
+        counts["Total"] = counts.sum(axis=1)
+        counts.loc["Total"] = counts.sum(axis=0)
+        counts.index.name, counts.columns.name = "ghost class", "true class"
+        return counts
+
+
+def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -> Ghosts:
+    """Look at the ghost of every image in every network."""
+    away = others(distances, labels)
+    chosen, nearest = away.argmin(axis=2), away.min(axis=2)
+    counts = np.stack([(chosen == k).sum(axis=0) for k in range(distances.shape[2])], axis=1)
+    names = np.array(class_names, dtype=object)
+    table = pd.DataFrame(
+        {
+            "label": names[labels],
+            "ghost": names[counts.argmax(axis=1)],
+            "classes": (counts > 0).sum(axis=1),
+            "mean_distance": nearest.mean(axis=0),
+            "std_distance": nearest.std(axis=0),
+            "hits": (nearest < HIT_RADIUS).sum(axis=0),
+        }
+    )
+    return Ghosts(len(distances), class_names, table)

@@ -1,0 +1,51 @@
+"""An audit in figures: health of each class, pairs of classes, expected number of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from hitnet.data import sample
+from hitnet.data.images import Images
+
+
+def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dict[str, Any]:
+    """Plain values for summary.json.
+
+    expected_errors  the sum of 1 − score: how many labels are wrong if the score is taken for a probability
+    pairs            counts of images flagged as wrong: rows are the given class, columns the suggested one
+    """
+    names = list(images.class_names)
+    doubted = table[table["flag"] == "wrong"]
+    pairs = pd.crosstab(doubted["given"], doubted["suggested"]).reindex(index=names, columns=names, fill_value=0)
+    return {
+        "data": images.name,
+        "images": len(table),
+        "class_names": names,
+        **extra,
+        "expected_errors": float((1 - table["score"]).sum()),
+        "flags": {str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
+        "classes": [class_health(name, table[table["given"] == name]) for name in names],
+        "pairs": pairs.to_numpy().tolist(),
+        "verified_errors": verified_errors(table, str(extra.get("source"))),
+    }
+
+
+def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "name": name,
+        "images": len(rows),
+        "suspects": int((rows["flag"] != "ok").sum()),
+        "expected_errors": float((1 - rows["score"]).sum()),
+        "mean_score": float(rows["score"].mean()) if len(rows) else None,
+    }
+
+
+def verified_errors(table: pd.DataFrame, source: str) -> dict[str, int] | None:
+    """For the sample that ships with the package: how many of the labels that people found wrong stand how high."""
+    if source != "mnist-sample":
+        return None
+    wrong = set(sample.label_errors()["id"])
+    found = {f"in_top_{most}": int(table["id"].head(most).isin(wrong).sum()) for most in (100, 200)}
+    return {"errors": int(table["id"].isin(wrong).sum()), **found}

@@ -1,0 +1,219 @@
+"""`hitnet audit DATA`, `hitnet audit apply`, `hitnet audit export` and `hitnet ghosts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from rich.table import Table
+from typer.core import TyperGroup
+
+from hitnet import data as datasets
+from hitnet import files, plots
+from hitnet.audit import apply_corrections, audit, export, find_ghosts
+from hitnet.audit.audit import Audit, collect, default_split
+from hitnet.audit.pictures import analysis_figure, doubtful_figures
+from hitnet.cli.terminal import console, training_progress
+from hitnet.cli.train import Data, DataDir, Device, ImageSize, Strict
+from hitnet.errors import HitNetError
+from hitnet.training import load
+from hitnet.training.device import pick_device
+from hitnet.training.train import match_classes
+
+AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
+
+
+class RunByDefault(TyperGroup):
+    """`hitnet audit DATA` means `hitnet audit run DATA`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=RunByDefault, no_args_is_help=True)
+
+
+@app.callback()
+def audit_group() -> None:
+    """Which labels are wrong? `hitnet audit DATA` trains a few networks, ranks all labels and writes a review page.
+
+    Then: decide on the page, export the corrections, and `hitnet audit apply` writes the corrected data set.
+    The options of `hitnet audit DATA` are those of `hitnet audit run`; see `hitnet audit run --help`.
+    """
+
+
+@app.command("run")
+def run_command(
+    data: Data,
+    models: Annotated[int | None, typer.Option(help="Networks to train (default: 3 or 4, by kind of network)")] = None,
+    model: Annotated[str | None, typer.Option(help="See `hitnet models`")] = None,
+    recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
+    epochs: Annotated[int | None, typer.Option(help="Instead of the audit's own number")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, test or all (default: train of a known set)")
+    ] = None,
+    score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
+    ghosts: Annotated[int | None, typer.Option(help="Train with ghost capsules")] = None,
+    ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer")] = None,
+    runs: Annotated[list[Path] | None, typer.Option(help="Judge by finished runs; may be given several times")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the first network")] = 0,
+    device: Device = "auto",
+    limit: Annotated[int | None, typer.Option(help="Look at only so many images")] = None,
+    data_dir: DataDir = None,
+    image_size: ImageSize = None,
+    strict: Strict = False,
+) -> None:
+    """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
+    target = out or Path("audits") / Path(data).stem
+    with training_progress(f"Auditing {Path(data).name}") as bar:
+        result = audit(
+            data,
+            models=models,
+            model=model,
+            recipe=recipe,
+            epochs=epochs,
+            split=split,
+            score=score,  # type: ignore[arg-type]
+            runs=list(runs) if runs else None,
+            out=target,
+            resume=resume,
+            seed=seed,
+            device=device,
+            limit=limit,
+            data_dir=data_dir,
+            image_size=image_size,
+            strict=strict,
+            recipe_options={"ghosts": ghosts, "ghost_rule": ghost_rule},
+            progress=bar,
+        )
+    print_audit(result)
+
+
+def print_audit(result: Audit, most: int = 10) -> None:
+    summary = result.summary
+    console.print(
+        f"{summary['data']}: {summary['images']:,} labels judged by {summary['models']} networks "
+        f"({summary['model']}) in {summary['seconds']:.0f} s; about {summary['expected_errors']:.0f} are wrong",
+        highlight=False,
+        markup=False,
+    )
+    console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()), highlight=False)
+    table = Table("id", "path", "given", "suggested", "score", "votes", "flag", box=None)
+    for row in result.table.head(most).itertuples():
+        table.add_row(
+            str(row.id), str(row.path), str(row.given), str(row.suggested), f"{row.score:.3f}",
+            f"{row.votes}/{row.models}", str(row.flag),
+        )  # fmt: skip
+    console.print(table, markup=False)
+    if known := summary["verified_errors"]:
+        console.print(
+            f"Of {known['errors']} labels here that five people each found wrong, {known['in_top_100']} are among the "
+            f"100 most doubtful and {known['in_top_200']} among the 200.",
+            highlight=False,
+        )
+    if result.folder is not None:
+        console.print(f"review page: {result.folder / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
+    """Table, distances and summary of a finished audit."""
+    summary = files.read_json(folder / "summary.json")
+    try:
+        table = pd.read_parquet(folder / "audit.parquet")
+        distances = np.load(folder / "distances.npy", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise HitNetError(f"{folder} is not a finished audit: {error}") from error
+    return table, distances, summary
+
+
+@app.command("apply")
+def apply_command(
+    folder: AuditFolder,
+    corrections: Annotated[Path, typer.Argument(help="The CSV that the review page exported")],
+    out: Annotated[Path, typer.Option(help="Folder for the corrected data set; must be new or empty")],
+    data_dir: DataDir = None,
+) -> None:
+    """Write the corrected data set; the original is never touched."""
+    table, _, summary = read_audit(folder)
+    known = summary["source"] in datasets.catalogue.names()
+    images = datasets.load(summary["source"], summary["split"] if known else "all", data_dir=data_dir)
+    applied = apply_corrections(table, corrections, images, out, source=None if known else summary["source"])
+    console.print(
+        f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
+        f"{applied.untouched} not looked at",
+        highlight=False,
+    )
+    for name in applied.emptied:
+        console.print(f"class without images now: {name}", highlight=False, markup=False)
+    console.print(f"corrected data set: {applied.data}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command("export")
+def export_command(
+    folder: AuditFolder,
+    out: Annotated[Path, typer.Option(help="File to write: .json for label-studio, .npy for pred-probs")],
+    form: Annotated[str, typer.Option("--format", help="label-studio or pred-probs")] = "label-studio",
+    image_root: Annotated[str, typer.Option(help="Put before each path for Label Studio")] = "/data/local-files/?d=",
+) -> None:
+    """Export an audit: tasks for Label Studio, or class probabilities that cleanlab takes as pred_probs."""
+    table, distances, summary = read_audit(folder)
+    if form == "pred-probs":
+        export.write_pred_probs(table, distances, out)
+    elif form == "label-studio":
+        export.label_studio(table, distances, summary["class_names"], out, image_root=image_root)
+    else:
+        raise HitNetError(f"--format must be label-studio or pred-probs; got {form!r}.")
+    console.print(f"written: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+def ghosts_command(
+    words: Annotated[
+        list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
+    split: Annotated[str | None, typer.Option(help="train, test or all")] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """The paper's analysis of ghost capsules over several runs: agreement, pairs, distances, doubtful images."""
+    if len(words) < 2:
+        raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
+    *folders, data = words
+    trained = [load(folder) for folder in folders]
+    size = trained[0].config.model.in_shape[1:]
+    images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
+    images = match_classes(images, trained[0].class_names)
+    found = find_ghosts(collect(trained, images, pick_device(device)), images.labels.numpy(), images.class_names)
+    doubtful = found.doubtful()
+    written = {
+        "ghosts.csv": found.table.assign(id=images.ids.numpy()),
+        "agreement.csv": found.agreement(),
+        "pairs.csv": found.pairs(found.agreed()).reset_index(),
+        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(),
+        "doubtful.csv": doubtful.assign(id=images.ids.numpy()[doubtful.index.to_numpy()]),
+    }
+    for name, frame in written.items():
+        with files.replacing(out / name) as temporary:
+            frame.to_csv(temporary, index=False)
+    pictures = plots.save([analysis_figure(found)], out / "analysis.png")
+    if len(doubtful):
+        pictures += plots.save(doubtful_figures(found, images), out / "doubtful.png")
+    console.print(
+        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in all {len(trained)} "
+        f"networks; {len(doubtful):,} of these are doubtful (mean distance within the hit zone)",
+        highlight=False,
+    )
+    for path in [out / name for name in written] + pictures:
+        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def register(parent: typer.Typer) -> None:
+    parent.add_typer(app, name="audit")
+    parent.command("ghosts")(ghosts_command)

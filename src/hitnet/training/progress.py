@@ -1,0 +1,23 @@
+"""How long work tells its caller how far it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Progress:
+    """Told of everything that happens in training, and silent; override what is of interest.
+
+    plan   before the first training: how many steps are to be done in all
+    step   after each step
+    epoch  after each epoch, with its row of history
+    """
+
+    def plan(self, steps: int) -> None:
+        pass
+
+    def step(self) -> None:
+        pass
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        pass
