@@ -21,7 +21,13 @@ browser:
 	|| (echo "The tests need chromium and chromedriver on the PATH; please install them." >&2; exit 1)
 
 demo: setup
-	$(BIN)/python -m hitnet.demo
+	@rm -rf demo
+	@echo "1. Train on the sample that ships with the package, and look at what was learned"
+	$(BIN)/hitnet train mnist-sample --out demo/run
+	$(BIN)/hitnet prototypes demo/run --out demo/prototypes.png
+	$(BIN)/hitnet traverse demo/run --class 3 --out demo/traversal.png
+	@echo "2. Which of its labels are wrong?"
+	$(BIN)/hitnet audit mnist-sample --out demo/audit
 
 test: setup browser lint
 	$(BIN)/python -m pytest

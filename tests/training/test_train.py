@@ -98,7 +98,7 @@ class Interrupting(Progress):
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    options = {"epochs": 4, "recipe_options": {"ghosts": 1, "ghost_probability": 0.5}, **SMALL}
+    options = {"epochs": 4, "recipe_options": {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2}, **SMALL}
     whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
 
     with pytest.raises(Stop):
@@ -183,6 +183,13 @@ def test_ghosts_start_with_their_epoch(toy):
     ghosts = hitnet.train(toy, epochs=3, recipe_options={"ghosts": 1, "ghosts_from_epoch": 3}, **SMALL).history
     assert [row["loss"] for row in plain[:2]] == [row["loss"] for row in ghosts[:2]]
     assert plain[2]["loss"] > ghosts[2]["loss"]
+
+
+def test_ghosts_that_leave_nothing_to_miss_are_warned_of(toy, caplog):
+    hitnet.train(toy, epochs=1, recipe_options={"ghosts": 1}, **SMALL)
+    assert "no capsule has to miss" not in caplog.text
+    hitnet.train(toy, epochs=1, recipe_options={"ghosts": 2}, **SMALL)
+    assert "With 3 classes and 2 ghosts, no capsule has to miss" in caplog.text
 
 
 def test_ghosts_need_the_centripetal_loss():

@@ -6,6 +6,8 @@ is the class that the others chose, and whether it makes a hit.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from hitnet.capsules import HIT_RADIUS
@@ -27,7 +29,7 @@ def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame | 
         return None
     if not str(source).lower().endswith(TABLES):
         return None
-    said = tables.annotations(str(source))
+    said = tables.annotations(Path(str(source)).expanduser())
     if int(said["votes"].max()) < 2:
         return None
     ballots = said.filter(regex="^votes_")
@@ -39,5 +41,5 @@ def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame | 
     found["agreement"] = said["agreement"].reindex(found["id"]).to_numpy()
     found["other_label"] = other.reindex(found["id"]).to_numpy()
     found["ghost_is_other"] = found["other_label"].eq(found["ghost"]) & found["other_label"].ne("")
-    found["ghost_hits"] = found["ghost_distance"] < HIT_RADIUS
+    found["ghost_hits"] = found["ghost_distance"] <= HIT_RADIUS
     return found

@@ -20,6 +20,7 @@ from hitnet.audit.page import write_page
 from hitnet.audit.summary import summarise
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
+from hitnet.models.heads import HEADS
 from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, RunFolder, load, train
@@ -38,7 +39,7 @@ class Plan:
 
 
 # By kind of features: the least work that was seen to rank as well as more of it.
-PLANS = {"small": Plan(4, 8), "paper": Plan(4, 20), "resnet9": Plan(3, 44)}
+PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(3, 40)}
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,10 @@ def audit(
     out     folder for the table, the summary and the page; the networks are kept in out/models
     """
     started = time.perf_counter()
+    scores.check_method(score)
     chosen_split = split or default_split(data)
     source: dict[str, Any] = {"source": data.name if isinstance(data, Images) else str(data), "split": chosen_split}
-    if isinstance(data, Images):
-        images = data.first(limit)
-    else:
-        images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+    images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
     folder = prepare(out, source | {"images": len(images)}, resume=resume)
     if runs:
         trained = [load(run) for run in runs]
@@ -133,11 +132,13 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise HitNetError(f"{folder} is a file; choose another --out.")
-    if folder.is_dir() and any(folder.iterdir()) and not resume:
+    # Settings alone are left by an audit that never began, because of a wrong option.
+    begun = folder.is_dir() and any(path.name != "settings.json" for path in folder.iterdir())
+    if begun and not resume:
         raise HitNetError(f"{folder} is not empty. Go on with the audit there (--resume) or choose another --out.")
     folder.mkdir(parents=True, exist_ok=True)
     settings_file = folder / "settings.json"
-    if settings_file.is_file() and files.read_json(settings_file) != settings:
+    if begun and settings_file.is_file() and files.read_json(settings_file) != settings:
         raise HitNetError(
             f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another --out."
         )
@@ -163,7 +164,7 @@ def train_models(
     count = plan.models if models is None else models
     if count < 1:
         raise HitNetError(f"models must be at least 1; got {count}.")
-    length = epochs or (plan.epochs if chosen == "fast" else None)
+    length = plan.epochs if epochs is None and chosen == "fast" else epochs
     targets = [None if folder is None else folder / "models" / f"seed-{seed + i}" for i in range(count)]
     left = sum(target is None or not RunFolder(target).finished for target in targets)
     shared = Shared(progress, left)
@@ -188,8 +189,14 @@ def train_models(
 def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]:
     where = pick_device(device).type
     name = model or models.default_name(images.shape, where)
-    features = models.config(name, images.shape, images.num_classes).features
-    return name, PLANS.get(features, PLANS["paper"])
+    built = models.config(name, images.shape, images.num_classes)
+    need_hit_or_miss(name, HEADS[built.head].loss)
+    return name, PLANS.get(built.features, PLANS["paper"])
+
+
+def need_hit_or_miss(model_name: str, loss: str) -> None:
+    if loss != "centripetal":
+        raise HitNetError(f"{model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
 
 
 class Shared(Progress):
@@ -214,8 +221,12 @@ def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndar
     """Class distances (M, N, K) in float32; where images may be mirrored, of image and mirror image on average."""
     found = []
     for run in trained:
-        if run.model.head.loss != "centripetal":
-            raise HitNetError(f"{run.config.model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
+        need_hit_or_miss(run.config.model_name, run.model.head.loss)
+        if run.class_names != images.class_names:
+            raise HitNetError(
+                f"The runs must know the same classes in the same order, {', '.join(images.class_names[:20])}; "
+                f"{run.folder} knows {', '.join(run.class_names[:20])}."
+            )
         check_fit(run.model, images)
         network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         mean = class_distances(network, images.pixels)
@@ -232,16 +243,17 @@ def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "mar
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts)
     flags = scores.flags(evidence, values)
+    suggested = scores.suggest(evidence, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(
         {
             "id": images.ids.numpy(),
             "path": list(images.paths) if images.paths is not None else [""] * len(images),
             "given": names[labels],
-            "suggested": names[evidence.suggested],
+            "suggested": names[suggested],
             "score": values,
             "hits": evidence.hits,
-            "votes": evidence.votes,
+            "votes": evidence.votes(suggested),
             "models": evidence.models,
             "margin_mean": evidence.margin_mean,
             "margin_std": evidence.margin_std,

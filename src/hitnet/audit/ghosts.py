@@ -66,7 +66,7 @@ def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -
             "classes": (counts > 0).sum(axis=1),
             "mean_distance": nearest.mean(axis=0),
             "std_distance": nearest.std(axis=0),
-            "hits": (nearest < HIT_RADIUS).sum(axis=0),
+            "hits": (nearest <= HIT_RADIUS).sum(axis=0),
         }
     )
     return Ghosts(len(distances), class_names, table)

@@ -34,8 +34,7 @@ class Evidence:
     margin_mean     (N,) d_given − d_nearest-other, averaged; above 0: another class is nearer
     margin_std      (N,) its spread over the networks
     hits            (N,) networks in which the given class's capsule is a hit
-    suggested       (N,) class of the nearest capsule, by mean distance
-    votes           (N,) networks whose nearest capsule is the suggested class's
+    nearest         (M, N) class of the nearest capsule in each network
     """
 
     models: int
@@ -46,8 +45,11 @@ class Evidence:
     margin_mean: Floats
     margin_std: Floats
     hits: Ints
-    suggested: Ints
-    votes: Ints
+    nearest: Ints
+
+    def votes(self, classes: Ints) -> Ints:
+        """How many networks name the class that is given for each image (N,)."""
+        return (self.nearest == classes).sum(axis=0)
 
 
 def others(distances: Floats, labels: Ints) -> Floats:
@@ -66,7 +68,6 @@ def gather(distances: Floats, labels: Ints) -> Evidence:
     own = distances[:, rows, labels]
     margins = own - others(distances, labels).min(axis=2)
     ghost = others(mean, labels).argmin(axis=1)
-    suggested = mean.argmin(axis=1)
     return Evidence(
         models=len(distances),
         mean=mean,
@@ -76,16 +77,21 @@ def gather(distances: Floats, labels: Ints) -> Evidence:
         margin_mean=margins.mean(axis=0),
         margin_std=margins.std(axis=0),
         hits=(own <= HIT_RADIUS).sum(axis=0),
-        suggested=suggested,
-        votes=(distances.argmin(axis=2) == suggested).sum(axis=0),
+        nearest=distances.argmin(axis=2),
     )
+
+
+def check_method(method: str) -> None:
+    if method not in METHODS:
+        raise HitNetError(f"score must be one of {', '.join(METHODS)}; got {method!r}.")
 
 
 def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Floats:
     """How doubtful each label is (N,): the higher, the more; above 0, another class is the better label.
 
     margin          the mean margin, less half its spread over the networks, less half of what its class's median
-                    stands above the median of all: a class that is hard as a whole is not wrong as a whole
+                    stands above the median of all (a class that is hard as a whole is not wrong as a whole), plus
+                    `pair_prior`: mistakes come in pairs of classes
     plain-margin    the mean margin alone
     ghost-distance  the paper's: how near the nearest other capsule is, whatever the given class's does
     """
@@ -93,14 +99,28 @@ def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Floats
         return evidence.margin_mean
     if method == "ghost-distance":
         return HIT_RADIUS - evidence.ghost_distance
-    if method != "margin":
-        raise HitNetError(f"score must be one of {', '.join(METHODS)}; got {method!r}.")
+    check_method(method)
     found = evidence.margin_mean - 0.5 * evidence.margin_std
     overall = np.median(evidence.margin_mean)
     for k in np.unique(labels):
         members = labels == k
         found[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
-    return found
+    return found + pair_prior(found, labels, evidence.ghost, evidence.mean.shape[1])
+
+
+def pair_prior(doubts: Floats, labels: Ints, ghosts: Ints, classes: int, *, strength: float = 20.0) -> Floats:
+    """What the pair (given, ghost) adds to the doubt (N,): m · ln(r_pair / r), m the hit radius.
+
+    r is the share of labels with a doubt above 0, r_pair that share among the images of the same given class and
+    ghost, drawn towards r as if by `strength` further images. As `score` is the logistic function of doubt / m,
+    this is Bayes' rule with the pair's own rate of errors for prior odds.
+    """
+    pair = labels * classes + ghosts
+    images = np.bincount(pair, minlength=classes * classes)
+    doubted = np.bincount(pair, weights=doubts > 0, minlength=classes * classes)
+    overall = max(float((doubts > 0).mean()), 1 / len(labels))
+    rate = (doubted + strength * overall) / (images + strength)
+    return HIT_RADIUS * np.log(rate / overall)[pair]
 
 
 def score(doubts: Floats) -> Floats:
@@ -113,7 +133,7 @@ def score(doubts: Floats) -> Floats:
 
 FLAGS = {
     "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
-    "wrong": "score below 0.5: another class is nearer than the given one",
+    "wrong": "score below 0.5: another class is the better label",
     "ambiguous: two labels": (
         f"given and another class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
@@ -131,3 +151,8 @@ def flags(evidence: Evidence, scores: Floats) -> list[str]:
         & (np.abs(evidence.own - evidence.ghost_distance) < 3 * HIT_RADIUS),
     }
     return np.select(list(rules.values()), list(rules), default="ok").tolist()
+
+
+def suggest(evidence: Evidence, labels: Ints, flag: list[str]) -> Ints:
+    """The class to propose for each image (N,): the ghost's where the label is doubted, otherwise the given one."""
+    return np.where(np.array(flag) == "ok", labels, evidence.ghost)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 
 import typer
 
-from hitnet.cli import audit, data, synthesis, train
+from hitnet.cli import audit, data, plot, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError
 
@@ -21,20 +22,27 @@ app = typer.Typer(
 )
 train.register(app)
 synthesis.register(app)
+plot.register(app)
 audit.register(app)
 app.add_typer(data.app, name="data")
 
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
+            stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[logging.StreamHandler(sys.stderr)])
     try:
         app()
     except HitNetError as error:
-        errors.print(f"Error: {error}", style="red", markup=False, highlight=False)
+        errors.print(f"Error: {error}", style="red")
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        errors.print("Interrupted. Nothing that was written is lost.", markup=False)
+    except (KeyboardInterrupt, SystemExit) as end:
+        # typer makes an exit with this code of an interruption.
+        if isinstance(end, SystemExit) and end.code != 130:
+            raise
+        errors.print("Interrupted. Nothing that was written is lost.")
         raise SystemExit(130) from None
     except Exception as error:
         if os.environ.get("HITNET_TRACEBACK"):
@@ -43,7 +51,5 @@ def main() -> None:
             f"Unexpected error: {type(error).__name__}: {error}\n"
             "Set HITNET_TRACEBACK=1 to see where it happened, and please report it.",
             style="red",
-            markup=False,
-            highlight=False,
         )
         raise SystemExit(70) from None

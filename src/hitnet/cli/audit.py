@@ -15,8 +15,7 @@ from hitnet import data as datasets
 from hitnet import files, plots
 from hitnet.audit import apply_corrections, audit, export, find_ghosts
 from hitnet.audit.audit import Audit, collect, default_split
-from hitnet.audit.pictures import analysis_figure, doubtful_figures
-from hitnet.cli.terminal import console, training_progress
+from hitnet.cli.terminal import console, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Strict
 from hitnet.errors import HitNetError
 from hitnet.training import load
@@ -40,10 +39,30 @@ app = typer.Typer(cls=RunByDefault, no_args_is_help=True)
 
 @app.callback()
 def audit_group() -> None:
-    """Which labels are wrong? `hitnet audit DATA` trains a few networks, ranks all labels and writes a review page.
+    """Which labels are wrong? Rank all labels of a data set, review the worst on a page, write the corrected set.
 
-    Then: decide on the page, export the corrections, and `hitnet audit apply` writes the corrected data set.
-    The options of `hitnet audit DATA` are those of `hitnet audit run`; see `hitnet audit run --help`.
+    \b
+    1. hitnet audit DATA
+       trains a few networks on the labels as they are and writes audits/DATA
+    2. open audits/DATA/report.html
+       shows the worst first; decide by keyboard and export corrections.csv
+    3. hitnet audit apply audits/DATA corrections.csv --out NEW
+       writes the corrected data set to NEW; the original is never touched
+
+    \b
+    Where a label is right, its class's capsule hits the centre in every
+    network; where it is wrong, the capsule stays away, or another class's hits.
+    Scores go from 0 (surely wrong) to 1 (surely right). Flags: wrong,
+    ambiguous: two labels, none of the classes, ok; each with its rule.
+
+    \b
+    Try it on the digits that come with the package, of which people found
+    15 labelled wrong: hitnet audit mnist-sample
+
+    \b
+    `hitnet audit DATA` is short for `hitnet audit run DATA`, which has the
+    options (`hitnet audit run --help`). A folder of yours that is named like
+    one of the commands is given as ./NAME.
     """
 
 
@@ -55,7 +74,7 @@ def run_command(
     recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the audit's own number")] = None,
     split: Annotated[
-        str | None, typer.Option(help="train, test or all (default: train of a known set)")
+        str | None, typer.Option(help="train, test or all (default: train of a known set, all of your own)")
     ] = None,
     score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
     ghosts: Annotated[int | None, typer.Option(help="Train with ghost capsules")] = None,
@@ -71,8 +90,8 @@ def run_command(
     strict: Strict = False,
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
-    target = out or Path("audits") / Path(data).stem
-    with training_progress(f"Auditing {Path(data).name}") as bar:
+    target = out or Path("audits") / short_name(data)
+    with training_progress(f"Auditing {short_name(data)}") as bar:
         result = audit(
             data,
             models=models,
@@ -101,25 +120,22 @@ def print_audit(result: Audit, most: int = 10) -> None:
     console.print(
         f"{summary['data']}: {summary['images']:,} labels judged by {summary['models']} networks "
         f"({summary['model']}) in {summary['seconds']:.0f} s; about {summary['expected_errors']:.0f} are wrong",
-        highlight=False,
-        markup=False,
     )
-    console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()), highlight=False)
+    console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     table = Table("id", "path", "given", "suggested", "score", "votes", "flag", box=None)
     for row in result.table.head(most).itertuples():
         table.add_row(
             str(row.id), str(row.path), str(row.given), str(row.suggested), f"{row.score:.3f}",
             f"{row.votes}/{row.models}", str(row.flag),
         )  # fmt: skip
-    console.print(table, markup=False)
+    console.print(table)
     if known := summary["verified_errors"]:
         console.print(
             f"Of {known['errors']} labels here that five people each found wrong, {known['in_top_100']} are among the "
             f"100 most doubtful and {known['in_top_200']} among the 200.",
-            highlight=False,
         )
     if result.folder is not None:
-        console.print(f"review page: {result.folder / 'report.html'}", highlight=False, soft_wrap=True)
+        console.print(f"review page: {result.folder / 'report.html'}", soft_wrap=True)
 
 
 def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
@@ -128,7 +144,7 @@ def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
     try:
         table = pd.read_parquet(folder / "audit.parquet")
         distances = np.load(folder / "distances.npy", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise HitNetError(f"{folder} is not a finished audit: {error}") from error
     return table, distances, summary
 
@@ -148,11 +164,10 @@ def apply_command(
     console.print(
         f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
         f"{applied.untouched} not looked at",
-        highlight=False,
     )
     for name in applied.emptied:
-        console.print(f"class without images now: {name}", highlight=False, markup=False)
-    console.print(f"corrected data set: {applied.data}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"class without images now: {name}")
+    console.print(f"corrected data set: {applied.data}", soft_wrap=True)
 
 
 @app.command("export")
@@ -170,13 +185,11 @@ def export_command(
         export.label_studio(table, distances, summary["class_names"], out, image_root=image_root)
     else:
         raise HitNetError(f"--format must be label-studio or pred-probs; got {form!r}.")
-    console.print(f"written: {out}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"written: {out}", soft_wrap=True)
 
 
 def ghosts_command(
-    words: Annotated[
-        list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")
-    ],
+    words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
     out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
     split: Annotated[str | None, typer.Option(help="train, test or all")] = None,
     device: Device = "auto",
@@ -202,16 +215,15 @@ def ghosts_command(
     for name, frame in written.items():
         with files.replacing(out / name) as temporary:
             frame.to_csv(temporary, index=False)
-    pictures = plots.save([analysis_figure(found)], out / "analysis.png")
+    pictures = plots.save([plots.analysis_figure(found)], out / "analysis.png")
     if len(doubtful):
-        pictures += plots.save(doubtful_figures(found, images), out / "doubtful.png")
+        pictures += plots.save(plots.doubtful_figures(found, images), out / "doubtful.png")
     console.print(
         f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in all {len(trained)} "
         f"networks; {len(doubtful):,} of these are doubtful (mean distance within the hit zone)",
-        highlight=False,
     )
     for path in [out / name for name in written] + pictures:
-        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"written: {path}", soft_wrap=True)
 
 
 def register(parent: typer.Typer) -> None:

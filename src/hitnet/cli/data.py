@@ -31,14 +31,14 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     for row in rows:
         table.add_row(str(row["name"]), "yes" if row["here"] else "no", str(row["about"]), str(row["licence"]))
     console.print(table)
-    console.print(f"data folder: {catalogue.data_folder(data_dir)}", highlight=False, soft_wrap=True)
+    console.print(f"data folder: {catalogue.data_folder(data_dir)}", soft_wrap=True)
 
 
 @app.command("fetch")
 def fetch_command(name: Name, data_dir: DataDir = None) -> None:
     """Download what a data set lacks, with checksums."""
     folder = catalogue.fetch(name, data_dir)
-    console.print(f"{name} is complete in {folder}", highlight=False, soft_wrap=True)
+    console.print(f"{name} is complete in {folder}", soft_wrap=True)
 
 
 @app.command("check")
@@ -82,13 +82,11 @@ def check_own(path: str, *, as_json: bool) -> bool:
             }
         )
         return not report.skipped
-    console.print(
-        f"{images.name}: {len(images):,} images of {images.shape}, {images.num_classes} classes", highlight=False
-    )
+    console.print(f"{images.name}: {len(images):,} images of {images.shape}, {images.num_classes} classes")
     table = Table("class", "images", box=None)
     for name, count in zip(images.class_names, counts, strict=True):
         table.add_row(name, str(count))
     console.print(table)
     for item in report.skipped:
-        console.print(f"left out: {item.path}: {item.reason}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"left out: {item.path}: {item.reason}", soft_wrap=True)
     return not report.skipped

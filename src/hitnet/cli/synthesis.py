@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 def say_written(paths: list[Path]) -> None:
     for path in paths:
-        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"written: {path}", soft_wrap=True)
 
 
 def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, device: Device = "auto") -> None:
@@ -111,7 +111,7 @@ def features_command(
         figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
         table.add_row(row["class"], str(row["images"]), *figures)
     console.print(table)
-    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ", highlight=False)
+    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ")
     say_written(written)
 
 
@@ -173,7 +173,7 @@ def write(stream: synthesis.ImageStream, out: Path) -> None:
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("Writing images", total=stream.total)
         synthesis.write_images(stream, out, on_batch=lambda size: bar.advance(task, size))
-    console.print(f"{stream.total:,} images", highlight=False)
+    console.print(f"{stream.total:,} images")
     say_written([out])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,8 +15,21 @@ from rich.progress import Progress as Bar
 
 from hitnet.training.progress import Progress
 
-console = Console()
-errors = Console(stderr=True)
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Prints names of files and classes as they are, without markup; breaks lines on a terminal alone."""
+    made = Console(stderr=stderr, markup=False, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = 1000
+    return made
+
+
+console, errors = make_console(), make_console(stderr=True)
+
+
+def short_name(data: str) -> str:
+    """What to call DATA in a line or a folder's name; "." and ".." go by the name of the folder they mean."""
+    return Path(data).expanduser().resolve().stem
 
 
 def print_json(value: Any) -> None:
@@ -27,7 +42,7 @@ class TrainingProgress(Progress):
 
     def __init__(self, title: str) -> None:
         self.bar = Bar(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

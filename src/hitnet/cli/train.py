@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from hitnet import models
-from hitnet.cli.terminal import console, print_json, training_progress
+from hitnet.cli.terminal import console, print_json, short_name, training_progress
 from hitnet.training import Evaluation, Run, evaluate, load, train
 from hitnet.training.prediction import predict
 
@@ -33,19 +33,25 @@ def register(app: typer.Typer) -> None:
 
 def train_command(
     data: Data,
-    model: Annotated[
-        str | None, typer.Option(help="See `hitnet models`; by default one that suits data and device")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="See `hitnet models`; by default one to suit data, device")] = None,
     recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's own number")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Run folder to write (default: runs/DATA-MODEL-RECIPE-SEED)")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
     data_dir: DataDir = None,
     image_size: ImageSize = None,
     strict: Strict = False,
+    decoder: Annotated[str | None, typer.Option(help="paper, standardised, conv or none")] = None,
+    capsule_dim: Annotated[int | None, typer.Option(help="Components of a capsule (paper: 16)")] = None,
+    extra_dim: Annotated[int | None, typer.Option(help="Components for the decoder alone, e.g. background")] = None,
+    reconstruction_weight: Annotated[float | None, typer.Option(help="α of the loss (paper: 0.392)")] = None,
+    augment: Annotated[str | None, typer.Option(help="hybrid: on images that a trained network modifies")] = None,
+    augment_from: Annotated[Path | None, typer.Option(help="Run folder of that network")] = None,
+    augment_strength: Annotated[float | None, typer.Option(help="Noise on its capsules, in m/√n (default: 1)")] = None,
+    augment_share: Annotated[float | None, typer.Option(help="Part of each batch to modify (default: 0.5)")] = None,
     ghosts: Annotated[int | None, typer.Option(help="Ghost capsules: classes that an image may hit unpunished")] = None,
     ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer (than the true class)")] = None,
     ghost_probability: Annotated[float | None, typer.Option(help="Chance that a ghost goes unpunished")] = None,
@@ -55,30 +61,39 @@ def train_command(
 
     Interrupted at any moment, the same command with --resume goes on where it was.
     """
-    target = out or Path("runs") / "-".join([Path(data).stem, model or "default", recipe, str(seed)])
-    with training_progress(f"Training on {Path(data).name}") as bar:
+    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), str(seed)]
+    with training_progress(f"Training on {short_name(data)}") as bar:
         run = train(
             data,
             model=model,
             recipe=recipe,
             epochs=epochs,
+            augment=augment,
+            augment_from=augment_from,
             seed=seed,
-            out=target,
+            out=out or Path("runs") / "-".join(words),
             device=device,
             limit=limit,
             resume=resume,
             data_dir=data_dir,
             image_size=image_size,
             strict=strict,
-            recipe_options={
-                "ghosts": ghosts,
-                "ghost_rule": ghost_rule,
-                "ghost_probability": ghost_probability,
-                "ghosts_from_epoch": ghosts_from_epoch,
-            },
+            model_options=given(
+                decoder=decoder, capsule_dim=capsule_dim, extra_dim=extra_dim,
+                reconstruction_weight=reconstruction_weight,
+            ),
+            recipe_options=given(
+                augment_strength=augment_strength, augment_share=augment_share, ghosts=ghosts, ghost_rule=ghost_rule,
+                ghost_probability=ghost_probability, ghosts_from_epoch=ghosts_from_epoch,
+            ),
             progress=bar,
-        )
+        )  # fmt: skip
     print_training(run)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that the user gave; the others keep what network or recipe say."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def print_training(run: Run) -> None:
@@ -87,14 +102,11 @@ def print_training(run: Run) -> None:
     console.print(
         f"{config.model_name} on {config.data['name']}: {last['epoch']} epochs of {config.data['images']:,} images "
         f"in {seconds:.0f} s ({last['images_per_second']:,.0f} images/s)",
-        highlight=False,
     )
     if "test_error" in last:
         hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
-        console.print(
-            f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}", highlight=False
-        )
-    console.print(f"run folder: {run.folder}", highlight=False, soft_wrap=True)
+        console.print(f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
+    console.print(f"run folder: {run.folder}", soft_wrap=True)
 
 
 def evaluate_command(
@@ -111,13 +123,11 @@ def evaluate_command(
     if as_json:
         print_json(result.to_dict())
         return
-    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images", highlight=False)
+    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images")
     if result.hits is not None and result.misses is not None:
-        console.print(
-            f"{result.hits:.1f} % of the true capsules hit, {result.misses:.1f} % of the others miss", highlight=False
-        )
+        console.print(f"{result.hits:.1f} % of the true capsules hit, {result.misses:.1f} % of the others miss")
     if result.mse is not None:
-        console.print(f"reconstruction: mean squared error {result.mse:.4f}", highlight=False)
+        console.print(f"reconstruction: mean squared error {result.mse:.4f}")
     console.print(class_table(result))
 
 

@@ -104,7 +104,7 @@ class RoutingHead(Head):
         return cap.dynamic_routing(votes, self.iterations)
 
 
-HEADS: dict[str, type[nn.Module]] = {
+HEADS: dict[str, type[Head]] = {
     "hit-or-miss": HitOrMissHead,
     "hit-or-miss-squash": SquashedHitOrMissHead,
     "squash": SquashedHead,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, cast
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features
-from hitnet.models.heads import HEADS, Head
+from hitnet.models.heads import HEADS
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class ModelConfig:
             raise unknown_name("head", self.head, HEADS)
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
+        if self.capsule_dim < 1:
+            raise HitNetError(f"capsule_dim must be at least 1; got {self.capsule_dim}.")
+        if not 0 <= self.reconstruction_weight < math.inf:
+            raise HitNetError(f"reconstruction_weight must not be negative; got {self.reconstruction_weight}.")
+        if self.head == "softmax" and self.decoder != "none":
+            raise HitNetError(f"A softmax head has no capsules for decoder {self.decoder!r}; it takes 'none' alone.")
         if self.extra_dim < 0:
             raise HitNetError(f"extra_dim must not be negative; got {self.extra_dim}.")
         if self.extra_dim and self.decoder == "none":
@@ -90,8 +97,7 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.features: Features = FEATURES[config.features](config.in_shape)
-        head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
-        self.head = cast(Head, head)
+        self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
             self.extra = ExtraComponents(self.features.num_features, config.extra_dim)

@@ -59,7 +59,8 @@ def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> 
 class HybridAugmentation:
     """Hybrid augmentation within a training: called with images (B, C, H, W) in [0, 1] and labels (B,) → images.
 
-    network   a trained one with a decoder; a frozen copy of it is kept, on its device, in evaluation mode
+    network   a trained one with a decoder; a frozen copy of it is kept, on its device, in evaluation mode and in
+              the memory order that convolutions like
     strength  spread of the noise that is added to each capsule component, in units of m/√n
     share     part of the batch that is replaced: its first images, so give batches in random order
 
@@ -73,6 +74,7 @@ class HybridAugmentation:
         if not 0 < share <= 1:
             raise HitNetError(f"Hybrid augmentation: share must be above 0 and at most 1; got {share}.")
         self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.spread = strength * component_spread(network)
         self.share = share
 

@@ -18,7 +18,7 @@ from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import RunFolder
-from hitnet.training.step import TERMS, Step
+from hitnet.training.step import TERMS, Modify, Step
 
 History = list[dict[str, Any]]
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the epoch under way
@@ -49,17 +49,19 @@ class Trainer:
         *,
         seed: int,
         device: torch.device,
+        modify: Modify | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.recipe, self.seed, self.device, self.run = recipe, seed, device, run
         self.progress = progress or Progress()
-        self.pixels, self.labels = train.pixels.to(device), train.labels.to(device)
+        pixels = train.pixels if train.masks is None else torch.cat([train.pixels, train.masks], dim=1)
+        self.pixels, self.labels = pixels.to(device), train.labels.to(device)
         self.test = None if test is None else (test.pixels.to(device), test.labels.to(device))
         self.size = (train.shape[1], train.shape[2])
         self.augmentation = recipe.augmentation(mirrored_ok=train.flip)
-        self.step = Step(self.model, recipe, self.augmentation, device)
+        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
 

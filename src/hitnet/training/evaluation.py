@@ -12,6 +12,7 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
+from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
 from hitnet.training.device import mixed_precision
 
@@ -96,19 +97,22 @@ def to_device(pixels: Tensor, device: torch.device) -> Tensor:
 
 
 @torch.inference_mode()
-def reconstruction_error(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> float | None:
-    """Mean squared error per pixel of the images decoded from the predicted class's capsule."""
+def reconstruction_error(model: Network, images: Images, *, batch_size: int = 1000) -> float | None:
+    """Mean squared error per pixel of what is decoded from the predicted class's capsule, beside the images or, where
+    their masks are known, the masked ones, which such a network learns to rebuild."""
     if model.decoder is None:
         return None
     device = next(model.parameters()).device
     model.eval()
     total = 0.0
     with mixed_precision(device):
-        for batch in pixels.split(batch_size):
-            images = to_device(batch, device)
-            reconstruction = model(images).reconstruction
-            total += float((reconstruction - images).square().mean(dim=(1, 2, 3)).sum())
-    return total / len(pixels)
+        for start in range(0, len(images), batch_size):
+            part = slice(start, start + batch_size)
+            target = seen = to_device(images.pixels[part], device)
+            if images.masks is not None:
+                target = masked_target(seen, images.masks[part].to(device))
+            total += float((model(seen).reconstruction - target).square().mean(dim=(1, 2, 3)).sum())
+    return total / len(images)
 
 
 def measure(model: Network, images: Images) -> Evaluation:
@@ -133,5 +137,5 @@ def measure(model: Network, images: Images) -> Evaluation:
         confusion=confusion.numpy(),
         hits=hits,
         misses=misses,
-        mse=reconstruction_error(model, images.pixels),
+        mse=reconstruction_error(model, images),
     )

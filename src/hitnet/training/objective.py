@@ -12,7 +12,8 @@ from hitnet.training.recipe import Recipe
 
 
 class Objective:
-    """Called with a network's output, the images and their labels; gives the terms by name, `loss` their sum."""
+    """Called with a network's output, the images that its decoder is to rebuild, and their labels; gives the terms
+    by name, `loss` their weighted sum."""
 
     def __init__(self, model: Network, recipe: Recipe, *, epoch: int) -> None:
         kind = model.head.loss
@@ -22,11 +23,12 @@ class Objective:
             )
         self.weight = model.config.reconstruction_weight
         self.kind = kind
+        self.ghosts = recipe.ghosts if epoch >= recipe.ghosts_from_epoch else 0
         self.classify: nn.Module = MarginLoss()
         if kind == "centripetal":
             self.classify = CentripetalLoss(
                 model.config.capsule_dim,
-                ghosts=recipe.ghosts if epoch >= recipe.ghosts_from_epoch else 0,
+                ghosts=self.ghosts,
                 ghost_rule=recipe.ghost_rule,
                 ghost_probability=recipe.ghost_probability,
             )

@@ -21,6 +21,8 @@ class Recipe:
                    constant, exponential (times `decay` after each epoch), cosine (to 0),
                    one-cycle (up from 0 over the first fifth, then down to 0, in straight lines)
     shift, flip, cutout    augmentation; flip acts only on sets whose images may be mirrored
+    augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
+                   spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
     ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on
     """
 
@@ -36,6 +38,9 @@ class Recipe:
     shift: int = 2
     flip: bool = False
     cutout: int = 0
+    augment: Literal["none", "hybrid"] = "none"
+    augment_strength: float = 1.0
+    augment_share: float = 0.5
     ghosts: int = 0
     ghost_rule: GhostRule = "always"
     ghost_probability: float = 1.0
@@ -51,6 +56,15 @@ class Recipe:
         check_choice("Recipe", "optimizer", self.optimizer, ("adam", "sgd"))
         check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
         check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
+        check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
+        if not 0 <= self.augment_strength < math.inf:
+            raise HitNetError(
+                f"Recipe {self.name!r}: augment_strength must not be negative; got {self.augment_strength}."
+            )
+        if not 0 < self.augment_share <= 1:
+            raise HitNetError(
+                f"Recipe {self.name!r}: augment_share must be above 0 and at most 1; got {self.augment_share}."
+            )
 
     def rate(self, step: int, steps_per_epoch: int) -> float:
         """The learning rate at a step, counted from 0."""

@@ -38,6 +38,7 @@ class RunConfig:
     recipe: Recipe
     seed: int
     data: dict[str, Any]  # source, name, images, class_names, fingerprint
+    augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -47,6 +48,7 @@ class RunConfig:
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
             "data": self.data,
+            "augment_from": self.augment_from,
         }
 
     @classmethod
@@ -60,6 +62,7 @@ class RunConfig:
                 recipe=Recipe.from_dict(values["recipe"]),
                 seed=values["seed"],
                 data=values["data"],
+                augment_from=values.get("augment_from"),
             )
         except (KeyError, TypeError) as error:
             raise HitNetError(f"{where} is damaged: {error!r}.") from error

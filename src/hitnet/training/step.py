@@ -1,5 +1,7 @@
 """One training step, on any device: uint8 batch → augmentation → network → loss → update, with no waiting.
 
+Where the objects' masks are known, they follow their images as a last channel, so that both are augmented alike.
+
 On a GPU the step is captured in a CUDA graph, one for each batch size; matrix work is in bfloat16, batch-norm,
 distances and losses in float32. Where capture is not possible, the same step runs eagerly.
 """
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
+from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import mixed_precision
 from hitnet.training.objective import Objective
@@ -21,7 +24,8 @@ from hitnet.training.recipe import Recipe
 
 log = logging.getLogger("hitnet")
 TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
-Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C, H, W) uint8, labels (B,), draws (B, 5)
+Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, 5)
+Modify = Callable[[Tensor, Tensor], Tensor]  # images (B, C, H, W) in [0, 1] and labels (B,) → new images
 
 
 def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
@@ -51,10 +55,22 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
 
 
 class Step:
-    """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`."""
+    """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
 
-    def __init__(self, model: Network, recipe: Recipe, augmentation: Augmentation, device: torch.device) -> None:
+    modify  what is done to the images after `augmentation`, on the device and without waiting for it
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        recipe: Recipe,
+        augmentation: Augmentation,
+        device: torch.device,
+        *,
+        modify: Modify | None = None,
+    ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
+        self.modify = modify
         self.optimizer = make_optimizer(model, recipe, device)
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
@@ -74,10 +90,11 @@ class Step:
             value.copy_(tensors[name])
 
     def start_epoch(self, epoch: int) -> None:
-        """Forget the sums of the last epoch; ghosts may begin with this one."""
+        """Forget the sums of the last epoch. The loss changes in the first epoch with ghosts, and so must the graphs."""
         self.totals.zero_()
-        if epoch == self.recipe.ghosts_from_epoch or epoch == 1:
-            self.objective = Objective(self.model, self.recipe, epoch=epoch)
+        objective = Objective(self.model, self.recipe, epoch=epoch)
+        if objective.ghosts != self.objective.ghosts:
+            self.objective = objective
             self.graphs.clear()
 
     def __call__(self, batch: Batch, rate: float) -> None:
@@ -95,15 +112,26 @@ class Step:
         self.graphs[size](batch)
 
     def run(self, batch: Batch) -> None:
-        pixels, labels, draws = batch
-        images = unit_images(self.augmentation.apply(pixels, draws)).contiguous(memory_format=torch.channels_last)
+        labels = batch[1]
         with mixed_precision(self.device):
+            images, target = self.augmented(batch)
             output = self.model(images, labels)
-            terms = self.objective(output, images, labels)
+            terms = self.objective(output, target, labels)
         self.optimizer.zero_grad(set_to_none=True)
         terms["loss"].backward()
         self.optimizer.step()
         self.count(output, labels, terms)
+
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""
+        pixels, labels, draws = batch
+        channels = self.model.config.in_shape[0]
+        moved = self.augmentation.apply(pixels, draws)
+        images = unit_images(moved[:, :channels]).contiguous(memory_format=torch.channels_last)
+        if self.modify is not None:
+            images = self.modify(images, labels).contiguous(memory_format=torch.channels_last)
+        masks = moved[:, channels:]
+        return images, masked_target(images, masks) if masks.shape[1] else images
 
     @torch.no_grad()
     def count(self, output: Output, labels: Tensor, terms: dict[str, Tensor]) -> None:
@@ -119,7 +147,7 @@ class Step:
         """The step for batches of this size as a CUDA graph; the trial steps that this takes leave no trace."""
         static: Batch = tuple(part.clone() for part in batch)  # type: ignore[assignment]
         before = {name: value.clone() for name, value in self.state().items()}
-        totals = self.totals.clone()
+        totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()
         try:
             side = torch.cuda.Stream()
@@ -137,6 +165,7 @@ class Step:
         with torch.no_grad():
             self.restore(before)
             self.totals.copy_(totals)
+        torch.cuda.set_rng_state(random, self.device)
         if not self.capture:
             return self.run
 

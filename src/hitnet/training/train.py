@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
 from hitnet.training.run import RunConfig, RunFolder
+from hitnet.training.step import Modify
 
+log = logging.getLogger("hitnet")
 Source = str | Path | Images
 
 
@@ -40,9 +43,20 @@ class Run:
 
 
 def fingerprint(images: Images) -> str:
-    """A short hash of pixels and labels: the same images under the same labels, whatever they are called."""
+    """A short hash of pixels, labels and masks: the same images under the same labels, whatever they are called."""
     digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
     digest.update(images.labels.numpy().tobytes())
+    if images.masks is not None:
+        digest.update(images.masks.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def weights_fingerprint(network: Network) -> str:
+    """A short hash of a network's weights, the same on every device and in every memory order."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -64,6 +78,8 @@ def train(
     model: str | None = None,
     recipe: str | Recipe = "fast",
     epochs: int | None = None,
+    augment: str | None = None,
+    augment_from: Run | str | Path | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     device: str = "auto",
@@ -81,26 +97,26 @@ def train(
 
     data      a name of the catalogue, a path, or `Images` (then `test` may give the images to test on)
     model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
+    augment   "hybrid": train on images that the network of the run `augment_from` modifies as training goes; the
+              recipe's augment_strength and augment_share say how much
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
     progress  told of every step and epoch
     """
     where = pick_device(device)
-    if isinstance(data, Images):
-        images = data.first(limit)
-    else:
-        options: dict[str, Any] = {"data_dir": data_dir, "image_size": image_size, "strict": strict}
-        images = datasets.load(data, "train", limit=limit, **options)
-        test = datasets.load(data, "test", **options) if test is None else test
+    images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
     name = model or models.default_name(images.shape, where.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
-    chosen = find_recipe(recipe, features=built.features, epochs=epochs, **(recipe_options or {}))
+    chosen = find_recipe(recipe, features=built.features, epochs=epochs, augment=augment, **(recipe_options or {}))
+    warn_of_ghosts(chosen.ghosts, images.num_classes)
+    modify, origin = hybrid_augmentation(chosen, augment_from, images, where)
     config = RunConfig(
         model_name=name,
         model=built,
         recipe=chosen,
         seed=seed,
         data=describe(data, images, test),
+        augment_from=origin,
     )
     folder = None if out is None else prepare(RunFolder(out), config, resume=resume)
     if folder is not None and folder.finished:
@@ -108,9 +124,57 @@ def train(
     with own_randomness():
         torch.manual_seed(seed)
         network = Network(config.model)
-    trainer = Trainer(network, images, test, chosen, seed=seed, device=where, run=folder, progress=progress)
+    trainer = Trainer(
+        network, images, test, chosen, seed=seed, device=where, modify=modify, run=folder, progress=progress
+    )
     trainer.fit()
     return Run(network, config, trainer.history, None if folder is None else folder.path)
+
+
+def read(data: Source, test: Images | None, *, limit: int | None, **options: Any) -> tuple[Images, Images | None]:
+    """The images to train on, and those to test on where there are any."""
+    if isinstance(data, Images):
+        return data.first(limit), test
+    images = datasets.load(data, "train", limit=limit, **options)
+    return images, datasets.load(data, "test", **options) if test is None else test
+
+
+def hybrid_augmentation(
+    recipe: Recipe, run: Run | str | Path | None, images: Images, device: torch.device
+) -> tuple[Modify | None, dict[str, Any] | None]:
+    """What modifies the images in a training by this recipe, and what the run's configuration keeps of it."""
+    if recipe.augment == "none":
+        if run is not None:
+            raise HitNetError("There is a run to augment from, but no augmentation. Ask for it (--augment hybrid).")
+        return None, None
+    if run is None:
+        raise HitNetError(
+            "Hybrid augmentation modifies images with a trained network. Name the run of one that was trained on the "
+            "same classes (--augment-from RUN)."
+        )
+    from hitnet.synthesis.hybrid import HybridAugmentation  # imports this module
+
+    found = HybridAugmentation.from_run(
+        run,
+        class_names=images.class_names,
+        in_shape=images.shape,
+        device=device.type,
+        strength=recipe.augment_strength,
+        share=recipe.augment_share,
+    )
+    folder = run.folder if isinstance(run, Run) else run
+    return found, {"run": None if folder is None else str(folder), "weights": weights_fingerprint(found.network)}
+
+
+def warn_of_ghosts(ghosts: int, classes: int) -> None:
+    if ghosts and ghosts >= classes - 1:
+        log.warning(
+            "With %d classes and %d ghosts, no capsule has to miss: an image may hit every class unpunished, and nothing "
+            "keeps the classes apart. Let ghosts begin later (--ghosts-from-epoch), act at times (--ghost-probability) "
+            "or only where they are nearer than the true class (--ghost-rule nearer).",
+            classes,
+            ghosts,
+        )
 
 
 def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
@@ -178,4 +242,4 @@ def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
             f"It knows: {', '.join(class_names[:20])}."
         )
     order = torch.tensor([class_names.index(name) for name in images.class_names])
-    return Images(images.pixels, order[images.labels], class_names, images.name, images.ids, images.paths, images.flip)
+    return replace(images, labels=order[images.labels], class_names=class_names)

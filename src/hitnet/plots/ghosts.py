@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hitnet import plots
-from hitnet.audit.ghosts import Ghosts
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.images import Images
-from hitnet.models.network import unit_images
+from hitnet.plots.sheet import BLUE, INK, RED, WIDTH
+from hitnet.plots.tiles import tile_figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from hitnet.audit.ghosts import Ghosts
 
 MANY = 20  # classes beyond which a matrix's cells are not labelled one by one
 
@@ -22,15 +23,23 @@ MANY = 20  # classes beyond which a matrix's cells are not labelled one by one
 def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = 200) -> list[Figure]:
     """The doubtful images, by rising number of hits, each under (label, ghost class, hits)."""
     rows = ghosts.doubtful().tail(most)
-    labels = [f"({a}, {b}, {h})" for a, b, h in zip(rows["label"], rows["ghost"], rows["hits"], strict=True)]
-    return plots.tile_figures(unit_images(images.pixels[rows.index.to_numpy()]), 9, labels=labels)
+    # Names are cut here one by one: cut as a whole, a label would lose its ghost class and its hits.
+    labels = [
+        f"({brief(a)}, {brief(b)}, {h})" for a, b, h in zip(rows["label"], rows["ghost"], rows["hits"], strict=True)
+    ]
+    columns = 9 if max(map(len, labels), default=0) <= 11 else 5
+    return tile_figures(images.select(rows.index.tolist()).pixels, columns, labels=labels)
+
+
+def brief(name: str, most: int = 6) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def analysis_figure(ghosts: Ghosts) -> Figure:
     """Three panels: agreement of the networks, pairs of classes where they agree, mean and spread of distances."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(plots.WIDTH * 1.6, 3.6), layout="constrained")
+    figure = Figure(figsize=(WIDTH * 1.6, 3.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     draw_agreement(left, ghosts)
     draw_pairs(middle, ghosts)
@@ -40,7 +49,7 @@ def analysis_figure(ghosts: Ghosts) -> Figure:
 
 def draw_agreement(axes: Axes, ghosts: Ghosts) -> Axes:
     found = ghosts.agreement()
-    axes.bar(found["classes"], found["percent"], color=plots.BLUE)
+    axes.bar(found["classes"], found["percent"], color=BLUE)
     axes.set(xlabel="different ghost classes $N_c$", ylabel="% of the images", title=f"{ghosts.models} networks")
     axes.set_xticks(found["classes"])
     return axes
@@ -51,13 +60,12 @@ def draw_pairs(axes: Axes, ghosts: Ghosts) -> Axes:
     axes.imshow(counts, cmap="Blues")
     axes.set(xlabel="true class", ylabel="ghost class", title="pairs where all agree ($N_c = 1$)")
     if len(counts) <= MANY:
-        axes.set_xticks(
-            range(len(counts)), ghosts.class_names, rotation=90 if max(map(len, ghosts.class_names)) > 2 else 0
-        )
-        axes.set_yticks(range(len(counts)), ghosts.class_names)
+        upright = 90 if max(map(len, ghosts.class_names)) > 2 else 0
+        axes.set_xticks(range(len(counts)), ghosts.class_names, rotation=upright, parse_math=False)
+        axes.set_yticks(range(len(counts)), ghosts.class_names, parse_math=False)
         for (row, column), count in np.ndenumerate(counts):
             if count:
-                colour = "white" if count > counts.max() / 2 else plots.INK
+                colour = "white" if count > counts.max() / 2 else INK
                 axes.text(column, row, str(count), ha="center", va="center", fontsize=6, color=colour)
     return axes
 
@@ -65,8 +73,8 @@ def draw_pairs(axes: Axes, ghosts: Ghosts) -> Axes:
 def draw_distances(axes: Axes, ghosts: Ghosts) -> Axes:
     rows = ghosts.agreed()
     axes.scatter(
-        rows["mean_distance"], rows["std_distance"], s=2, alpha=0.3, color=plots.BLUE, linewidths=0, rasterized=True
+        rows["mean_distance"], rows["std_distance"], s=2, alpha=0.3, color=BLUE, linewidths=0, rasterized=True
     )
-    axes.axvline(HIT_RADIUS, color=plots.RED, linewidth=1)
+    axes.axvline(HIT_RADIUS, color=RED, linewidth=1)
     axes.set(xlabel="mean ghost distance", ylabel="standard deviation", title="agreed ghosts; red: hit zone")
     return axes

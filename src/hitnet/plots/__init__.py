@@ -1,0 +1,39 @@
+"""Pictures for people: what was learned, what the ghosts say, how training went.
+
+Each function gives matplotlib figures, one a page; `save` writes them as PNG, SVG, PDF or whatever else matplotlib
+writes.
+"""
+
+from hitnet.plots.ghosts import analysis_figure, doubtful_figures, draw_agreement, draw_distances, draw_pairs
+from hitnet.plots.history import draw_error, draw_loss, history_figure
+from hitnet.plots.sheet import check_file_type, draw_image, pages, save
+from hitnet.plots.synthesis import (
+    draw_features,
+    feature_figures,
+    hybrid_figures,
+    prototype_figures,
+    traversal_figures,
+)
+from hitnet.plots.tiles import class_figures, tile_figures
+
+__all__ = [
+    "analysis_figure",
+    "check_file_type",
+    "class_figures",
+    "doubtful_figures",
+    "draw_agreement",
+    "draw_distances",
+    "draw_error",
+    "draw_features",
+    "draw_image",
+    "draw_loss",
+    "draw_pairs",
+    "feature_figures",
+    "history_figure",
+    "hybrid_figures",
+    "pages",
+    "prototype_figures",
+    "save",
+    "tile_figures",
+    "traversal_figures",
+]

@@ -1,0 +1,87 @@
+"""How training went: error and loss over the epochs, of one run or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hitnet.errors import HitNetError
+from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Histories = Mapping[str, list[dict[str, Any]]]
+COLOURS = (BLUE, RED, "#4f8a5b", "#8a5fa8", "#c28a2b", "#3f9aa6", "#7a6a5c", "#c2608f")
+WIDE_SPAN = 10.0  # from this ratio of the highest value to the lowest on, only a logarithmic scale shows both
+
+
+def history_figure(histories: Histories) -> Figure:
+    """Two panels over the epochs, error and loss, with a colour for each run; histories by the name to show."""
+    from matplotlib.figure import Figure
+
+    empty = [name for name, rows in histories.items() if not rows]
+    if empty or not histories:
+        raise HitNetError(
+            f"There are no epochs to draw of {', '.join(empty) or 'no run at all'}. "
+            "A run's history is written from its first checkpoint on."
+        )
+    figure = Figure(figsize=(WIDTH, 2.75 + 0.17 * len(histories)), facecolor="white", layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_error(left, histories)
+    draw_loss(right, histories)
+    legend = figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", fontsize=7, frameon=False)
+    for text in legend.get_texts():
+        text.set(color=INK, parse_math=False)
+    return figure
+
+
+def draw_error(axes: Axes, histories: Histories) -> Axes:
+    """Test errors as full lines, training errors dotted."""
+    _draw(axes, histories, "train_error", linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
+    tested = _draw(axes, histories, "test_error", linewidth=1.4)
+    return _finish(axes, "error, % (dotted: in training)" if tested else "error in training, %")
+
+
+def draw_loss(axes: Axes, histories: Histories) -> Axes:
+    """The training loss: classification plus the weighted reconstruction error."""
+    _draw(axes, histories, "loss", linewidth=1.4)
+    return _finish(axes, "training loss")
+
+
+def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
+    """One line for each run that knows of `key`; whether there is any."""
+    drawn = False
+    for (name, rows), colour in zip(histories.items(), cycle(COLOURS), strict=False):
+        points = [(row["epoch"], row[key]) for row in rows if key in row]
+        if points:
+            marker = "." if len(points) == 1 else ""  # one epoch makes no line
+            axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, **style)
+            drawn = True
+    return drawn
+
+
+def _finish(axes: Axes, title: str) -> Axes:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+    positive = values[values > 0]  # an error of 0 runs off a logarithmic scale, downwards
+    if len(positive) and positive.max() > WIDE_SPAN * positive.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=8, color=INK, loc="left")
+    axes.set_xlabel("epoch", fontsize=7, color=SOFT)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.tick_params(which="both", labelsize=6.5, colors=SOFT, length=2, width=0.5)
+    axes.grid(axis="y", color=SOFT, alpha=0.2, linewidth=0.5)
+    for side, spine in axes.spines.items():
+        spine.set(visible=side in ("left", "bottom"), color=SOFT, linewidth=0.5)
+    return axes

@@ -1,0 +1,124 @@
+"""What all pictures share: a page measured in inches, colours, paging, and files that are written whole.
+
+Figures are made without pyplot, so that nothing global is touched, and matplotlib is imported when needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+from hitnet.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
+BLUE, RED = "#3a6ea5", "#b8442f"
+WIDTH, TALLEST = 6.8, 9.6  # inches: the width of a column of A4 text, and the most that a page is filled
+MARGIN, GAP, LINE = 0.08, 0.05, 0.17
+DPI = 200
+
+
+class Sheet:
+    """A page whose one axes is measured in inches from the top left corner."""
+
+    def __init__(self, width: float, height: float) -> None:
+        from matplotlib.figure import Figure
+
+        self.figure: Figure = Figure(figsize=(width, height), facecolor="white")
+        self.axes: Axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set(xlim=(0, width), ylim=(height, 0))
+        self.axes.set_axis_off()
+
+    def image(self, image: Tensor, left: float, top: float, width: float) -> float:
+        """Draw an image (C, H, W) in [0, 1] at this width; gives its height."""
+        height = width * image.shape[1] / image.shape[2]
+        draw_image(self.axes, image, extent=(left, left + width, top + height, top))
+        return height
+
+    def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = 8, **style: Any) -> None:
+        """Write centred on (x, y) unless `ha` says otherwise, cut to `room` inches; names hold no formulas."""
+        most = room * 72 / (0.54 * size)
+        shown = text if len(text) <= most else text[: max(1, int(most) - 1)] + "…"
+        options = {"ha": "center", "va": "center", "color": INK, "parse_math": False, **style}
+        self.axes.text(x, y, shown, fontsize=size, **options)
+
+
+def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, float] | None = None) -> Axes:
+    """An image (C, H, W), floats in [0, 1] or uint8, grey or colour, on axes whose limits stay as they are."""
+    array = image.detach().cpu().float().numpy() / (255 if image.dtype == torch.uint8 else 1)
+    pixels = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
+    limits = None if extent is None else (axes.get_xlim(), axes.get_ylim())
+    axes.imshow(
+        np.clip(pixels, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=extent, aspect="auto"
+    )
+    if limits is not None:
+        axes.set(xlim=limits[0], ylim=limits[1])
+    return axes
+
+
+def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
+    """Write figures to a file, the type by its ending; several become pages of one PDF, else NAME-1, NAME-2, …"""
+    import matplotlib
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    target = Path(path)
+    kind = check_file_type(target)
+    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file.
+    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet"}), _quiet_fonts():
+        if kind == "pdf":
+            with replacing(target) as temporary, PdfPages(temporary, metadata={"CreationDate": None}) as pages:
+                for figure in figures:
+                    pages.savefig(figure, dpi=DPI)
+            return [target]
+        many = len(figures) > 1
+        names = [target.with_stem(f"{target.stem}-{i}") if many else target for i in range(1, len(figures) + 1)]
+        for figure, name in zip(figures, names, strict=True):
+            with replacing(name) as temporary:
+                figure.savefig(temporary, dpi=DPI, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return names
+
+
+@contextmanager
+def _quiet_fonts() -> Iterator[None]:
+    """Keep off the log what fontTools says, glyph by glyph, of the fonts that go into a PDF."""
+    log = logging.getLogger("fontTools")
+    before = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def check_file_type(path: str | Path) -> str:
+    """The type by the file's ending, or an error that names those that can be written."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in known:
+        raise HitNetError(
+            f"{path}: pictures are not written as {Path(path).suffix or 'a file without an ending'}. "
+            f"Use .png, .svg or .pdf (also possible: {', '.join(sorted(set(known) - {'png', 'svg', 'pdf'}))})."
+        )
+    return kind
+
+
+def pages(rows: int, height: float, *, above: float = 0.0) -> list[range]:
+    """Rows of this height, cut into pages of near equal length."""
+    most = max(1, int((TALLEST - above - 2 * MARGIN) / height))
+    count = max(1, math.ceil(rows / most))
+    each = math.ceil(rows / count)
+    return [range(start, min(start + each, rows)) for start in range(0, rows, each)]

@@ -1,0 +1,57 @@
+"""Images side by side: one after the other under their labels, or in rows by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from hitnet.plots.sheet import GAP, LINE, MARGIN, TALLEST, WIDTH, Sheet, pages
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None = None) -> list[Figure]:
+    """Images (N, C, H, W) row after row, each with its label above it."""
+    tile = min(1.25, (WIDTH - 2 * MARGIN + GAP) / columns - GAP)
+    above = LINE if labels else 0.0
+    step = tile * images.shape[2] / images.shape[3] + GAP + above
+    figures = []
+    for rows in pages(math.ceil(len(images) / columns), step):
+        sheet = Sheet(columns * (tile + GAP) - GAP + 2 * MARGIN, len(rows) * step - GAP + 2 * MARGIN)
+        for i in range(rows.start * columns, min(rows.stop * columns, len(images))):
+            left, top = MARGIN + i % columns * (tile + GAP), MARGIN + (i // columns - rows.start) * step
+            if labels:
+                sheet.text(left + tile / 2, top + LINE / 2, labels[i], room=tile)
+            sheet.image(images[i], left, top + above, tile)
+        figures.append(sheet.figure)
+    return figures
+
+
+def class_figures(images: Tensor, labels: Sequence[str], *, columns: int = 10) -> list[Figure]:
+    """Images (N, C, H, W) that come class by class, in rows; a class's label stands beside its first row."""
+    side = 0.12 + min(1.2, 0.075 * max(len(label) for label in labels))
+    rows: list[tuple[str, list[int]]] = []
+    for i, label in enumerate(labels):
+        if i == 0 or label != labels[i - 1] or len(rows[-1][1]) == columns:
+            rows.append((label if i == 0 or label != labels[i - 1] else "", []))
+        rows[-1][1].append(i)
+    widest = max(len(row) for _, row in rows)
+    aspect = images.shape[2] / images.shape[3]
+    # Rather one page of smaller images than two; below 0.6 inches they are no longer seen well.
+    fitting = max(0.6, ((TALLEST - 2 * MARGIN) / len(rows) - GAP) / aspect)
+    tile = min(1.25, (WIDTH - 2 * MARGIN - side + GAP) / widest - GAP, fitting)
+    step = tile * aspect + GAP
+    figures = []
+    for page in pages(len(rows), step):
+        sheet = Sheet(side + widest * (tile + GAP) - GAP + 2 * MARGIN, len(page) * step - GAP + 2 * MARGIN)
+        for number, row in enumerate(page):
+            top = MARGIN + number * step
+            sheet.text(MARGIN + side - 0.08, top + (step - GAP) / 2, rows[row][0], room=side, ha="right")
+            for column, i in enumerate(rows[row][1]):
+                sheet.image(images[i], MARGIN + side + column * (tile + GAP), top, tile)
+        figures.append(sheet.figure)
+    return figures

@@ -1,0 +1,196 @@
+"""Scores against plain loops in float64, their direction, and the rule of each flag."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from hitnet.audit import scores
+from hitnet.errors import HitNetError
+
+
+def random_case(models, images, classes, seed=0):
+    random = np.random.default_rng(seed)
+    distances = random.uniform(0, 1.5, (models, images, classes))
+    labels = random.integers(0, classes, images)
+    distances[:, np.arange(images), labels] *= random.choice([0.05, 1.0], images)
+    return distances, labels
+
+
+CASES = [random_case(5, 40, 4), random_case(3, 30, 2, seed=1), random_case(1, 25, 10, seed=2), random_case(1, 9, 2)]
+
+
+def mean_of(distances, i):
+    """Mean distance of each class over the networks, for image i."""
+    models, _, classes = distances.shape
+    return [sum(float(distances[m, i, k]) for m in range(models)) / models for k in range(classes)]
+
+
+def nearest(row, leave_out=None):
+    """The first class of the smallest distance."""
+    best = None
+    for k, value in enumerate(row):
+        if k != leave_out and (best is None or value < row[best]):
+            best = k
+    return best
+
+
+@pytest.mark.parametrize(("distances", "labels"), CASES)
+def test_evidence_against_loops(distances, labels):
+    found = scores.gather(distances, labels)
+    models = len(distances)
+    assert found.models == models
+    for i, label in enumerate(labels.tolist()):
+        mean = mean_of(distances, i)
+        ghost = nearest(mean, leave_out=label)
+        suggested = nearest(mean)
+        rows = [distances[m, i].tolist() for m in range(models)]
+        margins = [row[label] - row[nearest(row, leave_out=label)] for row in rows]
+        assert found.mean[i] == pytest.approx(mean)
+        assert found.own[i] == pytest.approx(mean[label])
+        assert found.ghost[i] == ghost != label
+        assert found.ghost_distance[i] == pytest.approx(mean[ghost])
+        assert found.margin_mean[i] == pytest.approx(statistics.fmean(margins))
+        assert found.margin_std[i] == pytest.approx(statistics.pstdev(margins), abs=1e-12)
+        assert found.hits[i] == sum(row[label] <= 0.1 for row in rows)
+        assert found.suggested[i] == suggested
+        assert found.votes[i] == sum(nearest(row) == suggested for row in rows)
+
+
+@pytest.mark.parametrize(("distances", "labels"), CASES)
+def test_doubt_against_loops(distances, labels):
+    evidence = scores.gather(distances, labels)
+    margins, spreads = evidence.margin_mean.tolist(), evidence.margin_std.tolist()
+    expected = []
+    for i, label in enumerate(labels.tolist()):
+        of_class = [m for m, other in zip(margins, labels.tolist(), strict=True) if other == label]
+        shift = statistics.median(of_class) - statistics.median(margins)
+        expected.append(margins[i] - spreads[i] / 2 - shift / 2)
+    assert scores.doubt(evidence, labels) == pytest.approx(expected)
+    assert scores.doubt(evidence, labels, "plain-margin") == pytest.approx(margins)
+    ghosts = [0.1 - min(d for k, d in enumerate(mean_of(distances, i)) if k != y) for i, y in enumerate(labels)]
+    assert scores.doubt(evidence, labels, "ghost-distance") == pytest.approx(ghosts)
+
+
+def test_doubt_changes_none_of_the_evidence():
+    distances, labels = CASES[0]
+    evidence = scores.gather(distances, labels)
+    before = evidence.margin_mean.copy()
+    scores.doubt(evidence, labels)
+    assert evidence.margin_mean.tolist() == before.tolist()
+    assert distances.tolist() == random_case(5, 40, 4)[0].tolist()
+
+
+def test_score_is_the_logistic_function_of_doubt_in_hit_radii():
+    doubts = np.linspace(-0.9, 0.9, 31)
+    assert scores.score(doubts) == pytest.approx([1 / (1 + math.exp(d / 0.1)) for d in doubts.tolist()])
+    far = scores.score(np.array([-1e6, 0.0, 1e6]))
+    assert far[0] > 1 - 1e-12
+    assert far[1] == 0.5
+    assert 0 < far[2] < 1e-12
+
+
+@pytest.mark.parametrize("method", scores.METHODS)
+def test_direction_0_is_surely_wrong_and_1_surely_right(method):
+    """The worse the label, the lower the score, by every method."""
+    right, unsure, wrong = [0.05, 1.5, 1.5], [0.3, 0.35, 1.5], [1.5, 0.02, 1.5]
+    distances = np.array([[right, unsure, wrong, right, right]])
+    labels = np.zeros(5, dtype=np.int64)
+    found = scores.score(scores.doubt(scores.gather(distances, labels), labels, method))
+    assert found[0] > 0.99
+    assert found[0] > found[1] > found[2]
+    assert found[2] < 0.5
+
+
+def test_a_spread_over_the_networks_lowers_the_doubt():
+    agreed = np.array([[0.9, 0.4]] * 4)
+    split = np.array([[0.9, 0.0], [0.9, 0.8], [0.9, 0.0], [0.9, 0.8]])
+    labels = np.zeros(2, dtype=np.int64)
+    evidence = scores.gather(np.stack([agreed, split], axis=1), labels)
+    assert evidence.margin_mean == pytest.approx([0.5, 0.5])
+    doubts = scores.doubt(evidence, labels)
+    assert doubts[0] - doubts[1] == pytest.approx(0.5 * 0.4)
+
+
+def test_a_class_that_is_hard_as_a_whole_is_doubted_less():
+    """The same margin counts for less in a class whose margins are all high."""
+    margins = [-0.9, -0.9, -0.9, 0.1, -0.1, -0.1, -0.1, 0.1]
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    distances = np.array([[[1.0, 1.0]] * 8])
+    for i, (margin, label) in enumerate(zip(margins, labels.tolist(), strict=True)):
+        distances[0, i, label] = 1.0 + margin
+    doubts = scores.doubt(scores.gather(distances, labels), labels)
+    # Medians: -0.9 and -0.1, of all -0.1; so the first class's doubts rise by 0.4.
+    assert doubts == pytest.approx([-0.5, -0.5, -0.5, 0.5, -0.1, -0.1, -0.1, 0.1])
+
+
+def flag_of(*rows, label=0, method="plain-margin"):
+    """Flag of one image with these distances in one network each."""
+    distances = np.array(rows, dtype=np.float64)[:, None, :]
+    labels = np.array([label])
+    evidence = scores.gather(distances, labels)
+    (flag,) = scores.flags(evidence, scores.score(scores.doubt(evidence, labels, method)))
+    return flag
+
+
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [
+        ([0.05, 1.2, 1.3], "ok"),
+        ([0.89, 1.2, 1.3], "ok"),
+        ([0.9, 0.95, 1.3], "none of the classes"),
+        ([1.3, 0.9, 1.3], "none of the classes"),  # goes before wrong
+        ([1.2, 0.05, 1.3], "wrong"),
+        ([0.42, 0.41, 1.3], "wrong"),  # goes before ambiguous
+        ([0.1, 0.39, 1.3], "ambiguous: two labels"),
+        ([0.1, 0.41, 1.3], "ok"),  # more than 0.3 apart
+        ([0.3, 0.49, 1.3], "ambiguous: two labels"),
+        ([0.3, 0.51, 1.3], "ok"),  # the other is beyond halfway
+        ([0.51, 0.6, 1.3], "ok"),
+        ([0.4, 0.4, 1.3], "ambiguous: two labels"),  # a tie is not wrong
+    ],
+)
+def test_each_rule(row, flag):
+    assert flag_of(row) == flag
+    assert flag_of(row, row) == flag
+
+
+def test_wrong_means_that_another_class_is_nearer():
+    """A score below 0.5 alone does not do: its ghost may hit while the given class is nearer still."""
+    assert flag_of([0.01, 0.05, 1.3], method="ghost-distance") == "ambiguous: two labels"
+    # In each network another class is nearer, but never the same: on average the given class is the nearest.
+    assert flag_of([0.6, 0.5, 1.3], [0.6, 1.3, 0.5]) == "ok"
+
+
+def test_every_flag_has_its_rule_in_words():
+    distances, labels = random_case(2, 400, 3, seed=5)
+    evidence = scores.gather(distances, labels)
+    flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels)))
+    assert set(flags) == set(scores.FLAGS)
+    wrong = np.array(flags) == "wrong"
+    assert (evidence.suggested != labels)[wrong].all()
+
+
+def test_ties_go_to_the_first_class():
+    distances = np.array([[[0.5, 0.2, 0.2], [0.2, 0.2, 0.2]]])
+    found = scores.gather(distances, np.array([0, 1]))
+    assert found.suggested.tolist() == [1, 0]
+    assert found.ghost.tolist() == [1, 0]
+    assert found.votes.tolist() == [1, 1]
+    assert found.margin_mean == pytest.approx([0.3, 0.0])
+
+
+def test_the_hit_radius_itself_is_a_hit():
+    assert scores.gather(np.array([[[0.1, 1.0]]]), np.array([0])).hits.tolist() == [1]
+    assert scores.gather(np.array([[[0.1001, 1.0]]]), np.array([0])).hits.tolist() == [0]
+
+
+def test_mistakes_are_named():
+    distances, labels = CASES[0]
+    with pytest.raises(HitNetError, match=r"distances must be \(M, 39, K\); got \(5, 40, 4\)"):
+        scores.gather(distances, labels[:-1])
+    with pytest.raises(HitNetError, match="got \\(40, 4\\)"):
+        scores.gather(distances[0], labels)
+    with pytest.raises(HitNetError, match="score must be one of margin, plain-margin, ghost-distance; got 'best'"):
+        scores.doubt(scores.gather(distances, labels), labels, "best")

@@ -1,0 +1,76 @@
+"""The figures of an audit recomputed in plain loops."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from hitnet import Images
+from hitnet.audit import judge
+from hitnet.audit.summary import summarise
+from toy import toy_images
+
+
+@pytest.fixture(scope="module")
+def case():
+    """Four classes, the last without images, and random distances in three networks."""
+    images = toy_images(200)
+    names = (*images.class_names, "band 3")
+    images = Images(images.pixels, images.labels, names, "toy", images.ids)
+    random = np.random.default_rng(4)
+    distances = random.uniform(0.2, 1.4, (3, 200, 4)).astype(np.float32)
+    own = random.choice([0.05, 0.5, 1.2], 200, p=[0.7, 0.2, 0.1])
+    distances[:, np.arange(200), images.labels.numpy()] = own + random.uniform(0, 0.05, (3, 200))
+    table = judge(distances, images).table
+    return table, images, summarise(table, images, {"source": "toy.npz", "models": 3})
+
+
+def test_flags_and_expected_errors(case):
+    table, _, summary = case
+    counts = {}
+    expected = 0.0
+    for row in table.itertuples():
+        counts[row.flag] = counts.get(row.flag, 0) + 1
+        expected += 1 - row.score
+    assert summary["flags"] == counts
+    assert summary["expected_errors"] == pytest.approx(expected)
+    assert (summary["data"], summary["images"], summary["models"]) == ("toy", 200, 3)
+
+
+def test_classes(case):
+    table, images, summary = case
+    assert [row["name"] for row in summary["classes"]] == list(images.class_names) == summary["class_names"]
+    for health in summary["classes"][:3]:
+        rows = [row for row in table.itertuples() if row.given == health["name"]]
+        scores = [row.score for row in rows]
+        assert health["images"] == len(rows)
+        assert health["suspects"] == sum(row.flag != "ok" for row in rows) > 0
+        assert health["expected_errors"] == pytest.approx(sum(1 - s for s in scores))
+        assert health["mean_score"] == pytest.approx(sum(scores) / len(scores))
+    assert summary["classes"][3] == {
+        "name": "band 3", "images": 0, "suspects": 0, "expected_errors": 0.0, "mean_score": None
+    }  # fmt: skip
+
+
+def test_pairs(case):
+    table, images, summary = case
+    wrong = [(row.given, row.suggested) for row in table.itertuples() if row.flag == "wrong"]
+    assert wrong
+    names = images.class_names
+    assert summary["pairs"] == [[wrong.count((given, other)) for other in names] for given in names]
+    assert [summary["pairs"][k][k] for k in range(4)] == [0, 0, 0, 0]
+    assert sum(map(sum, summary["pairs"])) == summary["flags"]["wrong"]
+
+
+def test_it_is_plain_json(case):
+    assert json.loads(json.dumps(case[2])) == case[2]
+
+
+def test_an_audit_without_suspects():
+    images = toy_images(6)
+    distances = torch.nn.functional.one_hot(images.labels, 3).float().mul(-1.2).add(1.25).numpy()[None]
+    summary = summarise(judge(distances, images).table, images, {})
+    assert summary["flags"] == {"ok": 6}
+    assert summary["pairs"] == [[0, 0, 0]] * 3
+    assert summary["expected_errors"] < 0.01

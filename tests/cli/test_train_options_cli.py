@@ -1,0 +1,64 @@
+"""`hitnet train`: the options of network and augmentation, from the command line."""
+
+import pytest
+from typer.testing import CliRunner
+
+import hitnet
+from hitnet.cli import app
+from hitnet.data import save_npz
+from hitnet.errors import HitNetError
+from toy import toy_images
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_npz(toy_images(30), tmp_path / "bands.npz")
+    return "bands.npz"
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["train", *map(str, arguments), "--device", "cpu", "--epochs", "1"])
+    if isinstance(result.exception, HitNetError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_options_of_the_network(data):
+    options = ("--decoder", "conv", "--capsule-dim", 5, "--extra-dim", 2, "--reconstruction-weight", 1.5)
+    call(data, "--out", "run", *options)
+    config = hitnet.load("run").config.model
+    assert (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight) == ("conv", 5, 2, 1.5)
+    call(data, "--out", "plain")
+    config = hitnet.load("plain").config.model
+    found = (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight)
+    assert found == ("standardised", 16, 0, 0.392)
+
+
+def test_hybrid_augmentation(data):
+    call(data)
+    options = ("--augment", "hybrid", "--augment-from", "runs/bands-default-fast-0")
+    call(data, *options, "--augment-strength", 2, "--augment-share", 1)
+    config = hitnet.load("runs/bands-default-fast-hybrid-0").config
+    assert (config.recipe.augment, config.recipe.augment_strength, config.recipe.augment_share) == ("hybrid", 2, 1)
+    assert config.augment_from["run"] == "runs/bands-default-fast-0"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--augment", "hybrid"), "--augment-from RUN"),
+        (("--augment", "hybird"), "must be one of none, hybrid"),
+        (("--augment-from", "somewhere"), "--augment hybrid"),
+        (("--decoder", "con"), "Did you mean 'conv'"),
+        (("--capsule-dim", "0"), "capsule_dim must be at least 1"),
+        (("--reconstruction-weight", "-1"), "reconstruction_weight must not be negative"),
+        (("--extra-dim", "-1"), "extra_dim must not be negative"),
+        (("--model", "n1", "--decoder", "conv"), "no capsules for decoder 'conv'"),
+    ],
+)
+def test_mistakes(data, tmp_path, options, says):
+    with pytest.raises(HitNetError, match=says):
+        call(data, *options)
+    assert not (tmp_path / "runs").exists()

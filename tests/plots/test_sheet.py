@@ -1,0 +1,69 @@
+"""Pages and files: where images are drawn, how pages are cut, and what kinds of files are written."""
+
+import pytest
+import torch
+from plot_samples import opened, prototypes, texts
+
+from hitnet import HitNetError, plots
+
+
+def test_images_are_where_they_should_be(tmp_path):
+    images = torch.zeros(4, 3, 8, 8)
+    for k, colour in enumerate([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0)]):
+        images[k] = torch.tensor(colour, dtype=torch.float32)[:, None, None]
+    pixels, _ = opened(plots.save(plots.tile_figures(images, 2), tmp_path / "a.png"))
+    height, width = pixels.shape[:2]
+    centres = [pixels[height * y // 4, width * x // 4].tolist() for y in (1, 3) for x in (1, 3)]
+    assert centres == [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 0]]
+    assert pixels[2, 2].tolist() == [255, 255, 255]
+
+
+def test_grey_runs_from_black_to_white_even_if_the_image_does_not(tmp_path):
+    grey = plots.tile_figures(torch.full((1, 1, 8, 8), 0.5), 1)
+    pixels, (width, height) = opened(plots.save(grey, tmp_path / "a.png"))
+    assert pixels[height // 2, width // 2].tolist() == pytest.approx([127] * 3, abs=1)
+
+
+def test_uint8_images(tmp_path):
+    images = torch.full((1, 1, 8, 8), 51, dtype=torch.uint8)
+    pixels, (width, height) = opened(plots.save(plots.tile_figures(images, 1), tmp_path / "a.png"))
+    assert pixels[height // 2, width // 2].tolist() == pytest.approx([51] * 3, abs=1)
+
+
+def test_many_classes_take_several_pages(tmp_path):
+    figures = plots.prototype_figures(prototypes(count=300))
+    assert len(figures) > 1
+    assert sum(len(texts(figure)) for figure in figures) == 300
+    assert all(figure.get_size_inches()[1] <= 9.7 for figure in figures)
+    paths = plots.save(figures, tmp_path / "a.png")
+    assert [path.name for path in paths] == [f"a-{i}.png" for i in range(1, len(figures) + 1)]
+    (document,) = plots.save(figures, tmp_path / "a.pdf")
+    assert document.read_bytes().count(b"/Type /Page\n") + document.read_bytes().count(b"/Type /Page ") == len(figures)
+
+
+def test_pages_hold_every_row_once():
+    for rows in (1, 7, 40, 999):
+        found = plots.pages(rows, 1.3)
+        assert [row for page in found for row in page] == list(range(rows))
+
+
+STARTS = [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG"), ("jpg", b"\xff\xd8")]
+
+
+@pytest.mark.parametrize(("kind", "start"), STARTS)
+def test_kinds_of_files(tmp_path, kind, start):
+    (path,) = plots.save(plots.prototype_figures(prototypes()), tmp_path / f"a.{kind}")
+    assert path.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_figure_gives_the_same_file(tmp_path, kind):
+    for name in ("a", "b"):
+        plots.save(plots.prototype_figures(prototypes()), tmp_path / f"{name}.{kind}")
+    assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "a"])
+def test_kinds_that_cannot_be_written(tmp_path, name):
+    with pytest.raises(HitNetError, match=r"Use \.png, \.svg or \.pdf"):
+        plots.save(plots.prototype_figures(prototypes()), tmp_path / name)

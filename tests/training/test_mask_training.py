@@ -1,0 +1,97 @@
+"""Masks in training and evaluation: the decoder rebuilds the object without its background."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import Images, Recipe
+from hitnet.data.augment import Augmentation
+from hitnet.synthesis import HybridAugmentation
+from hitnet.training.evaluation import measure
+from hitnet.training.step import Step
+from hitnet.training.train import fingerprint, match_classes
+from toy import toy_images
+
+SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+CPU = torch.device("cpu")
+
+
+def masked_images(count=96, shape=(1, 12, 12)) -> Images:
+    """Bands on a grey background; the masks say where the bands are."""
+    images = toy_images(count, shape=shape)
+    masks = ((images.pixels >= 150).any(dim=1, keepdim=True) * 255).to(torch.uint8)
+    return dataclasses.replace(images, pixels=images.pixels + 60, masks=masks)
+
+
+def make_step(images, augmentation, modify=None):
+    network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
+    return Step(network, Recipe(), augmentation, CPU, modify=modify)
+
+
+@pytest.mark.parametrize("shape", [(1, 12, 12), (3, 12, 12)])
+def test_masks_are_augmented_with_their_images(shape):
+    images = masked_images(16, shape)
+    augmentation = Augmentation(2, flip=True, cutout=4)
+    draws = augmentation.draw(16, (12, 12), torch.Generator().manual_seed(0))
+    pixels = torch.cat([images.pixels, images.masks], dim=1)
+    seen, target = make_step(images, augmentation).augmented((pixels, images.labels, draws))
+    assert torch.equal(seen, augmentation.apply(images.pixels, draws).float() / 255)
+    assert not torch.equal(seen, target)
+    for i in range(16):
+        alone = images.pixels[i : i + 1] * (images.masks[i : i + 1] != 0)
+        assert torch.equal(target[i], augmentation.apply(alone, draws[i : i + 1])[0].float() / 255)
+
+
+def test_hybrid_images_are_masked_after_they_are_made(source):
+    images = masked_images(8)
+    none = Augmentation(0)
+    step = make_step(images, none, modify=HybridAugmentation(source.model, strength=3.0, share=1.0))
+    draws = none.draw(8, (12, 12), torch.Generator())
+    torch.manual_seed(0)
+    plain, _ = step.augmented((images.pixels, images.labels, draws))
+    torch.manual_seed(0)
+    seen, target = step.augmented((torch.cat([images.pixels, images.masks], dim=1), images.labels, draws))
+    assert torch.equal(seen, plain)
+    assert torch.equal(target, seen * (images.masks != 0))
+
+
+def test_the_decoder_learns_the_object_alone():
+    images = masked_images()
+    options = {"epochs": 15, "recipe_options": {"batch_size": 16, "learning_rate": 5e-3, "shift": 0}, **SMALL}
+    background = images.masks == 0
+    shown = {}
+    for name, given in {"masked": images, "plain": dataclasses.replace(images, masks=None)}.items():
+        run = hitnet.train(given, **options)
+        with torch.inference_mode():
+            shown[name] = run.model(images.pixels.float() / 255).reconstruction
+    assert shown["masked"][background].mean() < 0.1
+    assert shown["plain"][background].mean() > 0.25
+    assert shown["masked"][~background].mean() > 0.6
+
+
+def test_evaluation_compares_with_the_masked_image():
+    images = masked_images(20)
+    network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
+    with torch.inference_mode():
+        found = network(images.pixels.float() / 255).reconstruction.double()
+    target = images.pixels.double() / 255 * (images.masks != 0)
+    assert measure(network, images).mse == pytest.approx((found - target).square().mean().item(), rel=1e-5)
+    whole = measure(network, dataclasses.replace(images, masks=None)).mse
+    assert whole == pytest.approx((found - images.pixels.double() / 255).square().mean().item(), rel=1e-5)
+
+
+def test_masks_and_all_else_survive_the_matching_of_classes():
+    images = dataclasses.replace(masked_images(6), paths=tuple("abcdef"), flip=True)
+    matched = match_classes(images, ("band 2", "band 1", "band 0"))
+    assert matched.labels.tolist() == [2, 1, 0, 2, 1, 0]
+    assert torch.equal(matched.masks, images.masks)
+    assert (matched.paths, matched.flip, matched.name) == (images.paths, True, images.name)
+
+
+def test_other_masks_are_other_data():
+    images = masked_images(6)
+    without = dataclasses.replace(images, masks=None)
+    other = dataclasses.replace(images, masks=255 - images.masks)
+    assert len({fingerprint(images), fingerprint(without), fingerprint(other)}) == 3
