@@ -205,6 +205,9 @@ def score(folder: Path) -> None:
         probabilities = other["probabilities"].astype(np.float64)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         judged = [(f"hitnet {m}", scores.doubt(evidence, case["given"], m), evidence.ghost) for m in scores.METHODS]
+        for fewer in range(1, len(case["distances"])):
+            part = scores.gather(case["distances"][:fewer].astype(np.float64), case["given"])
+            judged.append((f"hitnet margin, first {fewer}", scores.doubt(part, case["given"]), part.ghost))
         for method in ("self_confidence", "normalized_margin"):
             quality = get_label_quality_scores(case["given"].astype(int), probabilities, method=method)
             judged.append((f"cleanlab {method}", -quality, probabilities.argmax(axis=1)))
@@ -215,7 +218,7 @@ def score(folder: Path) -> None:
                 "method": method,
                 **(verified(doubt) if name == "sample" else measures(doubt, suggested, case)),
                 **(flagged(evidence, case) if method == "hitnet margin" and name != "sample" else {}),
-                "seconds": float(source["seconds"]),
+                "seconds": None if "first" in method else float(source["seconds"]),
                 **{key: str(source[key]) for key in ("networks", "device", "date", "hitnet")},
             }
             print("  ".join(f"{v:.4f}" if isinstance(v, float) else str(v) for v in list(row.values())[:9]))

@@ -103,7 +103,7 @@ def test_files(audited):
 def test_the_networks_are_kept_and_only_the_first_has_a_decoder(audited):
     kept = [hitnet.load(audited.folder / "models" / f"seed-{seed}") for seed in (0, 1)]
     assert [run.config.model.decoder for run in kept] == ["standardised", "none"]
-    assert [run.config.recipe.epochs for run in kept] == [10, 10]
+    assert [(run.config.seed, run.config.recipe.epochs) for run in kept] == [(0, 10), (1, 10)]
     again = judge(collect(kept, mislabelled(), torch.device("cpu")), mislabelled())
     pd.testing.assert_frame_equal(again.table, audited.table)
 
@@ -157,9 +157,7 @@ def test_one_progress_over_all_networks():
 
 def test_a_finished_audit_can_be_judged_by_another_score(audited):
     told = Counting()
-    other = hitnet.audit(
-        mislabelled(), out=audited.folder, resume=True, score="ghost-distance", progress=told, **QUICK
-    )
+    other = hitnet.audit(mislabelled(), out=audited.folder, resume=True, score="ghost-distance", progress=told, **QUICK)
     assert told.steps == 0
     order = other.table["ghost_distance"].to_numpy()
     assert (np.diff(order) >= 0).all()

@@ -111,7 +111,9 @@ def test_paper_networks_start_from_keras_defaults():
             assert not p.any(), name
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("hitnet", 17), ("capsnet", 17), ("hitnet-small", 8), ("hitnet-resnet9", 8)])
+@pytest.mark.parametrize(
+    ("name", "smallest"), [("hitnet", 17), ("capsnet", 17), ("hitnet-small", 8), ("hitnet-resnet9", 8)]
+)
 def test_smallest_images(name, smallest):
     build(name, (1, smallest, smallest), 2)(torch.rand(2, 1, smallest, smallest))
     with pytest.raises(HitNetError, match=f"smallest size is {smallest}x{smallest}"):

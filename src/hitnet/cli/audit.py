@@ -140,6 +140,8 @@ def print_audit(result: Audit, most: int = 10) -> None:
 
 def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
     """Table, distances and summary of a finished audit."""
+    if not (folder / "summary.json").is_file():
+        raise HitNetError(f"{folder} is not the folder of a finished audit: it has no summary.json.")
     summary = files.read_json(folder / "summary.json")
     try:
         table = pd.read_parquet(folder / "audit.parquet")

@@ -72,9 +72,7 @@ def draw_pairs(axes: Axes, ghosts: Ghosts) -> Axes:
 
 def draw_distances(axes: Axes, ghosts: Ghosts) -> Axes:
     rows = ghosts.agreed()
-    axes.scatter(
-        rows["mean_distance"], rows["std_distance"], s=2, alpha=0.3, color=BLUE, linewidths=0, rasterized=True
-    )
+    axes.scatter(rows["mean_distance"], rows["std_distance"], s=2, alpha=0.3, color=BLUE, linewidths=0, rasterized=True)
     axes.axvline(HIT_RADIUS, color=RED, linewidth=1)
     axes.set(xlabel="mean ghost distance", ylabel="standard deviation", title="agreed ghosts; red: hit zone")
     return axes

@@ -151,9 +151,7 @@ def _feature_page(
     return figure
 
 
-def draw_features(
-    axes: Axes, capsules: Tensor, found: FeatureDistributions, *, reach: float, title: str = ""
-) -> Axes:
+def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, reach: float, title: str = "") -> Axes:
     """The distribution of capsule components (N, d): all together filled, each as a line, the expected one dashed."""
     values = capsules.double().numpy()
     edges = np.linspace(found.centre - reach, found.centre + reach, 41)

@@ -1,7 +1,7 @@
 """Generation: new images of a class, decoded from Gaussian capsules, as many as wanted.
 
-    paper    each component from N(0.5, m/√n), as the paper has it; extra components from N(0, 1)
-    fitted   capsule and extra components together from the Gaussian fitted to the class's own images
+paper    each component from N(0.5, m/√n), as the paper has it; extra components from N(0, 1)
+fitted   capsule and extra components together from the Gaussian fitted to the class's own images
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[in
         _write_folder(stream, counted, target)
 
 
-def _counted(
-    batches: Iterator[tuple[str, Images]], on_batch: Callable[[int], None]
-) -> Iterator[tuple[str, Images]]:
+def _counted(batches: Iterator[tuple[str, Images]], on_batch: Callable[[int], None]) -> Iterator[tuple[str, Images]]:
     for split, images in batches:
         yield split, images
         on_batch(len(images))

@@ -90,7 +90,7 @@ class Step:
             value.copy_(tensors[name])
 
     def start_epoch(self, epoch: int) -> None:
-        """Forget the sums of the last epoch. The loss changes in the first epoch with ghosts, and so must the graphs."""
+        """Forget the last epoch's sums. In the first epoch with ghosts the loss changes, and the graphs with it."""
         self.totals.zero_()
         objective = Objective(self.model, self.recipe, epoch=epoch)
         if objective.ghosts != self.objective.ghosts:

@@ -169,9 +169,9 @@ def hybrid_augmentation(
 def warn_of_ghosts(ghosts: int, classes: int) -> None:
     if ghosts and ghosts >= classes - 1:
         log.warning(
-            "With %d classes and %d ghosts, no capsule has to miss: an image may hit every class unpunished, and nothing "
-            "keeps the classes apart. Let ghosts begin later (--ghosts-from-epoch), act at times (--ghost-probability) "
-            "or only where they are nearer than the true class (--ghost-rule nearer).",
+            "With %d classes and %d ghosts, no capsule has to miss: an image may hit every class unpunished, and "
+            "nothing keeps the classes apart. Let ghosts begin later (--ghosts-from-epoch), act at times "
+            "(--ghost-probability) or only where they are nearer than the true class (--ghost-rule nearer).",
             classes,
             ghosts,
         )

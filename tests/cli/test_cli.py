@@ -1,0 +1,192 @@
+"""The command line as a whole: help, exit codes, mistakes in one sentence, interruptions."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from hitnet.cli import app
+from hitnet.cli.terminal import make_console
+
+# A shell may have started the tests with interruptions turned off, which a child would inherit.
+PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hitnet.cli import main; main()"
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"OMP_NUM_THREADS": "1"}
+
+
+def start(*arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, encoding="utf-8", env={**ENVIRONMENT, **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "purpose"),
+    [
+        ([], "find wrong labels"),
+        (["train"], "keep it in a run folder"),
+        (["evaluate"], "Error rate, per-class table, confusion"),
+        (["predict"], "which class each image hits"),
+        (["models"], "List the networks"),
+        (["data"], "fetch it, check it"),
+        (["data", "list"], "Name the known data sets"),
+        (["data", "fetch"], "Download what a data set lacks"),
+        (["data", "check"], "Check every file"),
+        (["audit"], "Which labels are wrong?"),
+        (["audit", "run"], "most doubtful first"),
+        (["audit", "apply"], "the original is never touched"),
+        (["audit", "export"], "Label Studio"),
+        (["ghosts"], "analysis of ghost capsules"),
+        (["prototypes"], "prototype of each class"),
+        (["traverse"], "each capsule component"),
+        (["features"], "distributed"),
+        (["generate"], "new images"),
+        (["augment"], "Hybrid data augmentation"),
+        (["plot"], "error and loss"),
+    ],
+)
+def test_help_says_what_a_command_is_for(words, purpose):
+    for flag in ("--help", "-h"):
+        result = CliRunner().invoke(app, [*words, flag], env={"COLUMNS": "200"})
+        assert result.exit_code == 0
+        assert purpose in result.output
+
+
+def test_every_command_is_listed():
+    listed = CliRunner().invoke(app, ["--help"]).output
+    names = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
+    assert len(names) >= 13
+    assert all(f" {name} " in listed for name in names)
+
+
+def test_help_of_the_audit_leads_through_it():
+    said = CliRunner().invoke(app, ["audit", "--help"], env={"COLUMNS": "100"}).output
+    for words in ("hitnet audit DATA", "report.html", "hitnet audit apply", "mnist-sample", "0 (surely wrong)"):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["train", "mnist-sample", "--epoch", "3"], "--epochs"),
+        (["audit", "mnist-sample", "--modles", "3"], "--models"),
+        (["data", "chek", "x"], "check"),
+        (["trian", "mnist"], "train"),
+    ],
+)
+def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, words, hint):
+    ended = command(*words)
+    assert ended.code == 2
+    assert hint in ended.err
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "no/such/folder"], "no/such/folder does not exist"),
+        (["train", "mnst"], "Did you mean 'mnist'"),
+        (["train", "mnist-sample", "--model", "hitnet-smal"], "Did you mean 'hitnet-small'"),
+        (["train", "mnist-sample", "--recipe", "papr"], "Did you mean 'paper'"),
+        (["train", "mnist-sample", "--device", "tpu"], "auto, cpu or cuda"),
+        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["predict", "nowhere", "a.png"], "nowhere is not a run folder"),
+        (["models", "--shape", "1,4,4"], "too small"),
+        (["models", "--classes", "1"], "at least two classes"),
+        (["data", "check", "nowhere"], "no data set or folder named 'nowhere'"),
+        (["data", "fetch", "cifar"], "Did you mean 'cifar10'"),
+        (["audit", "nowhere"], "no data set or folder named 'nowhere'"),
+        (["audit", "mnist-sample", "--score", "best"], "score must be one of"),
+        (["audit", "apply", "nowhere", "a.csv", "--out", "b"], "not the folder of a finished audit"),
+        (["audit", "export", "nowhere", "--out", "b.json"], "not the folder of a finished audit"),
+        (["ghosts", "nowhere"], "at least one run folder and then the data"),
+        (["ghosts", "nowhere", "mnist-sample"], "nowhere is not a run folder"),
+    ],
+)
+def test_mistakes_end_in_one_sentence_and_code_1(command, tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    ended = command(*words)
+    assert ended.code == 1
+    assert ended.out == ""
+    assert ended.err.startswith("Error: ")
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["models", "--shape", "3,32"], ["models", "--shape", "a,b,c"]])
+def test_a_shape_that_is_none(command, words):
+    ended = command(*words)
+    assert ended.code == 2
+    assert "three numbers, e.g. 3,32,32" in ended.err
+
+
+def broken(*args, **options):
+    raise RuntimeError("wheels came off [/bold]")
+
+
+def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
+    monkeypatch.delenv("HITNET_TRACEBACK", raising=False)
+    monkeypatch.setattr("hitnet.cli.train.load", broken)
+    ended = command("predict", "run", "a.png")
+    assert ended.code == 70
+    assert "Unexpected error: RuntimeError: wheels came off [/bold]" in ended.err
+    assert "HITNET_TRACEBACK=1" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
+    from hitnet.cli import main
+
+    monkeypatch.setenv("HITNET_TRACEBACK", "1")
+    monkeypatch.setattr("hitnet.cli.train.load", broken)
+    monkeypatch.setattr(sys, "argv", ["hitnet", "predict", "run", "a.png"])
+    with pytest.raises(RuntimeError, match="wheels came off"):
+        main()
+
+
+def test_ctrl_c_ends_with_130_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_path):
+    out = tmp_path / "run"
+    options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 100_000)
+    process = start("train", toy_run[1], "--out", out, *options)
+    deadline = time.monotonic() + 60
+    while not (out / "config.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    printed, complaints = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert printed == ""
+    assert complaints == "Interrupted. Nothing that was written is lost.\n"
+    assert not (out / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(None, 1), ("50", 4)])
+def test_lines_are_broken_only_where_a_width_is_known(monkeypatch, capsys, columns, lines):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    make_console().print("nine more " * 20)
+    assert capsys.readouterr().out.count("\n") == lines
+
+
+def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
+    """No bar, no colours, no broken lines; and a terminal that cannot show a sign does not end the work."""
+    out = tmp_path / ("long" * 40) / "run"
+    options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 2)
+    process = start("train", toy_run[1], "--out", out, *options)
+    printed, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, "")
+    assert "\x1b" not in printed
+    first, second, third = printed.splitlines()
+    assert first.startswith("hitnet-small on toy: 2 epochs of 48 images in ")
+    assert second.startswith("test error ")
+    assert third == f"run folder: {out}"
+    process = start("evaluate", out, "--device", "cpu", PYTHONIOENCODING="ascii", COLUMNS="100")
+    printed, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, "")
+    assert "band 1" in printed

@@ -1,0 +1,200 @@
+"""`hitnet audit` from the images to the corrected set, its exports, and `hitnet ghosts`."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_samples import write_folder
+from PIL import Image
+
+import hitnet
+from hitnet.data import load, save_npz
+from toy import toy_images
+
+FLIPPED = [4, 17, 30]
+QUICK = ("--models", 1, "--model", "hitnet-small", "--epochs", 80, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """PNG files in class folders, three of them in a wrong one."""
+    images = toy_images(48)
+    labels = images.labels.clone()
+    labels[FLIPPED] = (labels[FLIPPED] + 1) % 3
+    return write_folder(tmp_path_factory.mktemp("cli-audit") / "photos", images, labels=labels)
+
+
+@pytest.fixture
+def audited(command, photos, monkeypatch):
+    """An audit of these files in the folder that is the default."""
+    monkeypatch.chdir(photos.parent)
+    folder = photos.parent / "audits" / "photos"
+    if not folder.exists():
+        assert command("audit", "photos", *QUICK).code == 0
+    return folder
+
+
+def write_corrections(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "path", "given", "decision", "label"])
+        writer.writerows(rows)
+    return path
+
+
+def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = command("audit", photos, "--out", "out", *QUICK)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("photos: 48 labels judged by 1 networks (hitnet-small) in ")
+    assert lines[0].endswith("about 3 are wrong")
+    assert lines[1] == "ok: 45, wrong: 3"
+    assert lines[2].split() == ["id", "path", "given", "suggested", "score", "votes", "flag"]
+    assert {line.split("/")[1].split(".")[0] for line in lines[3:6]} == {f"{i:03}" for i in FLIPPED}
+    assert all(line.split()[-2:] == ["1/1", "wrong"] for line in lines[3:6])
+    assert len(lines[3:-1]) == 10
+    assert lines[-1] == "review page: out/report.html"
+
+
+def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
+    table = pd.read_csv(audited / "audit.csv", keep_default_na=False)
+    wrong = table[table["flag"] == "wrong"]
+    assert sorted(wrong["path"].str[-7:-4].astype(int)) == FLIPPED
+    relabelled, dropped = wrong.iloc[:2], wrong.iloc[2]
+    rows = [(row.id, row.path, row.given, "relabel", row.suggested) for row in relabelled.itertuples()]
+    rows.append((dropped["id"], dropped["path"], dropped["given"], "drop", ""))
+    rows.append((table.iloc[-1]["id"], table.iloc[-1]["path"], table.iloc[-1]["given"], "keep", ""))
+    corrections = write_corrections(tmp_path / "corrections.csv", rows)
+    before = sorted(photos.rglob("*.png"))
+
+    ended = command("audit", "apply", audited, corrections, "--out", tmp_path / "new")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "2 relabelled, 1 dropped, 1 kept, 0 unsure, 44 not looked at",
+        f"corrected data set: {tmp_path / 'new'}",
+    ]
+    assert sorted(photos.rglob("*.png")) == before
+    ended = command("data", "check", tmp_path / "new", "--json")
+    assert ended.code == 0
+    corrected, truth = load(tmp_path / "new", "all"), toy_images(48).labels.tolist()
+    gone = int(dropped["path"][-7:-4])
+    found = {int(p[-7:-4]): k for p, k in zip(corrected.paths, corrected.labels.tolist(), strict=True)}
+    assert found == {i: k for i, k in enumerate(truth) if i != gone}
+    assert sum(json.loads(ended.out)["classes"].values()) == 47
+
+
+def test_wrong_corrections_change_nothing(command, audited, tmp_path):
+    rows = [(999, "x.png", "band 0", "keep", ""), (0, "band 0/000.png", "band 0", "relabel", "band 9")]
+    corrections = write_corrections(tmp_path / "corrections.csv", rows)
+    ended = command("audit", "apply", audited, corrections, "--out", tmp_path / "new")
+    assert ended.code == 1
+    assert "line 2: the audit has no image 999" in ended.err
+    assert "line 3: 'band 9' is not a class of the set" in ended.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_resume_and_other_images(command, photos, audited):
+    again = command("audit", "photos", *QUICK)
+    assert again.code == 1
+    assert "(--resume)" in again.err
+    before = (audited / "audit.csv").read_bytes()
+    assert command("audit", "photos", *QUICK, "--resume").code == 0
+    assert (audited / "audit.csv").read_bytes() == before
+    other = command("audit", "photos", *QUICK, "--resume", "--limit", 20)
+    assert other.code == 1
+    assert "holds the audit of other images" in other.err
+
+
+def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
+    run = audited / "models" / "seed-0"
+    ended = command("audit", "--out", tmp_path / "out", "--runs", run, "--device", "cpu", "photos")
+    assert ended.code == 0
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "out" / "audit.parquet"), pd.read_parquet(audited / "audit.parquet")
+    )
+    # Written out, the command is `audit run`.
+    assert command("audit", "run", "photos", "--out", tmp_path / "two", "--runs", run, "--device", "cpu").code == 0
+
+
+def test_a_damaged_audit_is_named(command, audited, tmp_path):
+    for name in ("summary.json", "audit.parquet", "distances.npy"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for other in ("summary.json", "audit.parquet", "distances.npy"):
+            (folder / other).write_bytes(b"" if other == name else (audited / other).read_bytes())
+        ended = command("audit", "export", folder, "--out", tmp_path / "out.json")
+        assert ended.code == 1
+        assert str(folder) in ended.err
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_export_for_label_studio(command, audited, tmp_path):
+    ended = command("audit", "export", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
+    assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'tasks.json'}\n")
+    tasks = json.loads((tmp_path / "tasks.json").read_text())
+    table = pd.read_parquet(audited / "audit.parquet")
+    assert [task["data"]["image_id"] for task in tasks] == table["id"].tolist()
+    assert tasks[0]["data"]["image"] == "http://host/" + table["path"][0].replace(" ", "%20")
+    assert tasks[0]["predictions"][0]["result"][0]["value"] == {"choices": [table["suggested"][0]]}
+    assert 'value="band 2"' in (tmp_path / "tasks.xml").read_text()
+
+
+def test_export_of_probabilities(command, audited, tmp_path):
+    assert command("audit", "export", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy").code == 0
+    found = np.load(tmp_path / "p.npy", allow_pickle=False)
+    table = pd.read_parquet(audited / "audit.parquet").sort_values("id")
+    assert found.sum(axis=1) == pytest.approx(np.ones(48))
+    assert [f"band {k}" for k in found.argmax(axis=1)] == table["suggested"].tolist()
+    ended = command("audit", "export", audited, "--format", "yolo", "--out", tmp_path / "x")
+    assert ended.code == 1
+    assert "label-studio or pred-probs; got 'yolo'" in ended.err
+
+
+def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
+    """Only the training images are judged; the corrected set has the others too."""
+    monkeypatch.chdir(tmp_path)
+    save_npz(toy_images(30), tmp_path / "bands.npz")
+    assert command("audit", "bands.npz", "--split", "train", *QUICK[:-3], 1, *QUICK[-2:]).code == 0
+    table = pd.read_parquet("audits/bands/audit.parquet")
+    assert len(table) == 24
+    chosen = int(table["id"][0])
+    other = (chosen + 1) % 3
+    rows = [(chosen, "", f"band {chosen % 3}", "relabel", f"band {other}")]
+    corrections = write_corrections(tmp_path / "c.csv", rows)
+    ended = command("audit", "apply", "audits/bands", corrections, "--out", "new")
+    assert ended.code == 0
+    corrected = load(tmp_path / "new" / "images.npz", "all")
+    assert corrected.labels.tolist() == [other if i == chosen else i % 3 for i in range(30)]
+    ended = command("audit", "export", "audits/bands", "--out", "tasks.json")
+    assert ended.code == 1
+    assert "needs an image file for each task" in ended.err
+
+
+def test_ghosts(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_npz(toy_images(30), tmp_path / "bands.npz")
+    options = {"model": "hitnet-small", "epochs": 3, "device": "cpu", "recipe_options": {"ghosts": 1}}
+    for seed in (0, 1):
+        hitnet.train("bands.npz", out=f"runs/{seed}", seed=seed, **options)
+    ended = command("ghosts", "runs/0", "runs/1", "bands.npz", "--out", "found", "--device", "cpu")
+    assert (ended.code, ended.err) == (0, "")
+    ghosts = pd.read_csv("found/ghosts.csv")
+    assert sorted(ghosts["id"]) == list(range(30))
+    agreed = ghosts[ghosts["classes"] == 1]
+    doubtful = agreed[agreed["mean_distance"] < 0.1]
+    assert ended.out.startswith(
+        f"toy: {len(agreed)} of 30 images have one ghost class in all 2 networks; {len(doubtful)} of these are doubtful"
+    )
+    assert pd.read_csv("found/agreement.csv")["images"].sum() == 30
+    assert pd.read_csv("found/pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(agreed)
+    assert pd.read_csv("found/doubtful_pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(doubtful)
+    assert (
+        pd.read_csv("found/doubtful.csv")["id"].tolist()
+        == doubtful.sort_values(["hits", "label", "ghost"], kind="stable")["id"].tolist()
+    )
+    assert ended.out.count("written: ") == len(list((tmp_path / "found").iterdir()))
+    with Image.open("found/analysis.png") as picture:
+        assert picture.width > 500

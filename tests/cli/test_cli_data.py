@@ -1,0 +1,91 @@
+"""`hitnet data list`, `fetch` and `check`."""
+
+import json
+
+import pytest
+from cli_samples import write_folder
+
+from hitnet.data import catalogue, save_npz
+from toy import toy_images
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of three classes with one image that cannot be read and one file that is none."""
+    root = write_folder(tmp_path / "photos", toy_images(30))
+    (root / "band 1" / "broken.png").write_bytes(b"\x89PNG, but not for long")
+    (root / "band 2" / "notes.txt").write_text("hello")
+    return root
+
+
+def test_list(command, tmp_path):
+    ended = command("data", "list", "--data-dir", tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = {line.split()[0]: line.split()[1] for line in ended.out.splitlines()}
+    assert set(catalogue.names()) < set(lines)
+    assert (lines["mnist-sample"], lines["mnist"]) == ("yes", "no")
+    assert ended.out.splitlines()[-1] == f"data folder: {tmp_path}"
+
+
+def test_list_as_json(command, tmp_path):
+    rows = json.loads(command("data", "list", "--data-dir", tmp_path, "--json").out)
+    assert [row["name"] for row in rows] == list(catalogue.names())
+    assert all(row["licence"] and row["about"] and row["page"].startswith("http") for row in rows)
+
+
+def test_fetch_asks_for_each_missing_file(command, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(catalogue, "fetch_file", lambda urls, target, md5: asked.append(target))
+    ended = command("data", "fetch", "mnist", "--data-dir", tmp_path)
+    assert (ended.code, ended.out) == (0, f"mnist is complete in {tmp_path / 'mnist'}\n")
+    assert len(asked) == 4
+    assert {path.parent for path in asked} == {tmp_path / "mnist"}
+
+
+def test_the_sample_needs_no_fetching(command):
+    assert command("data", "fetch", "mnist-sample").code == 0
+    ended = command("data", "check", "mnist-sample")
+    assert ended.code == 0
+    assert ended.out.count(" ok ") == 2
+
+
+def test_check_of_a_known_set_that_is_not_here(command, tmp_path):
+    ended = command("data", "check", "mnist", "--data-dir", tmp_path)
+    assert ended.code == 1
+    assert ended.out.count("missing") == 4
+    ended = command("data", "check", "mnist", "--data-dir", tmp_path, "--json")
+    assert ended.code == 1
+    assert {row["state"] for row in json.loads(ended.out)} == {"missing"}
+
+
+def test_check_of_a_sound_set(command, tmp_path):
+    save_npz(toy_images(30), tmp_path / "bands.npz")
+    ended = command("data", "check", tmp_path / "bands.npz")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == "toy: 30 images of (1, 12, 12), 3 classes"
+    assert [line.split() for line in ended.out.splitlines()[2:]] == [["band", str(k), "10"] for k in range(3)]
+
+
+def test_check_names_what_was_left_out(command, photos):
+    ended = command("data", "check", photos)
+    assert ended.code == 1
+    assert ended.out.splitlines()[0] == "photos: 30 images of (1, 12, 12), 3 classes"
+    (left_out,) = [line for line in ended.out.splitlines() if line.startswith("left out: ")]
+    assert left_out.startswith("left out: band 1/broken.png: ")
+
+
+def test_check_as_json(command, photos):
+    ended = command("data", "check", photos, "--json")
+    assert ended.code == 1
+    found = json.loads(ended.out)
+    assert (found["images"], found["shape"]) == (30, [1, 12, 12])
+    assert found["classes"] == {"band 0": 10, "band 1": 10, "band 2": 10}
+    assert [item["path"] for item in found["left_out"]] == ["band 1/broken.png"]
+    assert found["ignored"] == {".txt": 1}
+
+
+def test_strict_stops_at_the_first_broken_image(command, photos):
+    ended = command("train", photos, "--strict", "--out", photos / "run", "--device", "cpu")
+    assert ended.code == 1
+    assert "band 1/broken.png" in ended.err
+    assert not (photos / "run").exists()

@@ -1,0 +1,162 @@
+"""`hitnet train`, `evaluate`, `predict` and `models`."""
+
+import json
+
+import pytest
+import torch
+from cli_samples import write_folder
+from PIL import Image
+
+import hitnet
+from hitnet.data import save_npz
+from hitnet.models import MODELS
+from toy import toy_images
+
+SMALL = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 2)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working folder with a small data set in it."""
+    monkeypatch.chdir(tmp_path)
+    save_npz(toy_images(30), tmp_path / "bands.npz")
+    return tmp_path
+
+
+def test_train_writes_a_run_folder_and_says_how_it_went(command, here):
+    ended = command("train", "bands.npz", "--out", "run", "--seed", 3, "--ghosts", 1, *SMALL)
+    assert (ended.code, ended.err) == (0, "")
+    first, second, third = ended.out.splitlines()
+    assert first.startswith("hitnet-small on toy: 2 epochs of 24 images in ")
+    assert second.startswith("test error ")
+    assert second.endswith(" % hits")
+    assert " on 6 images, " in second
+    assert third == "run folder: run"
+    run = hitnet.load("run")
+    assert (run.config.seed, run.config.recipe.epochs, run.config.recipe.ghosts) == (3, 2, 1)
+    assert run.config.data["source"] == "bands.npz"
+
+
+def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):
+    command("train", "bands.npz", *SMALL)
+    assert hitnet.load("runs/bands-hitnet-small-fast-0").folder is not None
+    write_folder(here / "photos", toy_images(30))
+    monkeypatch.chdir(here / "photos" / "band 0")
+    ended = command("train", "..", *SMALL)
+    assert ended.code == 0
+    assert hitnet.load("runs/photos-hitnet-small-fast-0").config.data["images"] == 24
+
+
+def test_resume(command, here):
+    arguments = ("train", "bands.npz", "--out", "run", *SMALL)
+    assert command(*arguments).code == 0
+    written = (here / "run" / "weights.safetensors").stat().st_mtime_ns
+    again = command(*arguments)
+    assert again.code == 1
+    assert "run already holds a run. Go on with it (--resume)" in again.err
+    resumed = command(*arguments, "--resume")
+    assert resumed.code == 0
+    assert "2 epochs of 24 images" in resumed.out
+    assert (here / "run" / "weights.safetensors").stat().st_mtime_ns == written
+    other = command(*arguments[:-1], 5, "--resume")
+    assert other.code == 1
+    assert "recipe.epochs was 2, now 5" in other.err
+
+
+def test_evaluate(command, toy_run):
+    run, _ = toy_run
+    ended = command("evaluate", run, "--device", "cpu")
+    figures = hitnet.evaluate(run, device="cpu")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == f"toy: error {figures.error:.2f} % on 12 images"
+    assert lines[1] == f"{figures.hits:.1f} % of the true capsules hit, {figures.misses:.1f} % of the others miss"
+    assert lines[2] == f"reconstruction: mean squared error {figures.mse:.4f}"
+    rows = [line for line in lines if line.startswith(" band ")]
+    assert len(rows) == 3
+    assert rows[1].split()[:3] == ["band", "1", "4"]
+
+
+def test_evaluate_as_json(command, toy_run):
+    run, data = toy_run
+    ended = command("evaluate", run, data, "--split", "all", "--device", "cpu", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    assert found == hitnet.evaluate(run, data, split="all", device="cpu").to_dict()
+    assert found["images"] == 60
+    assert [sum(row) for row in found["confusion"]] == [20, 20, 20]
+
+
+def test_names_with_brackets_are_printed_as_they_are(command, here):
+    """Class names, files and folders are no markup for the terminal."""
+    images = toy_images(30)
+    named = hitnet.Images(images.pixels, images.labels, ("[bold]", "[/x]", "a[1]"), "[red]", images.ids)
+    save_npz(named, "odd.npz")
+    ended = command("train", "odd.npz", "--out", "[/run]", *SMALL)
+    assert ended.code == 0
+    assert "hitnet-small on [red]: " in ended.out
+    assert "run folder: [/run]" in ended.out
+    ended = command("evaluate", "[/run]", "--device", "cpu")
+    assert ended.code == 0
+    assert all(f" {name} " in ended.out for name in named.class_names)
+    (here / "img[").mkdir()
+    Image.new("L", (12, 12)).save("img[/b].png")
+    ended = command("predict", "[/run]", "img[/b].png", "--device", "cpu")
+    assert ended.code == 0
+    assert " img[/b].png " in ended.out
+    assert "[/x]" in command("data", "check", "odd.npz").out
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    images = toy_images(6, seed=5)
+    paths = [tmp_path / f"{i}.png" for i in range(6)]
+    for path, pixels in zip(paths, images.pixels, strict=True):
+        Image.fromarray(pixels[0].numpy()).save(path)
+    return paths
+
+
+def test_predict(command, toy_run, pictures):
+    ended = command("predict", toy_run[0], *pictures, "--device", "cpu")
+    assert (ended.code, ended.err) == (0, "")
+    head, *rows = ended.out.splitlines()
+    assert head.split() == ["image", "class", "distance", "runner-up", "distance"]
+    for i, row in enumerate(rows):
+        assert row.split()[:3] == [str(pictures[i]), "band", str(i % 3)]
+
+
+def test_predict_as_json(command, toy_run, pictures):
+    found = json.loads(command("predict", toy_run[0], *pictures, "--json", "--device", "cpu").out)
+    assert [one["image"] for one in found] == list(map(str, pictures))
+    assert [one["label"] for one in found] == [f"band {i % 3}" for i in range(6)]
+    assert all(0 <= one["distance"] < one["runner_up_distance"] for one in found)
+    assert {one["verdict"] for one in found} <= {"hit", "near"}
+
+
+def test_predict_says_none(command, toy_run, pictures, monkeypatch):
+    monkeypatch.setattr("hitnet.training.prediction.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    ended = command("predict", toy_run[0], pictures[0], "--device", "cpu")
+    assert ended.out.splitlines()[1].split()[1:] == ["none", "0.950", "miss", "band", "0", "1.200"]
+    (found,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)
+    assert found["label"] is None
+    assert found["verdict"] == "miss"
+
+
+def test_predict_names_a_file_that_is_no_image(command, toy_run, tmp_path):
+    (tmp_path / "text.png").write_text("no image")
+    for name in ("text.png", "missing.png"):
+        ended = command("predict", toy_run[0], tmp_path / name, "--device", "cpu")
+        assert ended.code == 1
+        assert name in ended.err
+
+
+def test_models(command):
+    ended = command("models")
+    assert ended.code == 0
+    for name in MODELS:
+        assert f" {name} " in ended.out
+    rows = json.loads(command("models", "--shape", "3,32,32", "--classes", 4, "--json").out)
+    assert [row["name"] for row in rows] == list(MODELS)
+    counts = {row["name"]: row["parameters"] for row in rows}
+    small = hitnet.build("hitnet-small", (3, 32, 32), 4)
+    assert counts["hitnet-small"] == sum(p.numel() for p in small.parameters())
