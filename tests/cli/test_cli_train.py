@@ -1,6 +1,7 @@
 """`hitnet train`, `evaluate`, `predict` and `models`."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def test_train_writes_a_run_folder_and_says_how_it_went(command, here):
     assert third == "run folder: run"
     run = hitnet.load("run")
     assert (run.config.seed, run.config.recipe.epochs, run.config.recipe.ghosts) == (3, 2, 1)
-    assert run.config.data["source"] == "bands.npz"
+    assert run.config.data["source"] == str(Path("bands.npz").absolute())
 
 
 def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):

@@ -27,7 +27,7 @@ from hitnet.training import Recipe, Run, RunFolder, load, train
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances
 from hitnet.training.progress import Progress
-from hitnet.training.train import Source, match_classes
+from hitnet.training.train import Source, match_classes, source_name
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def audit(
     started = time.perf_counter()
     scores.check_method(score)
     chosen_split = split or default_split(data)
-    source: dict[str, Any] = {"source": data.name if isinstance(data, Images) else str(data), "split": chosen_split}
+    source: dict[str, Any] = {"source": source_name(data), "split": chosen_split}
     images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
     folder = prepare(out, source | {"images": len(images)}, resume=resume)
     if runs:

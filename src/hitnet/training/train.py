@@ -60,10 +60,18 @@ def weights_fingerprint(network: Network) -> str:
     return digest.hexdigest()
 
 
+def source_name(source: Source) -> str:
+    """How a run or an audit names its data, so that it is found again from any folder: paths are made absolute."""
+    if isinstance(source, Images):
+        return source.name
+    known = str(source) in datasets.catalogue.names()
+    return str(source) if known else str(Path(source).expanduser().absolute())
+
+
 def describe(source: Source, images: Images, test: Images | None) -> dict[str, Any]:
     """What a run's configuration keeps of its data."""
     return {
-        "source": images.name if isinstance(source, Images) else str(source),
+        "source": source_name(source),
         "name": images.name,
         "images": len(images),
         "test_images": None if test is None else len(test),
