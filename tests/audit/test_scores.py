@@ -64,13 +64,13 @@ def test_votes_are_the_networks_that_name_a_class():
         assert votes == sum(nearest(network[i].tolist()) == named[i] for network in distances)
 
 
-def prior_by_loops(doubts, labels, ghosts, strength=20):
+def prior_by_loops(doubts, labels, ghosts, strength=8):
     """The hit radius times the logarithm of the pair's rate of doubted labels over that of all."""
     overall = max(sum(d > 0 for d in doubts) / len(doubts), 1 / len(doubts))
     found = []
     for pair in zip(labels, ghosts, strict=True):
         members = [d for d, *other in zip(doubts, labels, ghosts, strict=True) if tuple(other) == pair]
-        rate = (sum(d > 0 for d in members) + strength * overall) / (len(members) + strength)
+        rate = (sum(d > 0 for d in members) + strength) / (len(members) + strength / overall)
         found.append(0.1 * math.log(rate / overall))
     return found
 
@@ -91,8 +91,8 @@ def test_a_pair_with_many_mistakes_is_doubted_more():
     doubts = np.array([0.5] * 10 + [-0.5] * 30)
     ghosts = np.array([1] * 30 + [2] * 10)
     found = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), ghosts, 3)
-    assert found[0] == pytest.approx(0.1 * math.log((10 + 5) / (30 + 20) / 0.25))
-    assert found[-1] == pytest.approx(0.1 * math.log((0 + 5) / (10 + 20) / 0.25))
+    assert found[0] == pytest.approx(0.1 * math.log((10 + 8) / (30 + 32) / 0.25))
+    assert found[-1] == pytest.approx(0.1 * math.log((0 + 8) / (10 + 32) / 0.25))
     assert found[0] > 0 > found[-1]
 
 

@@ -108,18 +108,18 @@ def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Floats
     return found + pair_prior(found, labels, evidence.ghost, evidence.mean.shape[1])
 
 
-def pair_prior(doubts: Floats, labels: Ints, ghosts: Ints, classes: int, *, strength: float = 20.0) -> Floats:
+def pair_prior(doubts: Floats, labels: Ints, ghosts: Ints, classes: int, *, strength: float = 8.0) -> Floats:
     """What the pair (given, ghost) adds to the doubt (N,): m · ln(r_pair / r), m the hit radius.
 
     r is the share of labels with a doubt above 0, r_pair that share among the images of the same given class and
-    ghost, drawn towards r as if by `strength` further images. As `score` is the logistic function of doubt / m,
-    this is Bayes' rule with the pair's own rate of errors for prior odds.
+    ghost, drawn towards r as if by `strength` further errors at that rate: where errors are few, no pair stands out.
+    As `score` is the logistic function of doubt / m, this is Bayes' rule with the pair's own rate for prior odds.
     """
     pair = labels * classes + ghosts
     images = np.bincount(pair, minlength=classes * classes)
     doubted = np.bincount(pair, weights=doubts > 0, minlength=classes * classes)
     overall = max(float((doubts > 0).mean()), 1 / len(labels))
-    rate = (doubted + strength * overall) / (images + strength)
+    rate = (doubted + strength) / (images + strength / overall)
     return HIT_RADIUS * np.log(rate / overall)[pair]
 
 
@@ -133,7 +133,7 @@ def score(doubts: Floats) -> Floats:
 
 FLAGS = {
     "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
-    "wrong": "score below 0.5: another class is the better label",
+    "wrong": "score below 0.5: another class fits better",
     "ambiguous: two labels": (
         f"given and another class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
