@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from hitnet.data.images import Images
@@ -17,6 +15,7 @@ from hitnet.data.npz import read_npz, save_npz
 from hitnet.data.split import NAMES
 from hitnet.data.table import list_table
 from hitnet.errors import HitNetError
+from hitnet.files import new_folder
 
 TABLES = (".csv", ".tsv", ".parquet")
 
@@ -30,17 +29,20 @@ def write_corrected(images: Images, before: Sequence[str], out: Path, *, source:
     """
     if source is not None and source.is_dir():
         targets = _folder_targets(images, before)
-        with _new_folder(out, beside=source) as folder:
+        _check_target(out, beside=source)
+        with new_folder(out) as folder:
             _copy_files(images, targets, source, folder)
         return out
     if source is not None and source.suffix.lower() in TABLES:
         targets = [_parts(path) for path in images.paths or ()]
         split = {entry.id: entry.split for entry in list_table(source).entries}
-        with _new_folder(out, beside=source.parent) as folder:
+        _check_target(out, beside=source.parent)
+        with new_folder(out) as folder:
             _copy_files(images, targets, source.parent, folder)
             _write_table(images, split, folder / "labels.csv")
         return out / "labels.csv"
-    with _new_folder(out) as folder:
+    _check_target(out, beside=None)
+    with new_folder(out) as folder:
         save_npz(images, folder / "images.npz", split=_npz_split(images, source))
     return out / "images.npz"
 
@@ -102,28 +104,11 @@ def _check_folder_name(name: str) -> None:
         raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
 
 
-@contextmanager
-def _new_folder(out: Path, *, beside: Path | None = None) -> Iterator[Path]:
-    """A temporary folder that becomes `out` once the block has ended without error."""
+def _check_target(out: Path, *, beside: Path | None) -> None:
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise HitNetError(f"{out} exists and is not an empty folder. Nothing is overwritten: choose another.")
     if beside is not None and out.resolve().is_relative_to(beside.resolve()):
         raise HitNetError(f"{out} lies inside the original data {beside}. Choose a place outside it.")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name[:40]}."))
-    except OSError as error:
-        raise HitNetError(f"Cannot write {out}: {error.strerror}. Choose another place.") from error
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        temporary.rename(out)
-    except OSError as error:
-        raise HitNetError(f"Cannot write {out}: {error}. Nothing was written.") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _copy_files(images: Images, targets: Sequence[PurePosixPath], root: Path, folder: Path) -> None:

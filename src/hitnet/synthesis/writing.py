@@ -5,13 +5,9 @@ Both are written as the images come, so that a million of them need not fit into
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +17,7 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.files import replacing
+from hitnet.files import new_folder, replacing
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name, on one system or another
 
@@ -70,7 +66,7 @@ def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], ta
     if odd:
         raise HitNetError(f"A class named {odd[0]!r} can be no folder. Write to a .npz file instead.")
     number = 0
-    with _new_folder(target) as folder:
+    with new_folder(target) as folder:
         for split, images in batches:
             for pixels, label in zip(images.pixels, images.labels.tolist(), strict=True):
                 place = folder / split / stream.class_names[label]
@@ -91,24 +87,6 @@ def as_picture(pixels: Tensor) -> Image.Image:
     """uint8 (C, H, W) as a grey or RGB picture."""
     array = pixels.permute(1, 2, 0).contiguous().numpy()
     return Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
-
-
-@contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """A folder that takes its name once the block has ended without error."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:40]}."))
-    except OSError as error:
-        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
-    try:
-        yield temporary
-        temporary.chmod(0o755)
-        if target.is_dir():
-            target.rmdir()
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
