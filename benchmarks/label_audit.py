@@ -221,11 +221,34 @@ def score(folder: Path) -> None:
                 "seconds": None if "first" in method else float(source["seconds"]),
                 **{key: str(source[key]) for key in ("networks", "device", "date", "hitnet")},
             }
-            print("  ".join(f"{v:.4f}" if isinstance(v, float) else str(v) for v in list(row.values())[:9]))
             rows.append(row)
     if (ghosts := folder / "ghosts.json").is_file():
         rows += [{"case": "ghosts", **row} for row in json.loads(ghosts.read_text())]
     RECORDS.write_text(json.dumps(rows, indent=1) + "\n")
+    print_table(rows)
+
+
+def print_table(rows: list[dict[str, object]]) -> None:
+    """The figures as Markdown, a table for each kind of case."""
+    columns = {
+        "sample": ("method", "top_100", "top_200", "seconds", "networks"),
+        "ghosts": ("rule", "test_errors", "doubtful", "precision", "recall", "average_precision_ghost_distance"),
+        "others": ("case", "method", "auroc", "ap", "p_at_n", "suggestion", "seconds", "networks"),
+    }
+    for kind, names in columns.items():
+        chosen = [row for row in rows if (row["case"] if row["case"] in columns else "others") == kind]
+        if chosen:
+            print("\n| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+        for row in chosen:
+            print("| " + " | ".join(shown(row[name]) for name in names) + " |")
+
+
+def shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(f"{one:.2f}" for one in value)
+    if isinstance(value, float):
+        return f"{value:.0f}" if value > 1.5 else f"{value:.4f}"
+    return "" if value is None else str(value)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ class Plan:
     epochs: int
 
 
-# By kind of features: the least work that was seen to rank as well as more of it.
+# By kind of features; see docs/audit.md for what more or less of it gives.
 PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(2, 40)}
 
 
