@@ -1,5 +1,7 @@
 """Estimates of what runs cost."""
 
+from dataclasses import replace
+
 import pytest
 
 from hitnet.paper import PAPER
@@ -47,7 +49,7 @@ def test_known_speeds():
 
 
 def test_a_measured_speed_goes_before_a_known_one(book):
-    toy, other = book.experiments["toy"], book.experiments["toy-ghosts"]
+    toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
     known = Costs(CPU).seconds(toy)
     measured = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0))])
     assert measured.seconds(toy) == pytest.approx(14.0)
@@ -57,7 +59,7 @@ def test_a_measured_speed_goes_before_a_known_one(book):
 
 
 def test_the_experiment_itself_goes_before_its_network(book):
-    toy, other = book.experiments["toy"], book.experiments["toy-ghosts"]
+    toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
     costs = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0)), (other, record(other, epoch_seconds=1.0))])
     assert costs.seconds(other) == pytest.approx(2.0)
 
@@ -73,3 +75,11 @@ def test_a_teacher_costs_time():
     costs = Costs(H200)
     experiments = PAPER.experiments
     assert costs.seconds(experiments["mnist-hybrid"]) > costs.seconds(experiments["mnist-hitnet-constant"])
+
+
+def test_what_follows_the_last_epoch_costs_time(book):
+    toy = book.experiments["toy"]
+    costs = Costs(CPU, [(toy, record(toy, epoch_seconds=48 + 12 / 3))])  # an image a second
+    assert costs.seconds(replace(toy, read_ghosts=True)) == pytest.approx(costs.seconds(toy) + 48 / 3)
+    fewer = replace(toy, each_epoch=6)
+    assert Costs(CPU, costs.measured).seconds(fewer, epochs=1) > costs.seconds(toy, epochs=1)

@@ -137,3 +137,12 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert row(text, "**Total**")[-1] == "2 (71)"
     assert "7: 3, 5, 12; 9: 4, 9, 20" in text
     assert (tmp_path / "docs/images/paper/mnist-ghosts-analysis.png").is_file()
+
+
+def test_affnist_says_which_test_images_it_was(page, ledger):
+    for name in ("affnist-hitnet", "affnist-hitnet-shifts"):
+        one = PAPER.experiments[name]
+        add(ledger, one, 0, record(one, [400] * 250, final_wrong=32_000, tested_on="affNIST (rebuilt)"))
+    text = page(PAPER)
+    assert row(text, "affNIST")[2] == "10.00, no interval from one run"
+    assert text.count("tested on affNIST (rebuilt).") == 2

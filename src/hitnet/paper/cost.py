@@ -66,6 +66,13 @@ def epoch_work(experiment: Experiment, images: int) -> float:
     return size * (training + TEST_COST * experiment.tested_each_epoch)
 
 
+def last_work(experiment: Experiment) -> float:
+    """What follows the last epoch: the test on all images, where epochs were tested on fewer; the reading of ghosts."""
+    size = convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
+    tested = experiment.test_images if experiment.each_epoch else 0
+    return size * TEST_COST * (tested + (experiment.images if experiment.read_ghosts else 0))
+
+
 @dataclass(frozen=True)
 class Costs:
     """Estimates for one device. `measured` holds experiments with their runs; those on other devices say nothing."""
@@ -85,7 +92,8 @@ class Costs:
     def seconds(self, experiment: Experiment, *, epochs: int | None = None, images: int | None = None) -> float:
         """A run, or what is left of one."""
         work = epoch_work(experiment, experiment.images if images is None else images)
-        return (experiment.epochs if epochs is None else epochs) * work / self.speed(experiment)
+        count = experiment.epochs if epochs is None else epochs
+        return (count * work + last_work(experiment)) / self.speed(experiment)
 
 
 def in_words(seconds: float) -> str:

@@ -66,3 +66,9 @@ def error_row(page: Page, title: str, name: str) -> list[str]:
 def error_table(page: Page, rows: Sequence[tuple[str, str]]) -> str:
     """Errors of several experiments: (title, experiment)."""
     return table(ERROR_HEADER, [error_row(page, title, name) for title, name in rows])
+
+
+def tested_on(page: Page, name: str) -> str:
+    """Which test images the runs were tested on: affNIST's own, or rebuilt ones."""
+    found = sorted({record.tested_on for record in page.records(name)})
+    return f"\n{page.experiment(name).title}: tested on {', '.join(found)}.\n" if found else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hitnet.paper.book import Page, Result
-from hitnet.paper.markdown import error_table
+from hitnet.paper.markdown import error_table, tested_on
 
 ROWS = (("affNIST, images shifted in training", "affnist-hitnet-shifts"),)
 
 
 def render(page: Page) -> str:
-    return error_table(page, ROWS)
+    return error_table(page, ROWS) + tested_on(page, "affnist-hitnet-shifts")
 
 
 RESULT = Result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import CAPSNET_ELSEWHERE
-from hitnet.paper.markdown import error_table, number, table
+from hitnet.paper.markdown import error_table, number, table, tested_on
 
 ROWS = (
     ("MNIST", "mnist-hitnet-constant"),
@@ -20,11 +20,10 @@ def render(page: Page) -> str:
     others = [
         [source, *(number(errors.get(data)) for data in sets.values())] for source, errors in CAPSNET_ELSEWHERE.items()
     ]
-    tested = sorted({record.tested_on for record in page.records("affnist-hitnet")})
-    said = f"affNIST was tested on: {', '.join(tested)}.\n\n" if tested else ""
     return (
         error_table(page, ROWS)
-        + f"\n{said}CapsNet, as the paper quotes others (error %):\n\n"
+        + tested_on(page, "affnist-hitnet")
+        + "\nCapsNet, as the paper quotes others (error %):\n\n"
         + table(("CapsNet from", *sets), others)
     )
 
