@@ -133,6 +133,9 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert row(text, "doubtful images")[1:] == ["71", "2"]
     assert row(text, "fewest hits among them")[1:] == ["11", "12"]
     assert row(text, "with at least 15 hits")[1:] == ["55", "1"]
+    assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
+    agreed, text = text.split("Doubtful images: ")
+    assert row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
     assert row(text, "**9**") == ["**9**", "·", "·", "·", "0 (1)", "1 (13)", "·", "·", "0 (1)", "·", "·", "1 (15)"]
     assert row(text, "**Total**")[-1] == "2 (71)"
     assert "7: 3, 5, 12; 9: 4, 9, 20" in text

@@ -214,6 +214,27 @@ def test_ghosts_that_are_elsewhere_are_named(work, book, ledger, tmp_path):
     assert ledger.of(ANALYSIS) == []
 
 
+def test_everything(work, book, ledger):
+    outcome, _ = work("all")
+    assert outcome.done[0] == "toy, seed 0"  # the teacher, which the picture is drawn from too
+    assert len(outcome.done) == 3 + 1 + 2
+    assert len(ledger.of(RUN)) == 6
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
+
+
+def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledger, monkeypatch):
+    train = running.train
+
+    def fails(data, **options):
+        if options["augment_from"]:
+            raise HitNetError("Training diverged in epoch 1.")
+        return train(data, **options)
+
+    monkeypatch.setattr(running, "train", fails)
+    assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
+
+
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
     train = running.train
 

@@ -14,6 +14,8 @@ from hitnet.paper.markdown import NONE, runs_cell, table
 from hitnet.paper.pictures import FOLDER
 from hitnet.paper.statistics import summarise
 
+Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
+
 
 def mnist(page: Page) -> str:
     return render(page, "mnist-ghosts", MNIST_GHOSTS)
@@ -38,10 +40,11 @@ def render(page: Page, name: str, claim: GhostClaim | None) -> str:
     facts = entry.facts if entry else None
     parts = [" ".join(filter(None, said)), figures(facts, claim)]
     if facts:
-        parts.append(draw(page, name, facts))
+        parts += [agreement(facts), draw(page, name, facts)]
+        parts += ["Images with one ghost class: ghost class down, true class across.", agreed_pairs(facts)]
     if facts or claim:
-        said_above = "Doubtful images, ghost class down, true class across"
-        parts += [said_above + ("; paper's counts in brackets:" if claim else ":"), pairs(facts, claim)]
+        brackets = "; paper's counts in brackets" if claim else ""
+        parts += [f"Doubtful images: ghost class down, true class across{brackets}.", doubtful_pairs(facts, claim)]
     if facts:
         parts += [f"![The doubtful images]({file})" for file in facts["files"]]
         parts.append(listed(facts))
@@ -78,30 +81,46 @@ def index(facts: dict[str, Any], name: str) -> int:
     return list(facts["class_names"]).index(name)
 
 
-def pairs(facts: dict[str, Any] | None, claim: GhostClaim | None) -> str:
+def agreement(facts: dict[str, Any]) -> str:
+    counts = [f"{n}: {share(count, facts['images'])}" for n, count in facts["agreement"]]
+    return f"Images by the number of different ghost classes (N_c): {'; '.join(counts)}."
+
+
+def agreed_pairs(facts: dict[str, Any]) -> str:
+    names = facts["class_names"]
+    counts = {
+        (true, ghost): facts["pairs"][row][column]
+        for row, ghost in enumerate(names)
+        for column, true in enumerate(names)
+    }
+    return matrix(names, Counter(counts), None)
+
+
+def doubtful_pairs(facts: dict[str, Any] | None, claim: GhostClaim | None) -> str:
     """Table 4."""
     names = facts["class_names"] if facts else list("0123456789")
-    found = Counter((row[1], row[2]) for row in facts["doubtful"]) if facts else Counter()
-    said = Counter(claim.doubtful_pairs) if claim else Counter()
+    found = Counter((row[1], row[2]) for row in facts["doubtful"]) if facts else None
+    return matrix(names, found, Counter(claim.doubtful_pairs) if claim else None)
+
+
+def matrix(names: list[str], here: Pairs | None, paper: Pairs | None) -> str:
+    """Counts of (true class, ghost class) with totals; None where nothing is known."""
     rows = []
     for ghost in [*names, "Total"]:
-        cells = []
-        for true in [*names, "Total"]:
-            chosen = [
-                total(counts, true, ghost) if known else None for counts, known in ((found, facts), (said, claim))
-            ]
-            cells.append(cell(*chosen))
+        cells = [cell(total(here, true, ghost), total(paper, true, ghost)) for true in [*names, "Total"]]
         rows.append([f"**{ghost}**", *cells])
-    return table(("", *map(str, names), "Total"), rows)
+    return table(("", *names, "Total"), rows)
 
 
-def total(counts: Counter[tuple[str, str]], true: str, ghost: str) -> int:
+def total(counts: Pairs | None, true: str, ghost: str) -> int | None:
+    if counts is None:
+        return None
     return sum(n for (t, g), n in counts.items() if true in (t, "Total") and ghost in (g, "Total"))
 
 
 def cell(here: int | None, paper: int | None) -> str:
     if not here and not paper:
-        return "·" if here is not None or paper is not None else NONE
+        return "·"
     return f"{NONE if here is None else here}" + ("" if paper is None else f" ({paper})")
 
 
@@ -123,7 +142,7 @@ def draw(page: Page, name: str, facts: dict[str, Any]) -> str:
     centres = [low + BIN / 2 for low, _, _ in facts["spreads"]]
     right.plot(centres, [spread for _, _, spread in facts["spreads"]], color=blue, marker=".")
     right.axvline(HIT_RADIUS, color=red, linewidth=1)
-    right.set(xlabel="mean ghost distance ($N_c = 1$); red: hit zone", ylabel="mean standard deviation")
+    right.set(xlabel="mean ghost distance; red: hit zone", ylabel="standard deviation ($N_c = 1$)")
     file = FOLDER / f"{name}-analysis.png"
     plots.save([figure], page.docs / file)
     return f"![Agreement of the networks, and spread of their distances]({file.as_posix()})"

@@ -17,6 +17,7 @@ from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book
 from hitnet.paper.cost import in_words
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import PICTURE, Ledger
+from hitnet.paper.records import full_runs
 from hitnet.paper.running import BudgetSpent, Length, Runner
 from hitnet.training.progress import Progress
 
@@ -72,7 +73,7 @@ def reproduce(
     outcome = Outcome()
     for task in tasks(name, book, ledger, runner, runs, length):
         do(task, runner, length, outcome, say)
-    if length.full and not outcome.left and not outcome.failed:
+    if length.full:
         finish(name, book, ledger, runner, runs, Path(docs), say)
     return outcome
 
@@ -140,14 +141,15 @@ def do(task: Task, runner: Runner, length: Length, outcome: Outcome, say: Say) -
 
 
 def finish(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | None, docs: Path, say: Say) -> None:
-    """What is made of the runs once they are all there: analyses of ghosts, and pictures."""
+    """What is made of runs once they are there: analyses of ghosts, and pictures."""
     from hitnet.paper import ghosts, pictures  # both draw
 
     results, experiments = book.of(name)
     for one in experiments:
-        count = one.wanted if runs is None else runs
-        if one.read_ghosts and count:
-            ghosts.analyse(one, tuple(range(count)), runner, docs, say)
+        seeds = tuple(range(one.wanted if runs is None else runs))
+        if one.read_ghosts and seeds and set(seeds) <= set(full_runs(ledger, one)):
+            ghosts.analyse(one, seeds, runner, docs, say)
     for result in results:
-        if result.draw and not drawn(result.name, book, ledger):
+        ready = result.draw and runner.finished(book.experiments[result.experiments[0]], PICTURE_SEED)
+        if ready and not drawn(result.name, book, ledger):
             pictures.draw(result, book, ledger, runner, docs, say)
