@@ -55,6 +55,8 @@ def error_row(page: Page, title: str, name: str) -> list[str]:
     said = number(claim.mean if claim else None, 1 if claim and claim.half_unit > 0.01 else 2)
     if claim and claim.best is not None:
         said += f" (best {claim.best:.2f})"
+    if claim and claim.runs is None:
+        said += " (runs not given)"
     runs = runs_cell(page, name, summary)
     if summary is None:
         return [title, said, NONE, NONE, NONE, runs, page.missing(name)]
