@@ -3,7 +3,7 @@
 import pytest
 
 from hitnet.paper import PAPER, render
-from hitnet.paper.ledger import ANALYSIS, Entry
+from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry
 from toy_book import add, add_short, record
 
 TEN = list("0123456789")
@@ -149,3 +149,17 @@ def test_affnist_says_which_test_images_it_was(page, ledger):
     text = page(PAPER)
     assert row(text, "affNIST")[2] == "10.00, no interval from one run"
     assert text.count("tested on affNIST (rebuilt).") == 2
+
+
+def test_a_picture_names_its_run_and_a_missing_file(page, book, ledger, tmp_path):
+    facts = {"files": ["images/paper/toy-picture.png"], "weights": "abc"}
+    ledger.add(Entry(PICTURE, "toy", (0,), facts, "toy-picture"))
+    assert "The file images/paper/toy-picture.png is missing" in page()
+    file = tmp_path / "docs/images/paper/toy-picture.png"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    text = page()
+    assert "![A picture](images/paper/toy-picture.png)" in text
+    assert "Drawn from toy, seed 0, weights abc.\n" in text
+    add(ledger, book.experiments["toy"], 0)
+    assert "was trained apart from it (weights w)" in page()

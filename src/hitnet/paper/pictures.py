@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hitnet import plots
 from hitnet.paper.book import PICTURE_SEED, Book, Drawing, Page, Result
 from hitnet.paper.ledger import PICTURE, Entry, Ledger
+from hitnet.paper.records import full_runs
 from hitnet.training.train import load, weights_fingerprint
 
 if TYPE_CHECKING:
@@ -48,4 +49,7 @@ def render(page: Page) -> str:
         there = (page.docs / file).is_file()
         lines.append(f"![{result.title}]({file})" if there else f"The file {file} is missing from this copy.")
     run = f"Drawn from {name}, seed {PICTURE_SEED}, weights {entry.facts['weights']}."
+    counted = full_runs(page.ledger, page.experiment(name)).get(PICTURE_SEED)
+    if counted is not None and counted.weights != entry.facts["weights"]:
+        run += f" The tables' run with this seed was trained apart from it (weights {counted.weights})."
     return "\n\n".join([*lines, run]) + "\n"
