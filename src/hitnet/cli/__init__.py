@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from hitnet.cli import audit, data, plot, synthesis, train
+from hitnet.cli import audit, data, plot, reproduce, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError
 
@@ -24,6 +24,7 @@ train.register(app)
 synthesis.register(app)
 plot.register(app)
 audit.register(app)
+reproduce.register(app)
 app.add_typer(data.app, name="data")
 
 

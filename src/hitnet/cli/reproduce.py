@@ -1,0 +1,117 @@
+"""`hitnet reproduce`: the paper's results, from the list to the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hitnet import paper
+from hitnet.cli.terminal import console, training_progress
+from hitnet.cli.train import DataDir, Device
+from hitnet.errors import HitNetError
+from hitnet.paper.cost import device_name, in_words
+from hitnet.paper.ledger import SHORT
+from hitnet.paper.running import source_root
+from hitnet.training.device import pick_device
+
+PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("reproduce")(reproduce_command)
+
+
+def reproduce_command(
+    name: Annotated[str | None, typer.Argument(help="A result or an experiment (see --list), or all")] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Name all results, their cost here, and how far they are")
+    ] = False,
+    render: Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")] = False,
+    runs: Annotated[int | None, typer.Option(help="So many runs of each experiment, instead of its own number")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Shorten the runs; they are kept apart and never counted")] = None,
+    limit: Annotated[int | None, typer.Option(help="Use only the first N images; likewise never counted")] = None,
+    budget: Annotated[float | None, typer.Option(help="Minutes; no run is begun that would not fit")] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    runs_dir: Annotated[Path, typer.Option(help="Where the run folders go")] = Path("runs/paper"),
+    ledger: Annotated[Path | None, typer.Option(help="Ledger file (default: the repository's own)")] = None,
+    docs: Annotated[Path | None, typer.Option(help="Folder of the page and its figures (default: docs)")] = None,
+) -> None:
+    """Reproduce the paper: do the runs that are missing, and render every table and figure from the ledger.
+
+    \b
+    hitnet reproduce --list                   what there is, what it costs on this machine, how far it has come
+    hitnet reproduce table1-constant --budget 25
+    hitnet reproduce --render                 write docs/results.md
+
+    Interrupted at any moment, the same command goes on where it was, here or on another machine.
+    """
+    if [name is not None, list_, render].count(True) != 1:
+        raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
+    shortening = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget}
+    misplaced = [f"--{option}" for option, value in shortening.items() if value is not None and name is None]
+    if misplaced:
+        raise HitNetError(f"{', '.join(misplaced)} goes with the NAME of a result; see `hitnet reproduce --list`.")
+    book = paper.PAPER
+    found = paper.Ledger(ledger_path(ledger, writing=name is not None))
+    folder = docs or docs_folder()
+    if list_:
+        print_list(book, found, device)
+    elif name is None:
+        console.print(f"written: {paper.render(book, found, folder)}", soft_wrap=True)
+    else:
+        book.of(name)
+        with training_progress(f"Reproducing {name}") as bar:
+            outcome = paper.reproduce(
+                name, book=book, ledger=found, docs=folder, runs=runs, epochs=epochs, limit=limit, budget=budget,
+                data_dir=data_dir, device=device, runs_dir=runs_dir, progress=bar,
+                say=lambda text: console.print(text, soft_wrap=True),
+            )  # fmt: skip
+        print_outcome(outcome, found)
+
+
+def ledger_path(given: Path | None, *, writing: bool) -> Path:
+    """The file that was named, or the one that belongs to the package; only a repository's is written to."""
+    if given is not None:
+        return given
+    if writing and source_root() is None:
+        raise HitNetError(
+            "This hitnet is installed, not run from its repository, and its own ledger is not to be changed. Name a "
+            "file of yours (--ledger FILE)."
+        )
+    return PACKAGED
+
+
+def docs_folder() -> Path:
+    root = source_root()
+    return Path("docs") if root is None else root / "docs"
+
+
+def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
+    here = device_name(pick_device(device))
+    costs = book.costs(here, ledger)
+    table = Table("name", "what it is", "in the paper", "runs", "left to do here", box=None)
+    for name, result in book.results.items():
+        now = paper.standing(book, name, ledger, costs)
+        left = in_words(now.seconds) if now.done < now.wanted else "done"
+        table.add_row(name, result.title, result.where, f"{now.done} of {now.wanted}", left)
+    table.add_section()
+    for name, one in book.experiments.items():
+        now = paper.standing(book, name, ledger, costs)
+        planned = f"{now.done} of {now.wanted}" if one.wanted else f"{now.done}, not planned"
+        short = len(ledger.of(SHORT, name))
+        left = f"{in_words(costs.seconds(one))} a run, {one.epochs} epochs"
+        table.add_row(f"  {name}", one.title, f"{short} short, not counted" if short else "", planned, left)
+    console.print(f"Results, and below the experiments that they are made of; costs are estimates for {here}.")
+    console.print(table)
+
+
+def print_outcome(outcome: paper.Outcome, ledger: paper.Ledger) -> None:
+    console.print(f"{len(outcome.done)} done, {len(outcome.left)} left; ledger: {ledger.path}", soft_wrap=True)
+    if outcome.left:
+        console.print("Go on with the same command.")
+    if outcome.failed:
+        raise HitNetError(f"{len(outcome.failed)} failed: {'; '.join(outcome.failed)}")

@@ -1,0 +1,26 @@
+"""The figure of hybrid augmentation: two images of Fashion-MNIST, each with 23 modifications."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hitnet import plots, synthesis
+from hitnet.paper import pictures
+from hitnet.paper.book import Drawing, Result
+from hitnet.synthesis.distributions import run_images
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXAMPLES = 2
+
+
+def draw(from_: Drawing) -> list[Figure]:
+    images = run_images(from_.run, data_dir=from_.data_dir).select(range(EXAMPLES))
+    return plots.hybrid_figures(synthesis.hybrid_examples(from_.run, images, device=from_.device))
+
+
+RESULT = Result(
+    "augmentation", "Examples of hybrid augmentation", "the figure of hybrid augmentation, section 3.2",
+    ("fashion-hitnet",), pictures.render, draw,
+)  # fmt: skip

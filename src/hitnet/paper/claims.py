@@ -1,0 +1,91 @@
+"""The paper's own numbers, each with the place that it comes from. Errors and deviations are in percent.
+
+Table 1 prints deviations as "0.060 (× 10⁻²)": as parts of 1, that is 0.060 percent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A mean error, with what the paper says beside it; half_unit is half of its last printed digit."""
+
+    where: str
+    mean: float | None = None
+    std: float | None = None
+    irregularity: float | None = None
+    best: float | None = None
+    runs: int | None = 20
+    half_unit: float = 0.005
+
+
+CONSTANT, DECAY = "table 1, constant rate", "table 1, decreasing rate"
+TABLE_2, TABLE_3 = "table 2", "table 3"
+
+# By experiment. Table 3 repeats the errors without augmentation of tables 1 and 2.
+CLAIMS: dict[str, Claim] = {
+    "mnist-n1-constant": Claim(CONSTANT, 0.52, 0.060, 0.060),
+    "mnist-n2-constant": Claim(CONSTANT, 0.79, 0.089, 0.053),
+    "mnist-n2b-constant": Claim(CONSTANT, 0.76, 0.072, 0.048),
+    "mnist-hitnet-constant": Claim(CONSTANT, 0.38, 0.033, 0.025),
+    "mnist-n1-decay": Claim(DECAY, 0.42, 0.027, best=0.38),
+    "mnist-n2-decay": Claim(DECAY, 0.70, 0.076, best=0.53),
+    "mnist-n2b-decay": Claim(DECAY, 0.72, 0.074, best=0.62),
+    "mnist-hitnet-decay": Claim(DECAY, 0.36, 0.025, best=0.32),
+    "fashion-hitnet": Claim(TABLE_2, 7.70),
+    "cifar10-hitnet": Claim(TABLE_2, 26.70),
+    "svhn-hitnet": Claim(TABLE_2, 5.50),
+    "affnist-hitnet": Claim(TABLE_2, 16.97),
+    "affnist-hitnet-shifts": Claim("section 3.1, comments on table 2", 2.7, runs=None, half_unit=0.05),
+    "mnist-squash": Claim('section 3.1, "about 0.40 %"', 0.40, runs=None),
+    "mnist-hybrid": Claim(TABLE_3, 0.33),
+    "fashion-hybrid": Claim(TABLE_3, 7.50),
+    "cifar10-hybrid": Claim(TABLE_3, 25.20),
+    "svhn-hybrid": Claim(TABLE_3, 5.30),
+    "mnist-hybrid-decay": Claim("table 3 (best), section 3.2 (mean)", 0.30, best=0.24),
+}
+
+# Table 2: errors with CapsNet as others report them, by source and data set.
+CAPSNET_ELSEWHERE: dict[str, dict[str, float]] = {
+    "Sabour et al.": {"mnist": 0.25, "cifar10": 10.60, "svhn": 4.30, "affnist": 21.00},
+    "Nair et al.": {"mnist": 0.50, "fashion-mnist": 10.20, "cifar10": 32.47, "svhn": 8.94},
+    "Guo": {"mnist": 0.34, "fashion-mnist": 6.38, "cifar10": 27.21},
+    "Liao": {"mnist": 0.36, "fashion-mnist": 9.40},
+    "Shin": {"mnist": 0.75, "fashion-mnist": 10.98, "cifar10": 30.18, "affnist": 24.11},
+}
+
+
+@dataclass(frozen=True)
+class GhostClaim:
+    """Section 3.3 and table 4: ghosts of the training images in 20 networks; pairs are (true class, ghost class)."""
+
+    where: str
+    models: int
+    images: int
+    agreed: int
+    agreed_pairs: dict[tuple[str, str], int]
+    doubtful: int
+    doubtful_pairs: dict[tuple[str, str], int]
+    fewest_hits: int
+    many_hits: tuple[int, int]  # at least so many hits, in so many of the doubtful images
+
+
+MNIST_GHOSTS = GhostClaim(
+    where="section 3.3 and table 4",
+    models=20,
+    images=60_000,
+    agreed=16_859,
+    agreed_pairs={("3", "5"): 2333, ("4", "9"): 2580, ("7", "2"): 1360, ("9", "4"): 2380},
+    doubtful=71,
+    doubtful_pairs={
+        ("4", "1"): 2, ("7", "1"): 6, ("7", "2"): 1, ("5", "3"): 2, ("6", "4"): 1, ("9", "4"): 20,
+        ("3", "5"): 8, ("6", "5"): 1, ("5", "6"): 2, ("1", "7"): 7, ("2", "7"): 2, ("4", "7"): 1,
+        ("9", "7"): 2, ("3", "8"): 1, ("3", "9"): 1, ("4", "9"): 13, ("7", "9"): 1,
+    },
+    fewest_hits=11,
+    many_hits=(15, 55),
+)  # fmt: skip
+
+CAPSNET_SLOWER = 13.0  # section 3.1: Guo's CapsNet against HitNet, "about 13 times slower"

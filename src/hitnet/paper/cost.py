@@ -1,0 +1,105 @@
+"""What a run costs: estimated from speeds that were measured once, then from the ledger's own runs on this device.
+
+The unit of work is the training on one grey image of 28 x 28. Larger images cost more in proportion to the
+multiplications of the paper's two convolutions; testing on an image costs a third of training on it.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hitnet.paper.experiments import Experiment, Shape
+from hitnet.paper.records import RunRecord
+
+# Images a second in training, 28 x 28 grey. H200: benchmarks/records/training.json. CPU: two cores.
+H200 = "NVIDIA H200"
+SPEEDS: dict[str, float] = {
+    "hitnet": 75_453.0,
+    "n1": 87_780.0,
+    "n2": 75_459.0,
+    "n2b": 76_143.0,
+    "hitnet-squash": 75_132.0,
+    "capsnet": 50_028.0,
+    "hitnet-small": 192_315.0,
+    "hitnet-resnet9": 99_803.0,
+}
+CPU_HITNET = 60.0
+OTHER_GPU = 0.25  # a guess, of an H200's speed
+TEST_COST = 1 / 3
+TEACHER_COST = 0.5  # encoding and decoding each batch by the network behind hybrid augmentation, beside the training
+
+
+def device_name(device: torch.device) -> str:
+    """What the ledger calls a device; processors differ by kind and threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu ({platform.processor() or platform.machine()}, {torch.get_num_threads()} threads)"
+
+
+def known_speed(network: str, device: str) -> float:
+    """Images a second before anything was measured on this very device."""
+    base = SPEEDS.get(network, SPEEDS["hitnet"])
+    if device == H200:
+        return base
+    if device.startswith("cpu"):
+        return CPU_HITNET * base / SPEEDS["hitnet"]
+    return OTHER_GPU * base
+
+
+def convolution_work(shape: Shape) -> float:
+    """Multiplications of the two 9x9 convolutions of 256 channels (strides 1 and 2), per image."""
+    channels, height, width = shape
+    first = max(1, height - 8) * max(1, width - 8)
+    second = max(1, (height - 15) // 2) * max(1, (width - 15) // 2)
+    return 256 * 81 * (first * channels + second * 256)
+
+
+def epoch_work(experiment: Experiment, images: int) -> float:
+    """An epoch in units of work."""
+    size = convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
+    training = images * (1 + (TEACHER_COST if experiment.teacher else 0))
+    return size * (training + TEST_COST * experiment.tested_each_epoch)
+
+
+def last_work(experiment: Experiment) -> float:
+    """What follows the last epoch: the test on all images, where epochs were tested on fewer; the reading of ghosts."""
+    size = convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
+    tested = experiment.test_images if experiment.each_epoch else 0
+    return size * TEST_COST * (tested + (experiment.images if experiment.read_ghosts else 0))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Estimates for one device. `measured` holds experiments with their runs; those on other devices say nothing."""
+
+    device: str
+    measured: Sequence[tuple[Experiment, RunRecord]] = ()
+
+    def speed(self, experiment: Experiment) -> float:
+        """Units of work a second: measured on this experiment, else on its network, else known."""
+        here = [(one, r) for one, r in self.measured if r.device == self.device and r.epoch_seconds > 0]
+        same = [pair for pair in here if pair[0].name == experiment.name]
+        near = same or [pair for pair in here if pair[0].network == experiment.network]
+        if near:
+            return statistics.median(epoch_work(one, r.images) / r.epoch_seconds for one, r in near)
+        return known_speed(experiment.network, self.device)
+
+    def seconds(self, experiment: Experiment, *, epochs: int | None = None, images: int | None = None) -> float:
+        """A run, or what is left of one."""
+        work = epoch_work(experiment, experiment.images if images is None else images)
+        count = experiment.epochs if epochs is None else epochs
+        return (count * work + last_work(experiment)) / self.speed(experiment)
+
+
+def in_words(seconds: float) -> str:
+    """A time as people say it: "40 s", "12 min", "3.5 h", "12 days"."""
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            value = seconds / size
+            return f"{value:.1f} {unit}" if value < 10 and unit != "min" else f"{value:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,126 @@
+"""Ghosts over several runs: read from each run's weights, analysed together, kept in the ledger as counts.
+
+The reading of a run (`ghosts.npz` in its folder: class and distance of every training image's ghost) is small; to
+analyse runs of several machines, it is enough to bring these files together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from hitnet import data as datasets
+from hitnet import plots
+from hitnet.audit.ghosts import Ghosts, find_ghosts
+from hitnet.audit.scores import others
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.files import replacing
+from hitnet.paper.experiments import Experiment
+from hitnet.paper.ledger import ANALYSIS, Entry
+from hitnet.paper.pictures import FOLDER
+from hitnet.training.device import pick_device
+from hitnet.training.evaluation import class_distances
+from hitnet.training.train import Run, load
+
+if TYPE_CHECKING:
+    from hitnet.paper.running import Runner
+
+READING = "ghosts.npz"
+COLUMNS = ("label", "ghost", "hits", "mean_distance")  # kept of each doubtful image, after its index
+BIN = 0.05  # width of the steps of mean distance over which spreads are kept
+
+
+def keep_reading(run: Run, folder: Path, data_dir: Path | None, device: torch.device) -> None:
+    """Write down the ghost of every training image in one network, once."""
+    if (folder / READING).is_file():
+        return
+    images = datasets.load(run.config.data["source"], "train", data_dir=data_dir)
+    away = others(
+        class_distances(run.model.to(device), images.pixels).cpu().numpy().astype(np.float64), images.labels.numpy()
+    )
+    with replacing(folder / READING) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(
+            file,
+            ghost=away.argmin(axis=1).astype(np.int16),
+            distance=away.min(axis=1).astype(np.float32),
+            fingerprint=np.array(run.config.data["fingerprint"]),
+        )
+
+
+def read_distances(paths: list[Path], labels: np.ndarray, classes: int) -> np.ndarray:
+    """The readings of M networks as distances (M, N, K), infinite but for the ghosts."""
+    found = np.full((len(paths), len(labels), classes), np.inf)
+    fingerprints = set()
+    for distances, path in zip(found, paths, strict=True):
+        try:
+            with np.load(path, allow_pickle=False) as reading:
+                ghost, distance, mark = reading["ghost"], reading["distance"], str(reading["fingerprint"])
+        except (OSError, ValueError, KeyError) as error:
+            raise HitNetError(f"{path} cannot be read: {error}. Remove it, and it is made again.") from error
+        fingerprints.add(mark)
+        if len(ghost) != len(labels) or len(fingerprints) > 1:
+            raise HitNetError(f"{path} is of other images than the rest. Are the data of all runs the same?")
+        distances[np.arange(len(labels)), ghost] = distance
+    return found
+
+
+def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path, say: Callable[[str], None]) -> None:
+    """Analyse the ghosts of these runs together, unless the ledger has it."""
+    if runner.ledger.get(ANALYSIS, one.name, seeds) is not None:
+        return
+    device = pick_device(runner.device)
+    for seed in seeds:
+        if runner.finished(one, seed):
+            keep_reading(load(runner.folder(one, seed)), runner.folder(one, seed), runner.data_dir, device)
+    paths = [runner.folder(one, seed) / READING for seed in seeds]
+    absent = [str(seed) for seed, path in zip(seeds, paths, strict=True) if not path.is_file()]
+    if absent:
+        say(
+            f"{one.name}: not analysed; the ghosts of seeds {', '.join(absent)} are not here. Copy {READING} from "
+            f"their run folders into {runner.runs_dir / one.name}/seed-…, and give the command again"
+        )
+        return
+    images = datasets.load(one.data, "train", data_dir=runner.data_dir)
+    labels = images.labels.numpy()
+    found = find_ghosts(read_distances(paths, labels, images.num_classes), labels, images.class_names)
+    facts = facts_of(found, images) | {"epochs": one.epochs, "files": draw_doubtful(one, found, images, docs)}
+    runner.ledger.add(Entry(ANALYSIS, one.name, seeds, facts))
+    say(f"{one.name}: {len(found.doubtful())} doubtful images by {len(seeds)} networks")
+
+
+def facts_of(found: Ghosts, images: Images) -> dict[str, Any]:
+    """The analysis as plain values; pairs are counts[ghost class][true class]."""
+    doubtful, agreed = found.doubtful(), found.agreed()
+    agreement = found.agreement()
+    step = np.floor(agreed["mean_distance"].to_numpy() / BIN).astype(int)
+    spread = agreed["std_distance"].to_numpy()
+    return {
+        "data": images.name,
+        "images": len(images),
+        "models": found.models,
+        "class_names": list(images.class_names),
+        "agreement": [[int(n), int(count)] for n, count in zip(agreement["classes"], agreement["images"], strict=True)],
+        "pairs": found.pairs(agreed).iloc[:-1, :-1].to_numpy().tolist(),
+        "doubtful": [
+            [int(images.ids[i]), label, ghost, hits, round(mean, 4)]
+            for i, label, ghost, hits, mean in zip(
+                doubtful.index.tolist(), *(doubtful[name].tolist() for name in COLUMNS), strict=True
+            )
+        ],
+        "spreads": [
+            [round(k * BIN, 2), int((step == k).sum()), round(float(spread[step == k].mean()), 4)]
+            for k in sorted(set(step.tolist()))
+        ],
+    }
+
+
+def draw_doubtful(one: Experiment, found: Ghosts, images: Images, docs: Path) -> list[str]:
+    if not len(found.doubtful()):
+        return []
+    written = plots.save(plots.doubtful_figures(found, images), docs / FOLDER / f"{one.name}-doubtful.png")
+    return [path.relative_to(docs).as_posix() for path in written]

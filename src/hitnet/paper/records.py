@@ -1,0 +1,109 @@
+"""What the ledger keeps of a run, and whether it counts.
+
+Errors are kept as numbers of wrong test images, which are short and exact. A run's error is that of its last epoch:
+none is ever chosen by the test set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from hitnet.errors import HitNetError
+from hitnet.paper.experiments import Experiment
+from hitnet.paper.ledger import RUN, SHORT, Entry, Ledger
+from hitnet.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One finished training.
+
+    wrong          wrong test images after each epoch, out of `tested`
+    final_wrong    wrong test images at the end of training, out of `final_tested`
+    epoch_seconds  the median epoch, test included
+    device, code   where, and which version of this software; several where a run was continued elsewhere
+    weights        fingerprint of the trained weights
+    teacher        fingerprint of the weights behind hybrid augmentation
+    """
+
+    network: str
+    data: str
+    fingerprint: str
+    images: int
+    recipe: dict[str, Any]
+    epochs: int
+    wrong: list[int]
+    tested: int
+    tested_on: str
+    final_wrong: int
+    final_tested: int
+    seconds: float
+    epoch_seconds: float
+    images_per_second: float
+    device: str
+    torch: str
+    code: str
+    date: str
+    weights: str
+    teacher: str | None = None
+
+    @property
+    def error(self) -> float:
+        """Percent of the test images, at the end of training."""
+        return 100 * self.final_wrong / self.final_tested
+
+    @property
+    def errors(self) -> list[float]:
+        """Percent, after each epoch."""
+        return [100 * count / self.tested for count in self.wrong]
+
+    def to_facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
+    names = {f.name for f in fields(RunRecord)}
+    if set(entry.facts) - names or names - set(entry.facts) - {"teacher"}:
+        raise HitNetError(
+            f"{ledger.path}, line {ledger.lines[entry.key]}: the record of {entry.experiment} has other entries than "
+            "this version of hitnet knows. Use the version that wrote it, or a later one."
+        )
+    return RunRecord(**entry.facts)
+
+
+def shortened(record: RunRecord, experiment: Experiment) -> str | None:
+    """Why a run is no full run of an experiment; None for one that is."""
+    if record.network != experiment.network or record.data != experiment.data:
+        return f"it is {record.network} on {record.data}"
+    if record.images != experiment.images:
+        return f"{record.images:,} of {experiment.images:,} training images"
+    if record.final_tested != experiment.test_images or record.tested != experiment.tested_each_epoch:
+        return f"tested on {record.final_tested:,} images of {experiment.test_images:,}"
+    if record.epochs != experiment.epochs or len(record.wrong) != experiment.epochs:
+        return f"{record.epochs} of {experiment.epochs} epochs"
+    if Recipe.from_dict(record.recipe) != experiment.full_recipe():
+        return "another recipe"
+    return None
+
+
+def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
+    """The runs that count, by seed: of full length, by the very recipe, on the whole data."""
+    found = {entry.seeds[0]: read_record(entry, ledger) for entry in ledger.of(RUN, experiment.name)}
+    for seed, record in found.items():
+        if why := shortened(record, experiment):
+            line = ledger.lines[(RUN, experiment.name, "", (seed,))]
+            raise HitNetError(
+                f"{ledger.path}, line {line} claims to be a full run of {experiment.name}, but is not: {why}. "
+                "Remove the line, or use the version of hitnet that wrote it."
+            )
+    return found
+
+
+def short_runs(ledger: Ledger, experiment: Experiment) -> list[tuple[Entry, RunRecord]]:
+    return [(entry, read_record(entry, ledger)) for entry in ledger.of(SHORT, experiment.name)]
+
+
+def all_records(ledger: Ledger) -> list[tuple[str, RunRecord]]:
+    """Every run, short ones too, with its experiment: what is known of speeds."""
+    return [(entry.experiment, read_record(entry, ledger)) for kind in (RUN, SHORT) for entry in ledger.of(kind)]

@@ -1,0 +1,37 @@
+"""All results of the paper, in its order."""
+
+from __future__ import annotations
+
+from hitnet.paper import (
+    augmentation,
+    curves,
+    ghost_pages,
+    prototypes,
+    shifts,
+    speed,
+    squash,
+    table1,
+    table2,
+    table3,
+    traversal,
+)
+from hitnet.paper.book import Book
+from hitnet.paper.claims import CLAIMS
+from hitnet.paper.experiments import EXPERIMENTS
+
+RESULTS = (
+    table1.CONSTANT,
+    table1.DECAY,
+    curves.RESULT,
+    squash.RESULT,
+    speed.RESULT,
+    table2.RESULT,
+    shifts.RESULT,
+    prototypes.RESULT,
+    traversal.RESULT,
+    augmentation.RESULT,
+    table3.RESULT,
+    ghost_pages.MNIST,
+    ghost_pages.SVHN,
+)
+PAPER = Book({one.name: one for one in EXPERIMENTS}, {one.name: one for one in RESULTS}, CLAIMS)

@@ -1,0 +1,83 @@
+"""The page of results (docs/results.md) and its figures, from the ledger alone.
+
+Words of discussion are written by hand, in docs/discussion/RESULT.md, and taken over as they are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hitnet import files
+from hitnet.paper.book import Book, Page, Result, standing
+from hitnet.paper.cost import H200, Costs, in_words
+from hitnet.paper.ledger import Ledger
+from hitnet.paper.markdown import MARK, table
+from hitnet.paper.records import short_runs
+
+PAGE, DISCUSSION = "results.md", "discussion"
+HEAD = f"""# The paper's results, reproduced
+
+This page is written by `hitnet reproduce --render` from the ledger of runs (`src/hitnet/paper/ledger.jsonl`): change
+the ledger, by making runs, not the page. `hitnet reproduce NAME` makes the runs that are missing.
+
+- Errors are those at the end of training, in percent of the test images; none is chosen by the test set.
+- std is the standard deviation between runs (n − 1). Irregularity is the mean, over the runs, of the standard deviation
+  of the last 100 epochs' errors. Both are in percentage points, which is what the paper's "× 10⁻²" amounts to.
+- [a, b] is the 95 % interval of the mean by Student's t. {MARK} marks a published mean that lies outside of it, its own
+  rounding allowed for; the paper's own spread is not taken into account.
+- The paper's figures are means of 20 runs unless said otherwise; "runs here" says how many ours are of.
+- Costs are estimates for one NVIDIA H200, from measured speeds; `hitnet reproduce --list` gives those of your machine.
+"""
+
+
+def render(book: Book, ledger: Ledger, docs: str | Path) -> Path:
+    """Write the page and its figures into the folder of documents; gives the page's path."""
+    folder = Path(docs)
+    parts = [HEAD, overview(book, ledger)]
+    parts += [section(Page(book, ledger, folder, result)) for result in book.results.values()]
+    if short := shorts(book, ledger):
+        parts.append(short)
+    files.write_text(folder / PAGE, "\n".join(parts))
+    return folder / PAGE
+
+
+def overview(book: Book, ledger: Ledger) -> str:
+    costs = Costs(H200)
+    rows = []
+    for name, result in book.results.items():
+        now = standing(book, name, ledger, costs)
+        left = in_words(now.seconds) if now.seconds else "nothing"
+        rows.append([f"[{name}](#{name})", result.title, result.where, f"{now.done} of {now.wanted}", left])
+    done = sum(len(ledger.of("run", name)) for name in book.experiments)
+    said = "**The ledger is empty: no run has been made yet.**\n\n" if not done else ""
+    return said + table(("result", "what it is", "in the paper", "runs", "left to do, H200"), rows)
+
+
+def section(page: Page) -> str:
+    result = page.result
+    body, words = result.render(page), discussion(page.docs, result)
+    if words is None and MARK in body:
+        words = f"*The difference is not discussed yet; words go to `docs/{DISCUSSION}/{result.name}.md`.*\n"
+    return head(result) + body + (f"\n{words}" if words else "")
+
+
+def head(result: Result) -> str:
+    return f"## {result.name}\n{result.title} ({result.where}).\n\n"
+
+
+def discussion(docs: Path, result: Result) -> str | None:
+    path = docs / DISCUSSION / f"{result.name}.md"
+    return path.read_text(encoding="utf-8").strip() + "\n" if path.is_file() else None
+
+
+def shorts(book: Book, ledger: Ledger) -> str:
+    """Runs that were shortened: shown, and counted nowhere."""
+    rows = [
+        [name, str(entry.seeds[0]), entry.label, f"{record.error:.2f}", record.device]
+        for name, one in book.experiments.items()
+        for entry, record in short_runs(ledger, one)
+    ]
+    if not rows:
+        return ""
+    said = "## Short runs\nTrained for fewer epochs or on fewer images; no table above counts them.\n\n"
+    return said + table(("experiment", "seed", "short", "error %", "device"), rows)

@@ -1,0 +1,240 @@
+"""One run of an experiment: its folder, its training, its line in the ledger."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import hitnet
+from hitnet import data as datasets
+from hitnet import files
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.paper.book import TEACHER_SEED, Book
+from hitnet.paper.cost import device_name
+from hitnet.paper.experiments import Experiment
+from hitnet.paper.ledger import RUN, SHORT, Entry, Ledger
+from hitnet.paper.records import RunRecord, shortened
+from hitnet.training.device import pick_device
+from hitnet.training.evaluation import class_distances
+from hitnet.training.progress import Progress
+from hitnet.training.run import RunFolder
+from hitnet.training.train import Run, train, weights_fingerprint
+
+ORIGIN = "origin.json"  # in a run folder: where and with which code it was worked on
+
+
+class BudgetSpent(Exception):
+    """Raised after an epoch behind which another would not fit into the budget."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"the budget was spent in epoch {epoch}")
+        self.epoch = epoch
+
+
+@dataclass(frozen=True)
+class Length:
+    """How much of an experiment is asked for: all of it, or fewer epochs or images."""
+
+    epochs: int | None = None
+    limit: int | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.epochs is None and self.limit is None
+
+    def of(self, one: Experiment) -> str | None:
+        """What a shortened run is called; None where it is as long as the experiment itself."""
+        if self.epochs is not None and self.epochs > one.epochs:
+            raise HitNetError(
+                f"{one.name} is {one.epochs} epochs long; --epochs can only make it shorter, and {self.epochs} is more."
+            )
+        epochs, images = self.epochs or one.epochs, min(self.limit or one.images, one.images)
+        if (epochs, images) == (one.epochs, one.images):
+            return None
+        return f"{epochs} epochs, {images} images"
+
+    def key(self, one: Experiment, seed: int) -> tuple[str, str, tuple[int, ...], str]:
+        """Arguments of `Ledger.get` for a run of this length."""
+        label = self.of(one)
+        return (RUN, one.name, (seed,), "") if label is None else (SHORT, one.name, (seed,), label)
+
+
+class Guard(Progress):
+    """Passes on what training says, and stops it where the next epoch would go past the end of the budget."""
+
+    def __init__(self, inner: Progress, end: float | None, epochs: int, clock: Callable[[], float]) -> None:
+        self.inner, self.end, self.epochs, self.clock = inner, end, epochs, clock
+
+    def plan(self, steps: int) -> None:
+        self.inner.plan(steps)
+
+    def step(self) -> None:
+        self.inner.step()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.inner.epoch(row)
+        last = row["epoch"] == self.epochs
+        if self.end is not None and not last and self.clock() + row["seconds"] > self.end:
+            raise BudgetSpent(row["epoch"])
+
+
+@dataclass
+class Runner:
+    """Trains and records. `end` is the time, by `clock`, at which all work is to be over."""
+
+    book: Book
+    ledger: Ledger
+    runs_dir: Path
+    data_dir: Path | None
+    device: str
+    progress: Progress | None
+    end: float | None
+    clock: Callable[[], float]
+    tests: dict[str, Images] = field(default_factory=dict)
+
+    def room(self) -> float | None:
+        return None if self.end is None else self.end - self.clock()
+
+    def folder(self, one: Experiment, seed: int, length: Length = Length()) -> Path:
+        label = length.of(one)
+        short = "" if label is None else "-short-" + label.replace(", ", "-").replace(" ", "-")
+        return self.runs_dir / one.name / f"seed-{seed}{short}"
+
+    def finished(self, one: Experiment, seed: int, length: Length = Length()) -> bool:
+        return RunFolder(self.folder(one, seed, length)).finished
+
+    def estimate(self, one: Experiment, seed: int, length: Length) -> float:
+        """Seconds that are left of a run, by what is known of this device."""
+        if self.finished(one, seed, length):
+            return 0.0
+        run = RunFolder(self.folder(one, seed, length))
+        behind = len(run.history()) if run.state_file.is_file() else 0
+        costs = self.book.costs(device_name(pick_device(self.device)), self.ledger)
+        images = min(length.limit or one.images, one.images)
+        return costs.seconds(one, epochs=max(0, (length.epochs or one.epochs) - behind), images=images)
+
+    def test_images(self, one: Experiment) -> Images:
+        if one.data not in self.tests:
+            self.tests = {one.data: datasets.load(one.data, "test", data_dir=self.data_dir)}
+        return self.tests[one.data]
+
+    def run(self, one: Experiment, seed: int, length: Length) -> RunRecord:
+        """Train, or go on with, or take up a finished run; record it unless the ledger has it."""
+        folder, test = self.folder(one, seed, length), self.test_images(one)
+        recipe = one.full_recipe()
+        epochs = length.epochs or recipe.epochs
+        if not RunFolder(folder).finished:
+            note_origin(folder, device_name(pick_device(self.device)))
+        teacher = None if one.teacher is None else self.book.experiments[one.teacher]
+        trained = train(
+            one.data,
+            model=one.network,
+            recipe=recipe,
+            epochs=epochs,
+            augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
+            seed=seed,
+            out=folder,
+            device=self.device,
+            limit=length.limit,
+            resume=True,
+            test=test.first(one.each_epoch),
+            data_dir=self.data_dir,
+            progress=Guard(self.progress or Progress(), self.end, epochs, self.clock),
+        )
+        record = self.record(one, trained, test)
+        self.enter(one, seed, length, record)
+        if one.read_ghosts and length.of(one) is None:
+            from hitnet.paper.ghosts import keep_reading
+
+            keep_reading(trained, folder, self.data_dir, pick_device(self.device))
+        return record
+
+    def enter(self, one: Experiment, seed: int, length: Length, record: RunRecord) -> None:
+        kind, name, seeds, label = length.key(one, seed)
+        why = shortened(record, one)
+        if kind == RUN and why is not None:
+            raise HitNetError(
+                f"The run of {name} with seed {seed} cannot be counted: {why}. Is the data set whole "
+                "(`hitnet data check`)?"
+            )
+        if self.ledger.get(kind, name, seeds, label) is None:
+            self.ledger.add(Entry(kind, name, seeds, record.to_facts(), label))
+
+    def record(self, one: Experiment, trained: Run, test: Images) -> RunRecord:
+        config, history = trained.config, trained.history
+        tested = min(one.each_epoch or len(test), len(test))
+        wrong = [round(row["test_error"] * tested / 100) for row in history]
+        seconds = [row["seconds"] for row in history]
+        origin = files.read_json(self.origin_file(trained))
+        return RunRecord(
+            network=config.model_name,
+            data=one.data,
+            fingerprint=config.data["fingerprint"],
+            images=config.data["images"],
+            recipe=config.recipe.to_dict(),
+            epochs=len(history),
+            wrong=wrong,
+            tested=tested,
+            tested_on=test.name,
+            final_wrong=wrong[-1] if tested == len(test) else self.count_wrong(trained, test),
+            final_tested=len(test),
+            seconds=round(sum(seconds), 1),
+            epoch_seconds=round(statistics.median(seconds), 4),
+            images_per_second=round(statistics.median(row["images_per_second"] for row in history), 1),
+            device=joined(origin, "device"),
+            torch=joined(origin, "torch"),
+            code=joined(origin, "code"),
+            date=datetime.now(UTC).date().isoformat(),
+            weights=weights_fingerprint(trained.model),
+            teacher=None if config.augment_from is None else config.augment_from["weights"],
+        )
+
+    def origin_file(self, trained: Run) -> Path:
+        return Path(trained.folder or ".") / ORIGIN
+
+    def count_wrong(self, trained: Run, test: Images) -> int:
+        network = trained.model.to(pick_device(self.device))
+        prediction = network.head.predict(class_distances(network, test.pixels)).cpu()
+        return int((prediction != test.labels).sum())
+
+
+def note_origin(folder: Path, device: str) -> None:
+    """Add this machine and this code to those that worked on a run."""
+    file = folder / ORIGIN
+    before = files.read_json(file) if file.is_file() else []
+    here = {"device": device, "torch": torch.__version__, "code": code_version()}
+    if here not in before:
+        files.write_json(file, [*before, here])
+
+
+def joined(origin: list[dict[str, str]], key: str) -> str:
+    return ", then ".join(dict.fromkeys(one[key] for one in origin))
+
+
+def code_version() -> str:
+    """The commit of a checkout, with "+" where files were changed since; else the version of the package."""
+    root = source_root()
+    if root is None:
+        return hitnet.__version__
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            capture_output=True, text=True, check=True, timeout=20,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return hitnet.__version__
+    return f"{hitnet.__version__} {said.stdout.strip()}"
+
+
+def source_root() -> Path | None:
+    """The repository that this package is run from, if it is."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "pyproject.toml").is_file() and (root / "src" / "hitnet").is_dir() else None

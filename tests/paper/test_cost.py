@@ -1,0 +1,85 @@
+"""Estimates of what runs cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from hitnet.paper import PAPER
+from hitnet.paper.cost import H200, Costs, convolution_work, in_words, known_speed
+from toy_book import CPU, record
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7100, "118 min"),
+        (7200, "2.0 h"),
+        (40_000, "11 h"),
+        (5e6, "58 days"),
+    ],
+)
+def test_times_in_words(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_an_epoch_of_mnist_on_an_h200_takes_what_was_measured():
+    # 20 epochs took 17.2 s with test (benchmarks/records/training.json).
+    found = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
+    assert found == pytest.approx(17.2, rel=0.1)
+
+
+def test_convolutions_counted_one_by_one():
+    def naive(channels, side):
+        first = side - 8
+        second = (first - 9) // 2 + 1
+        return first * first * 256 * 81 * channels + second * second * 256 * 81 * 256
+
+    for channels, side in [(1, 28), (3, 32), (1, 40)]:
+        assert convolution_work((channels, side, side)) == naive(channels, side)
+
+
+def test_known_speeds():
+    assert known_speed("hitnet", H200) == 75_453
+    assert known_speed("capsnet", H200) == 50_028
+    assert known_speed("hitnet", CPU) == 60
+    assert known_speed("hitnet", "Some other GPU") < known_speed("hitnet", H200)
+
+
+def test_a_measured_speed_goes_before_a_known_one(book):
+    toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
+    known = Costs(CPU).seconds(toy)
+    measured = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0))])
+    assert measured.seconds(toy) == pytest.approx(14.0)
+    assert measured.seconds(other) == pytest.approx(14.0)  # the same network on the same images
+    assert Costs("elsewhere", measured.measured).seconds(toy) != pytest.approx(14.0)
+    assert known != pytest.approx(14.0)
+
+
+def test_the_experiment_itself_goes_before_its_network(book):
+    toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
+    costs = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0)), (other, record(other, epoch_seconds=1.0))])
+    assert costs.seconds(other) == pytest.approx(2.0)
+
+
+def test_fewer_images_and_epochs_cost_less(book):
+    toy = book.experiments["toy"]
+    costs = Costs(CPU)
+    assert costs.seconds(toy, epochs=1) == pytest.approx(costs.seconds(toy) / 2)
+    assert costs.seconds(toy, images=10) < costs.seconds(toy)
+
+
+def test_a_teacher_costs_time():
+    costs = Costs(H200)
+    experiments = PAPER.experiments
+    assert costs.seconds(experiments["mnist-hybrid"]) > costs.seconds(experiments["mnist-hitnet-constant"])
+
+
+def test_what_follows_the_last_epoch_costs_time(book):
+    toy = book.experiments["toy"]
+    costs = Costs(CPU, [(toy, record(toy, epoch_seconds=48 + 12 / 3))])  # an image a second
+    assert costs.seconds(replace(toy, read_ghosts=True)) == pytest.approx(costs.seconds(toy) + 48 / 3)
+    fewer = replace(toy, each_epoch=6)
+    assert Costs(CPU, costs.measured).seconds(fewer, epochs=1) > costs.seconds(toy, epochs=1)

@@ -1,0 +1,155 @@
+"""The ledger: lines, checksums, duplicates, merges."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hitnet.errors import HitNetError
+from hitnet.paper import Ledger
+from hitnet.paper.ledger import RUN, SHORT, Entry
+from hitnet.paper.records import full_runs, shortened
+from toy_book import add, record
+
+
+def entry(seed, error=1, kind=RUN, label=""):
+    return Entry(kind, "toy", (seed,), {"error": error}, label)
+
+
+def test_entries_come_back_as_they_were(ledger):
+    for seed in (3, 1, 2):
+        ledger.add(entry(seed))
+    again = Ledger(ledger.path)
+    assert [one.seeds for one in again.of(RUN, "toy")] == [(1,), (2,), (3,)]
+    assert again.get(RUN, "toy", (2,)) == entry(2)
+    assert again.get(SHORT, "toy", (2,)) is None
+
+
+def test_a_missing_file_is_an_empty_ledger(tmp_path):
+    assert Ledger(tmp_path / "none.jsonl").entries == {}
+
+
+def test_adding_only_appends(ledger):
+    ledger.add(entry(5))
+    before = ledger.path.read_bytes()
+    ledger.add(entry(0))
+    assert ledger.path.read_bytes().startswith(before)
+    assert ledger.path.read_bytes().count(b"\n") == 2
+
+
+def test_the_same_run_twice_is_refused(ledger):
+    ledger.add(entry(0))
+    before = ledger.path.read_bytes()
+    with pytest.raises(HitNetError, match="already has run toy with seed 0, in line 1"):
+        ledger.add(entry(0, error=2))
+    assert ledger.path.read_bytes() == before
+    ledger.add(entry(0, kind=SHORT, label="1 epochs"))  # another key
+
+
+def test_a_run_that_another_process_wrote_is_seen(ledger):
+    other = Ledger(ledger.path)
+    other.add(entry(0))
+    with pytest.raises(HitNetError, match="already has"):
+        ledger.add(entry(0))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda line: line.replace('"error":1', '"error":0'), "checksum"),
+        (lambda line: line[: len(line) // 2], "line 2 is damaged"),
+        (lambda line: "<<<<<<< ours", "line 2 is damaged"),
+        (lambda line: "{}", "not an entry with a checksum"),
+        (lambda line: "7", "not an entry with a checksum"),
+    ],
+)
+def test_damaged_lines_are_named(ledger, damage, says):
+    for seed in range(3):
+        ledger.add(entry(seed))
+    lines = ledger.path.read_text().splitlines()
+    lines[1] = damage(lines[1])
+    ledger.path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(HitNetError, match=says) as error:
+        Ledger(ledger.path)
+    assert "line 2" in str(error.value)
+
+
+def test_two_different_lines_for_a_run_are_refused_but_not_the_same_line_twice(ledger):
+    ledger.path.write_text(f"{entry(0).to_line()}\n{entry(0).to_line()}\n")
+    ledger.read()
+    assert len(ledger.entries) == 1
+    ledger.path.write_text(f"{entry(0).to_line()}\n{entry(1).to_line()}\n{entry(0, error=9).to_line()}\n")
+    with pytest.raises(HitNetError, match="lines 1 and 3 both record run toy with seed 0, differently"):
+        ledger.read()
+
+
+def test_a_last_line_without_its_end_is_not_glued_to_the_next(ledger):
+    ledger.path.write_text(entry(0).to_line())
+    ledger.read()
+    ledger.add(entry(1))
+    assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_lines_are_one_line_each():
+    line = entry(0, error="two\nlines").to_line()
+    assert "\n" not in line
+    assert json.loads(line)["facts"]["error"] == "two\nlines"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_two_branches_merge_without_conflict(tmp_path):
+    def git(*words):
+        name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    attributes = Path(__file__).parents[2] / ".gitattributes"
+    assert "merge=union" in attributes.read_text()
+    path = tmp_path / "src/hitnet/paper/ledger.jsonl"
+    git("init", "-q", "-b", "main")
+    shutil.copy(attributes, tmp_path)
+    Ledger(path).add(entry(0))
+    git("add", ".")
+    git("commit", "-qm", "start")
+    git("switch", "-qc", "other")
+    Ledger(path).add(entry(1))
+    git("commit", "-qam", "other")
+    git("switch", "-q", "main")
+    Ledger(path).add(entry(2))
+    git("commit", "-qam", "ours")
+    git("merge", "-q", "other", "-m", "merged")
+    assert [one.seeds for one in Ledger(path).of(RUN)] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"images": 7}, "7 of 48 training images"),
+        ({"epochs": 1}, "1 of 2 epochs"),
+        ({"wrong": [1]}, "of 2 epochs"),
+        ({"final_tested": 3}, "tested on 3"),
+        ({"tested": 3}, "tested on"),
+        ({"network": "n1"}, "n1 on"),
+    ],
+)
+def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, changes, says):
+    toy = book.experiments["toy"]
+    made = record(toy, **changes)
+    assert says in shortened(made, toy)
+    add(ledger, toy, 0, made)
+    with pytest.raises(HitNetError, match="line 1 claims to be a full run of toy, but is not"):
+        full_runs(ledger, toy)
+
+
+def test_another_recipe_does_not_count(book, ledger):
+    toy = book.experiments["toy"]
+    assert shortened(record(toy), toy) is None
+    other = {**toy.full_recipe().to_dict(), "shift": 0}
+    assert shortened(record(toy, recipe=other), toy) == "another recipe"
+
+
+def test_a_record_of_an_unknown_form_is_named(book, ledger):
+    ledger.add(Entry(RUN, "toy", (0,), {"what": 1}))
+    with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):
+        full_runs(ledger, book.experiments["toy"])

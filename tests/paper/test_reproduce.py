@@ -1,0 +1,284 @@
+"""Doing the missing runs: which, within which budget, after which interruption, and what the ledger gets."""
+
+import shutil
+
+import pytest
+
+import hitnet
+from hitnet.errors import HitNetError
+from hitnet.paper import Ledger, reproduce, running
+from hitnet.paper.cost import device_name
+from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN, SHORT
+from hitnet.paper.records import full_runs, short_runs
+from hitnet.training.device import pick_device
+from hitnet.training.progress import Progress
+from toy_book import add, record
+
+HERE = device_name(pick_device("cpu"))
+
+
+@pytest.fixture
+def work(book, ledger, tmp_path):
+    def call(name, **options):
+        said = []
+        outcome = reproduce(
+            name, book=book, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu",
+            say=said.append, **options,
+        )  # fmt: skip
+        return outcome, said
+
+    return call
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
+    toy = book.experiments["toy"]
+    add(ledger, toy, 1)  # made elsewhere
+    outcome, _ = work("toy-table")
+    assert outcome.done == ["toy, seed 0", "toy, seed 2"]
+    runs = full_runs(Ledger(ledger.path), toy)
+    assert sorted(runs) == [0, 1, 2]
+    assert not (tmp_path / "runs/toy/seed-1").exists()
+    run = hitnet.load(tmp_path / "runs/toy/seed-2")
+    assert runs[2].error == pytest.approx(run.history[-1]["test_error"])
+    assert runs[2].errors == pytest.approx([row["test_error"] for row in run.history])
+    assert (runs[2].device, runs[2].images, runs[2].epochs) == (HERE, 48, 2)
+    assert runs[2].code.startswith(hitnet.__version__)
+    assert work("toy-table")[0].done == []
+
+
+def test_more_runs_on_demand(work, book, ledger):
+    work("toy", runs=1)
+    assert sorted(full_runs(ledger, book.experiments["toy"])) == [0]
+    work("toy", runs=2)
+    assert sorted(full_runs(ledger, book.experiments["toy"])) == [0, 1]
+
+
+@pytest.mark.parametrize("options", [{"epochs": 1}, {"limit": 32}, {"epochs": 1, "limit": 32}])
+def test_short_runs_never_count(work, book, ledger, options):
+    toy = book.experiments["toy"]
+    work("toy", runs=1, **options)
+    assert full_runs(ledger, toy) == {}
+    ((entry, made),) = short_runs(ledger, toy)
+    assert entry.label == f"{options.get('epochs', 2)} epochs, {options.get('limit', 48)} images"
+    assert made.epochs == options.get("epochs", 2)
+    assert work("toy", runs=1, **options)[0].done == []  # recorded once
+    work("toy", runs=1)  # and the full run is still to be made
+    assert len(full_runs(ledger, toy)) == 1
+
+
+def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
+    work("toy", runs=1, epochs=2, limit=1000)
+    assert len(full_runs(ledger, book.experiments["toy"])) == 1
+
+
+def test_a_run_cannot_be_made_longer(work, ledger):
+    with pytest.raises(HitNetError, match="toy is 2 epochs long; --epochs can only make it shorter"):
+        work("toy", epochs=3)
+    assert ledger.entries == {}
+
+
+def test_no_run_is_begun_that_would_not_fit(work, book, ledger, tmp_path):
+    # Measured here: 2 epochs of 100 s.
+    add(ledger, book.experiments["toy"], 0, record(book.experiments["toy"], device=HERE, epoch_seconds=100.0))
+    outcome, said = work("toy", budget=3, clock=Clock())
+    assert outcome.left == ["toy, seed 1", "toy, seed 2"]
+    assert "it would take 3 min" in said[0]
+    assert not (tmp_path / "runs").exists()
+    outcome, _ = work("toy", budget=4, clock=Clock())
+    assert outcome.done[0] == "toy, seed 1"
+
+
+def test_the_known_speed_is_used_until_one_is_measured(work):
+    outcome, _ = work("toy", budget=1e-6, clock=Clock())
+    assert len(outcome.left) == 3
+
+
+def test_a_run_stops_inside_the_budget_and_goes_on(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("hitnet.training.engine.CHECKPOINT_SECONDS", -1.0)
+    clock = Clock()
+
+    class Slow(Progress):
+        def epoch(self, row):
+            clock.now += 59.999
+
+    # The estimate says that it fits, but the first epoch takes all the time there is.
+    outcome, said = work("toy", runs=1, budget=1, clock=clock, progress=Slow())
+    assert outcome.left == ["toy, seed 0"]
+    assert "stopped after epoch 1" in said[0]
+    assert ledger.entries == {}
+    assert work("toy", runs=1)[0].done == ["toy, seed 0"]
+    assert full_runs(ledger, book.experiments["toy"])[0].epochs == 2
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("hitnet.training.engine.CHECKPOINT_SECONDS", -1.0)
+
+    class Interrupt(Progress):
+        steps = 0
+
+        def step(self):
+            self.steps += 1
+            if self.steps == 3:  # in the second epoch
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work("toy", runs=1, progress=Interrupt())
+    assert ledger.entries == {}
+    work("toy", runs=1)
+    whole = Ledger(tmp_path / "other.jsonl")
+    reproduce("toy", book=book, ledger=whole, docs=tmp_path, runs=1, runs_dir=tmp_path / "others", device="cpu")
+    toy = book.experiments["toy"]
+    assert full_runs(ledger, toy)[0].weights == full_runs(whole, toy)[0].weights
+
+
+def test_a_finished_run_that_was_not_recorded_is_taken_up(work, book, ledger):
+    work("toy", runs=1)
+    before = full_runs(ledger, book.experiments["toy"])[0]
+    ledger.path.unlink()
+    ledger.read()
+    work("toy", runs=1)
+    assert full_runs(ledger, book.experiments["toy"])[0] == before
+
+
+def test_a_teacher_comes_first(work, book, ledger, tmp_path):
+    outcome, _ = work("toy-hybrid")
+    assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
+    pupil = full_runs(ledger, book.experiments["toy-hybrid"])[0]
+    assert pupil.teacher == full_runs(ledger, book.experiments["toy"])[0].weights
+
+
+def test_a_teacher_in_the_ledger_alone_is_trained_again_and_not_recorded_twice(work, ledger, tmp_path):
+    work("toy", runs=1)
+    before = ledger.path.read_text()
+    shutil.rmtree(tmp_path / "runs")
+    outcome, _ = work("toy-hybrid")
+    assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
+    assert ledger.path.read_text().startswith(before)
+    assert [one.experiment for one in ledger.of(RUN)] == ["toy", "toy-hybrid"]
+
+
+def test_a_pupil_waits_for_a_teacher_that_does_not_fit(work):
+    outcome, said = work("toy-hybrid", budget=1e-6, clock=Clock())
+    assert outcome.left == ["toy, seed 0", "toy-hybrid, seed 0"]
+    assert "waits for its teacher" in said[1]
+
+
+def test_pictures_are_drawn_from_one_run(work, ledger, tmp_path):
+    outcome, _ = work("toy-picture")
+    assert outcome.done == ["toy, seed 0"]
+    entry = ledger.get(PICTURE, "toy", (0,), "toy-picture")
+    assert entry.facts["files"] == ["images/paper/toy-picture.png"]
+    assert (tmp_path / "docs/images/paper/toy-picture.png").stat().st_size > 1000
+    assert work("toy-picture")[0].done == []
+
+
+def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    work("toy-ghosts")
+    facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
+    assert facts["models"] == 2
+    assert sum(count for _, count in facts["agreement"]) == 48
+    assert sum(map(sum, facts["pairs"])) == dict(map(tuple, facts["agreement"]))[1]
+    assert (tmp_path / "runs/toy-ghosts/seed-1/ghosts.npz").is_file()
+
+
+def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path):
+    from hitnet import data as datasets
+    from hitnet.audit import find_ghosts
+    from hitnet.audit.audit import collect
+
+    work("toy-ghosts")
+    images = datasets.load(book.experiments["toy-ghosts"].data, "train")
+    trained = [hitnet.load(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
+    found = find_ghosts(collect(trained, images, pick_device("cpu")), images.labels.numpy(), images.class_names)
+    facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
+    assert facts["pairs"] == found.pairs(found.agreed()).iloc[:-1, :-1].to_numpy().tolist()
+    assert facts["agreement"] == found.agreement()[["classes", "images"]].to_numpy().tolist()
+    assert len(facts["doubtful"]) == len(found.doubtful())
+
+
+def test_ghosts_that_are_elsewhere_are_named(work, book, ledger, tmp_path):
+    add(ledger, book.experiments["toy-ghosts"], 0)
+    _, said = work("toy-ghosts")
+    assert "the ghosts of seeds 0 are not here" in said[-1]
+    assert ledger.of(ANALYSIS) == []
+
+
+def test_everything(work, book, ledger):
+    outcome, _ = work("all")
+    assert outcome.done[0] == "toy, seed 0"  # the teacher, which the picture is drawn from too
+    assert len(outcome.done) == 3 + 1 + 2
+    assert len(ledger.of(RUN)) == 6
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
+
+
+def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledger, monkeypatch):
+    train = running.train
+
+    def fails(data, **options):
+        if options["augment_from"]:
+            raise HitNetError("Training diverged in epoch 1.")
+        return train(data, **options)
+
+    monkeypatch.setattr(running, "train", fails)
+    assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
+
+
+def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
+    train = running.train
+
+    def fails(*arguments, **options):
+        if options["seed"] == 0:
+            raise HitNetError("Training diverged in epoch 1.")
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(running, "train", fails)
+    outcome, _ = work("toy", runs=2)
+    assert outcome.done == ["toy, seed 1"]
+    assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
+    assert [one.seeds for one in ledger.of(RUN)] == [(1,)]
+
+
+def test_data_that_are_not_whole_cannot_be_counted(book, work, ledger):
+    from dataclasses import replace
+
+    larger = replace(book.experiments["toy"], images=49)
+    with pytest.raises(HitNetError, match="cannot be counted: 48 of 49 training images"):
+        reproduce(
+            "toy", book=replace(book, experiments={"toy": larger}, results={}), ledger=ledger, docs=".", runs=1,
+            runs_dir=ledger.path.parent / "more", device="cpu",
+        )  # fmt: skip
+    assert ledger.of(RUN) == ledger.of(SHORT) == []
+
+
+@pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget"])
+def test_numbers_must_be_above_zero(work, option):
+    with pytest.raises(HitNetError, match=f"--{option} must be above 0"):
+        work("toy", **{option: 0})
+
+
+def test_an_unknown_name_is_answered_with_a_near_one(work):
+    with pytest.raises(HitNetError, match="Did you mean 'toy-table'"):
+        work("toy-tabel")
+
+
+def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, tmp_path):
+    from dataclasses import replace
+
+    fewer = replace(book.experiments["toy"], each_epoch=5)
+    small = replace(book, experiments={"toy": fewer}, results={})
+    reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
+    made = full_runs(ledger, fewer)[0]
+    assert (made.tested, made.final_tested) == (5, 12)
+    assert made.error == pytest.approx(hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)

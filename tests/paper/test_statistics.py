@@ -1,0 +1,60 @@
+"""Figures over runs, against naive computations."""
+
+import math
+
+import pytest
+
+from hitnet.paper.statistics import differs, summarise
+from toy_book import record
+
+T_975 = {2: 4.302653, 4: 2.776445}  # Student's t, from a printed table
+
+
+def naive_std(values):
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+@pytest.fixture
+def long_runs(book):
+    """Three runs of 120 epochs that settle at different errors and swing differently."""
+    made = []
+    for run, (level, swing) in enumerate([(3, 1), (4, 2), (6, 0)]):
+        wrong = [12] * 20 + [level + swing * ((epoch + run) % 2) for epoch in range(100)]
+        made.append(record(book.experiments["toy"], wrong, epochs=120))
+    return made
+
+
+def test_against_naive_sums(long_runs):
+    found = summarise(long_runs)
+    errors = [100 * one.final_wrong / 12 for one in long_runs]
+    std = naive_std(errors)
+    assert found.runs == 3
+    assert found.mean == pytest.approx(sum(errors) / 3)
+    assert found.std == pytest.approx(std)
+    assert found.best == min(errors)
+    assert found.margin == pytest.approx(T_975[2] * std / math.sqrt(3), rel=1e-6)
+    assert found.interval == pytest.approx((found.mean - found.margin, found.mean + found.margin))
+    swings = [naive_std([100 * count / 12 for count in one.wrong[-100:]]) for one in long_runs]
+    assert found.irregularity == pytest.approx(sum(swings) / 3)
+
+
+def test_the_error_is_that_of_the_last_epoch_not_the_lowest(book):
+    made = record(book.experiments["toy"], [1, 9])
+    assert made.error == 75
+    assert summarise([made]).best == 75
+
+
+def test_what_few_runs_do_not_allow(book):
+    assert summarise([]) is None
+    one = summarise([record(book.experiments["toy"], [5, 3])])
+    assert (one.runs, one.mean) == (1, 25)
+    assert one.std is one.margin is one.interval is one.irregularity is None
+    assert differs(one, 99.0, half_unit=0.005) is None
+
+
+def test_differences_beyond_the_interval_and_the_rounding(long_runs):
+    found = summarise(long_runs)
+    assert not differs(found, found.mean + found.margin, half_unit=0.005)
+    assert not differs(found, found.mean - found.margin - 0.004, half_unit=0.005)
+    assert differs(found, found.mean + found.margin + 0.006, half_unit=0.005)

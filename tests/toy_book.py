@@ -1,0 +1,65 @@
+"""A small book of experiments on toy images: two epochs of a small network, a run in a second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hitnet import data as datasets
+from hitnet.data import save_npz
+from hitnet.paper import Book, Experiment, Ledger, Result, pictures, prototypes
+from hitnet.paper.book import Page
+from hitnet.paper.claims import Claim
+from hitnet.paper.ledger import RUN, SHORT, Entry
+from hitnet.paper.markdown import error_table
+from hitnet.paper.records import RunRecord
+from toy import toy_images
+
+CPU = "cpu (toy, 1 threads)"
+SHORT_RECIPE = {"epochs": 2, "batch_size": 32}
+
+
+def toy_book(folder: Path) -> Book:
+    """Experiments `toy` (3 runs), `toy-hybrid` (1 run, taught by `toy`) and `toy-ghosts` (2 runs)."""
+    data = folder / "bands.npz"
+    if not data.exists():
+        save_npz(toy_images(60), data)
+    train, test = (datasets.load(data, split) for split in ("train", "test"))
+    toy = Experiment(
+        "toy", "Toy", "hitnet-small", str(data), len(train), len(test), train.shape, 3,
+        recipe="fast", options=SHORT_RECIPE, classes=3,
+    )  # fmt: skip
+    hybrid = replace(toy, name="toy-hybrid", wanted=1, teacher="toy", options={**SHORT_RECIPE, "augment": "hybrid"})
+    ghosts = replace(toy, name="toy-ghosts", wanted=2, read_ghosts=True, options={**SHORT_RECIPE, "ghosts": 1})
+    experiments = {one.name: one for one in (toy, hybrid, ghosts)}
+    table = Result("toy-table", "A table", "nowhere", ("toy",), lambda page: error_table(page, [("Toy", "toy")]))
+    picture = Result("toy-picture", "A picture", "nowhere", ("toy",), pictures.render, prototypes.draw)
+    ghost = Result("toy-ghost-page", "Ghosts", "nowhere", ("toy-ghosts",), ghost_page)
+    results = {one.name: one for one in (table, picture, ghost)}
+    return Book(experiments, results, {"toy": Claim("nowhere", 50.0)})
+
+
+def ghost_page(page: Page) -> str:
+    from hitnet.paper.ghost_pages import render
+
+    return render(page, "toy-ghosts", None)
+
+
+def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -> RunRecord:
+    """A full run of an experiment that nobody made, with so many wrong images after each epoch."""
+    counts = [1] * one.epochs if wrong is None else wrong
+    made = RunRecord(
+        network=one.network, data=one.data, fingerprint="f", images=one.images, recipe=one.full_recipe().to_dict(),
+        epochs=one.epochs, wrong=counts, tested=one.tested_each_epoch, tested_on="test", final_wrong=counts[-1],
+        final_tested=one.test_images, seconds=2.0, epoch_seconds=1.0, images_per_second=100.0, device=CPU, torch="2",
+        code="c", date="2026-01-01", weights="w",
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def add(ledger: Ledger, one: Experiment, seed: int, made: RunRecord | None = None) -> None:
+    ledger.add(Entry(RUN, one.name, (seed,), (made or record(one)).to_facts()))
+
+
+def add_short(ledger: Ledger, one: Experiment, seed: int, label: str) -> None:
+    ledger.add(Entry(SHORT, one.name, (seed,), record(one, epochs=1, wrong=[1]).to_facts(), label))
