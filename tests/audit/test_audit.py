@@ -1,6 +1,7 @@
 """The audit from images to table: wrong labels come first, files are whole, interruptions leave no trace."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.audit import judge
-from hitnet.audit.audit import collect, default_split
+from hitnet.audit.audit import PLANS, collect, default_split, plan_for
 from hitnet.data import sample
 from hitnet.training import engine
 from hitnet.training.evaluation import class_distances
@@ -269,3 +270,12 @@ def test_default_split():
     assert [default_split(source) for source in ("mnist", "mnist-sample", "photos", toy_images(6))] == [
         "train", "all", "all", "all"
     ]  # fmt: skip
+
+
+def test_small_sets_get_more_epochs():
+    """At least 300 steps, and never fewer epochs than planned."""
+    small = toy_images(96)  # one step an epoch
+    assert plan_for(small, "hitnet-small", "cpu")[1].epochs == 300
+    assert plan_for(toy_images(1281), "hitnet-small", "cpu")[1].epochs == math.ceil(300 / 11)
+    large = toy_images(300 * 128 // 8)
+    assert plan_for(large, "hitnet-small", "cpu")[1] == PLANS["small"]

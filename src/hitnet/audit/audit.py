@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from hitnet.training import Recipe, Run, RunFolder, load, train
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances
 from hitnet.training.progress import Progress
+from hitnet.training.recipe import recipe as find_recipe
 from hitnet.training.train import Source, match_classes, source_name
 
 
@@ -39,6 +41,7 @@ class Plan:
 
 
 # By kind of features; see docs/audit.md for what more or less of it gives.
+LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
 PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(2, 40)}
 
 
@@ -191,7 +194,9 @@ def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]
     name = model or models.default_name(images.shape, where)
     built = models.config(name, images.shape, images.num_classes)
     need_hit_or_miss(name, HEADS[built.head].loss)
-    return name, PLANS.get(built.features, PLANS["paper"])
+    plan = PLANS.get(built.features, PLANS["paper"])
+    steps = find_recipe("fast", features=built.features).steps_per_epoch(len(images))
+    return name, replace(plan, epochs=max(plan.epochs, math.ceil(LEAST_STEPS / steps)))
 
 
 def need_hit_or_miss(model_name: str, loss: str) -> None:
