@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ def train_command(
     recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's own number")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
+    seeds: Annotated[int | None, typer.Option(help="Train so many networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
@@ -59,11 +61,13 @@ def train_command(
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
 
-    Interrupted at any moment, the same command with --resume goes on where it was.
+    Interrupted at any moment, the same command with --resume goes on where it was. With --seeds, each network has a
+    run folder of its own, OUT/seed-S.
     """
-    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), str(seed)]
+    last_word = str(seed) if seeds is None else "seeds"
+    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:
-        run = train(
+        trained = train(
             data,
             model=model,
             recipe=recipe,
@@ -71,6 +75,7 @@ def train_command(
             augment=augment,
             augment_from=augment_from,
             seed=seed,
+            seeds=seeds,
             out=out or Path("runs") / "-".join(words),
             device=device,
             limit=limit,
@@ -88,7 +93,10 @@ def train_command(
             ),
             progress=bar,
         )  # fmt: skip
-    print_training(run)
+    if isinstance(trained, Run):
+        print_training(trained)
+    else:
+        print_trainings(trained)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -107,6 +115,22 @@ def print_training(run: Run) -> None:
         hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
         console.print(f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
     console.print(f"run folder: {run.folder}", soft_wrap=True)
+
+
+def print_trainings(runs: list[Run]) -> None:
+    """A line for each of several networks, then mean and standard deviation."""
+    kind = "test" if "test_error" in runs[0].history[-1] else "train"
+    found = [run.history[-1][f"{kind}_error"] for run in runs]
+    for run, error in zip(runs, found, strict=True):
+        seconds = sum(row["seconds"] for row in run.history)
+        console.print(
+            f"seed {run.config.seed}: {kind} error {error:.2f} %, {len(run.history)} epochs in {seconds:.0f} s, "
+            f"run folder: {run.folder}",
+            soft_wrap=True,
+        )
+    spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
+    meaning = "mean ± standard deviation of" if spread else "of"
+    console.print(f"{kind} error {statistics.mean(found):.2f}{spread} % ({meaning} {len(found)} runs)")
 
 
 def evaluate_command(

@@ -76,6 +76,7 @@ class Step:
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
         self.capture = device.type == "cuda"
+        self.side: torch.cuda.Stream | None = None
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name; live, so copying into them restores a state."""
@@ -149,16 +150,19 @@ class Step:
         before = {name: value.clone() for name, value in self.state().items()}
         totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()
+        # Its own stream for each step: cuBLAS keeps a workspace a stream, and other networks' graphs run beside this.
+        side = self.side = self.side or torch.cuda.Stream()
         try:
-            side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(3):
                     self.run(static)
             torch.cuda.current_stream().wait_stream(side)
             self.optimizer.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=side):
                 self.run(static)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             log.warning("The training step could not be captured (%s); it runs eagerly, more slowly.", error)
             self.capture = False

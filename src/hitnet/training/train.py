@@ -1,12 +1,13 @@
-"""Train, load and evaluate: the three functions behind `hitnet train`, `predict` and `evaluate`."""
+"""Train and evaluate: the functions behind `hitnet train` and `evaluate`."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 
@@ -16,30 +17,16 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training.device import pick_device
-from hitnet.training.engine import History, Trainer, own_randomness
 from hitnet.training.evaluation import Evaluation, measure
+from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.run import RunConfig, RunFolder
+from hitnet.training.run import Run, RunConfig, RunFolder, load, prepare
 from hitnet.training.step import Modify
 
 log = logging.getLogger("hitnet")
 Source = str | Path | Images
-
-
-@dataclass(frozen=True)
-class Run:
-    """A trained network with what is known of it; `folder` is None for one that was never written to disk."""
-
-    model: Network
-    config: RunConfig
-    history: History
-    folder: Path | None = None
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return tuple(self.config.data["class_names"])
 
 
 def fingerprint(images: Images) -> str:
@@ -72,6 +59,40 @@ def describe(source: Source, images: Images, test: Images | None) -> dict[str, A
     }
 
 
+class Options(TypedDict, total=False):
+    """What `train` takes beside the data and the seeds."""
+
+    model: str | None
+    recipe: str | Recipe
+    epochs: int | None
+    augment: str | None
+    augment_from: Run | str | Path | None
+    seed: int
+    out: str | Path | None
+    device: str
+    limit: int | None
+    resume: bool
+    test: Images | None
+    data_dir: str | Path | None
+    image_size: int | tuple[int, int] | None
+    strict: bool
+    model_options: dict[str, Any] | None
+    recipe_options: dict[str, Any] | None
+    progress: Progress | None
+
+
+@overload
+def train(data: Source, *, seeds: None = None, **options: Unpack[Options]) -> Run: ...
+
+
+@overload
+def train(data: Source, *, seeds: int | Sequence[int], **options: Unpack[Options]) -> list[Run]: ...
+
+
+@overload
+def train(data: Source, *, seeds: int | Sequence[int] | None, **options: Unpack[Options]) -> Run | list[Run]: ...
+
+
 def train(
     data: Source,
     *,
@@ -81,6 +102,7 @@ def train(
     augment: str | None = None,
     augment_from: Run | str | Path | None = None,
     seed: int = 0,
+    seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     limit: int | None = None,
@@ -92,43 +114,69 @@ def train(
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
-) -> Run:
+) -> Run | list[Run]:
     """Train a network and, with `out`, keep it in a run folder.
 
     data      a name of the catalogue, a path, or `Images` (then `test` may give the images to test on)
     model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
     augment   "hybrid": train on images that the network of the run `augment_from` modifies as training goes; the
               recipe's augment_strength and augment_share say how much
+    seeds     train one network a seed, on one copy of the images, and give a list of runs: so many, counted on from
+              `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
     progress  told of every step and epoch
     """
     where = pick_device(device)
     images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
-    name = model or models.default_name(images.shape, where.type)
+    config, modify = configure(
+        data, images, test, device=where, model=model, model_options=model_options,
+        recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
+        augment_from=augment_from,
+    )  # fmt: skip
+    if seeds is None:
+        tasks = [task(replace(config, seed=seed), out, resume=resume)]
+    else:
+        chosen = several_seeds(seeds, seed)
+        folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
+        pairs = zip(chosen, folders, strict=True)
+        tasks = [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
+    runs = train_networks(tasks, images, test, device=where, modify=modify, progress=progress)
+    return runs[0] if seeds is None else runs
+
+
+def configure(
+    data: Source,
+    images: Images,
+    test: Images | None,
+    *,
+    device: torch.device,
+    model: str | None = None,
+    model_options: dict[str, Any] | None = None,
+    recipe: str | Recipe = "fast",
+    recipe_options: dict[str, Any] | None = None,
+    augment_from: Run | str | Path | None = None,
+) -> tuple[RunConfig, Modify | None]:
+    """The configuration of a run, with seed 0, and what modifies its images, if anything does."""
+    name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
-    chosen = find_recipe(recipe, features=built.features, epochs=epochs, augment=augment, **(recipe_options or {}))
+    chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
     warn_of_ghosts(chosen.ghosts, images.num_classes)
-    modify, origin = hybrid_augmentation(chosen, augment_from, images, where)
-    config = RunConfig(
-        model_name=name,
-        model=built,
-        recipe=chosen,
-        seed=seed,
-        data=describe(data, images, test),
-        augment_from=origin,
-    )
-    folder = None if out is None else prepare(RunFolder(out), config, resume=resume)
-    if folder is not None and folder.finished:
-        return load(folder.path)
-    with own_randomness():
-        torch.manual_seed(seed)
-        network = Network(config.model)
-    trainer = Trainer(
-        network, images, test, chosen, seed=seed, device=where, modify=modify, run=folder, progress=progress
-    )
-    trainer.fit()
-    return Run(network, config, trainer.history, None if folder is None else folder.path)
+    modify, origin = hybrid_augmentation(chosen, augment_from, images, device)
+    described = describe(data, images, test)
+    return RunConfig(name, built, chosen, seed=0, data=described, augment_from=origin), modify
+
+
+def task(config: RunConfig, out: str | Path | None, *, resume: bool) -> Task:
+    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume))
+
+
+def several_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
+    """So many seeds from `first` on, or those that are given."""
+    chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
+    return chosen
 
 
 def read(data: Source, test: Images | None, *, limit: int | None, **options: Any) -> tuple[Images, Images | None]:
@@ -175,39 +223,6 @@ def warn_of_ghosts(ghosts: int, classes: int) -> None:
             classes,
             ghosts,
         )
-
-
-def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
-    """Start a run folder, or check that the one there is the same run."""
-    if not folder.exists:
-        folder.create(config)
-        return folder
-    if not resume:
-        raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
-    there, asked = folder.config().to_dict(), config.to_dict()
-    changed = [
-        f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
-        for part in asked
-        for key, old, new in differences(there[part], asked[part])
-    ]
-    if changed:
-        raise HitNetError(
-            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
-            "Give the same options as before, or choose another --out."
-        )
-    return folder
-
-
-def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [(k, old.get(k), new.get(k)) for k in {**old, **new} if old.get(k) != new.get(k)]
-    return [] if old == new else [("", old, new)]
-
-
-def load(run: str | Path) -> Run:
-    """A finished run: its network in evaluation mode on the CPU, its configuration and history."""
-    folder = RunFolder(run)
-    return Run(folder.model(), folder.config(), folder.history(), folder.path)
 
 
 def evaluate(

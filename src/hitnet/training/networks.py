@@ -1,0 +1,111 @@
+"""From what was asked for to trained networks: one or many, on one copy of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from hitnet.data.images import Images
+from hitnet.errors import DivergedError
+from hitnet.models.network import Network
+from hitnet.training.engine import Trainer, own_randomness
+from hitnet.training.feed import Feed
+from hitnet.training.progress import Progress
+from hitnet.training.run import Run, RunConfig, RunFolder, load
+from hitnet.training.step import Modify
+from hitnet.training.together import fit_all
+
+
+@dataclass(frozen=True)
+class Task:
+    """One network to train, and the run folder to keep it in, if any."""
+
+    config: RunConfig
+    folder: RunFolder | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.folder is not None and self.folder.finished
+
+    @property
+    def path(self) -> str:
+        return f"seed {self.config.seed}" if self.folder is None else str(self.folder.path)
+
+    def steps_left(self) -> int:
+        an_epoch = self.config.recipe.steps_per_epoch(self.config.data["images"])
+        epochs, steps = (0, 0) if self.folder is None else self.folder.position()
+        return (self.config.recipe.epochs - epochs) * an_epoch - steps
+
+
+def train_networks(
+    tasks: Sequence[Task],
+    images: Images,
+    test: Images | None,
+    *,
+    device: torch.device,
+    modify: Modify | None = None,
+    progress: Progress | None = None,
+    at_once: int | None = None,
+) -> list[Run]:
+    """Train every network that is not finished yet; those that are, are loaded.
+
+    One that diverges leaves the others alone: they end, then an error names those that did not.
+    """
+    left = [task for task in tasks if not task.finished]
+    found: dict[int, Run | DivergedError] = {}
+    if left:
+        makers = trainer_makers(left, images, test, device, modify, progress)
+        if progress is not None:
+            progress.plan(sum(task.steps_left() for task in left))
+        for task, ended in zip(left, fit_all(makers, device, at_once=at_once), strict=True):
+            found[id(task)] = ended if isinstance(ended, DivergedError) else finished_run(task, ended)
+    runs = [found[id(task)] if id(task) in found else load(task.path) for task in tasks]
+    good = [run for run in runs if isinstance(run, Run)]
+    if len(good) < len(runs):
+        raise all_that_diverged(tasks, runs, good)
+    return good
+
+
+def trainer_makers(
+    tasks: Sequence[Task],
+    images: Images,
+    test: Images | None,
+    device: torch.device,
+    modify: Modify | None,
+    progress: Progress | None,
+) -> list[Callable[[], Trainer]]:
+    """What makes each task's trainer, once it is its turn; all take their images from the same copy."""
+    train_feed = Feed(images, device, masks=True)
+    test_feed = None if test is None else Feed(test, device)
+
+    def make(task: Task) -> Trainer:
+        with own_randomness():
+            torch.manual_seed(task.config.seed)
+            network = Network(task.config.model)
+        return Trainer(
+            network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device, modify=modify,
+            run=task.folder, progress=progress,
+        )  # fmt: skip
+
+    return [partial(make, task) for task in tasks]
+
+
+def finished_run(task: Task, trainer: Trainer) -> Run:
+    return Run(trainer.model, task.config, trainer.history, None if task.folder is None else task.folder.path)
+
+
+def all_that_diverged(tasks: Sequence[Task], runs: Sequence[Run | DivergedError], good: Sequence[Run]) -> DivergedError:
+    """One error for all networks that diverged; a single network's own where there was only one to train."""
+    failed = [(task, run) for task, run in zip(tasks, runs, strict=True) if isinstance(run, DivergedError)]
+    if len(tasks) == 1:
+        return failed[0][1]
+    listed = "; ".join(f"{task.path}: {str(error).split(':')[0]}" for task, error in failed)
+    summary = DivergedError(
+        f"{len(failed)} of {len(tasks)} networks diverged ({listed}). The others are finished. "
+        "Lower the learning rate, or take other seeds in their place."
+    )
+    summary.runs = tuple(good)
+    return summary
