@@ -17,6 +17,10 @@ class DivergedError(HitNetError):
     runs: tuple[Any, ...] = ()
 
 
+class ToldElsewhereError(HitNetError):
+    """An error that another process of the same work tells the user of."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = sorted(known)

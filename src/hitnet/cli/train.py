@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hitnet import models
 from hitnet.cli.terminal import console, print_json, short_name, training_progress
-from hitnet.training import Evaluation, Run, evaluate, load, train
+from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
 from hitnet.training.prediction import predict
 
 Data = Annotated[
@@ -93,6 +93,8 @@ def train_command(
             ),
             progress=bar,
         )  # fmt: skip
+    if distributed.rank():
+        return
     if isinstance(trained, Run):
         print_training(trained)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
+from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
@@ -20,6 +22,7 @@ from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
 from hitnet.training.step import TERMS, Batch, Modify, Step
 
+ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way
 
 
@@ -65,12 +68,15 @@ class Trainer:
         modify: Modify | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.train, self.test, self.recipe, self.seed, self.device, self.run = train, test, recipe, seed, device, run
+        self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
+        self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
         self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
-        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify)
+        self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
+        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to go on with, its state
@@ -78,18 +84,22 @@ class Trainer:
         self.resume()
 
     def resume(self) -> None:
-        saved = self.run.saved() if self.run else None
-        if self.run and saved:
-            with torch.no_grad():
-                self.step.restore(saved.tensors)
-            self.history = self.run.history()[: saved.epoch]
-            self.begun = (saved.step, saved.tensors) if saved.step else None
+        saved = self.ranks.from_first(lambda: self.run.saved() if self.run else None)
+        if saved is None:
+            return
+        with torch.no_grad():
+            self.step.restore(saved.tensors)
+        self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
+        self.begun = (saved.step, saved.tensors) if saved.step else None
 
     def work(self) -> Iterator[None]:
         """The training, a step at a time: whoever drives it may do other work in between."""
         for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
             started, first = time.perf_counter(), self.start_epoch(epoch)
             for i, batch in enumerate(self.batches(epoch, first), first):
+                if self.parallel is not None:
+                    whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
+                    self.parallel.begin(len(batch[1]), whole)
                 self.step(batch, self.rate(epoch, i))
                 self.progress.step()
                 if i + 1 < self.steps_per_epoch:
@@ -99,6 +109,8 @@ class Trainer:
             self.progress.epoch(self.history[-1])
             if epoch < self.recipe.epochs:
                 self.checkpoint(0)
+        if self.parallel is not None:
+            self.parallel.release()
         if self.run:
             self.run.finish(self.model, self.history)
         self.model.eval()
@@ -107,42 +119,48 @@ class Trainer:
         """Make ready for an epoch; gives the number of its steps that are done already."""
         self.model.train()
         self.step.start_epoch(epoch)
-        torch.manual_seed(epoch_seed(self.seed, epoch))
+        torch.manual_seed(epoch_seed(self.seed, epoch) + self.ranks.rank)
         if self.begun is None:
             return 0
         (done, tensors), self.begun = self.begun, None
-        self.step.totals.copy_(tensors["totals"])
-        set_random_state(tensors)
+        if self.ranks.first:
+            self.step.totals.copy_(tensors["totals"])
+            set_random_state(tensors)
         return done
 
     def rate(self, epoch: int, step: int) -> float:
         return self.recipe.rate((epoch - 1) * self.steps_per_epoch + step, self.steps_per_epoch)
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        """The batches of an epoch from its `first` one on: all images once, in an order drawn for this epoch."""
+        """The batches of an epoch from its `first` one on, or this process's part of them: all images once, in an
+        order drawn for this epoch."""
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
         order = torch.randperm(len(self.train), generator=generator)
         draws = self.augmentation.draw(len(self.train), self.train.size, generator)
-        start = first * self.recipe.batch_size
-        drawn = draws[start:].to(self.device).split(self.recipe.batch_size)
-        for (pixels, labels), draw in zip(
-            self.train.batches(order[start:].split(self.recipe.batch_size)), drawn, strict=True
-        ):
+        size = self.recipe.batch_size
+        parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
+        drawn = draws[torch.cat(parts)].to(self.device).split([len(part) for part in parts])
+        taken = self.train.batches([order[part] for part in parts])
+        for (pixels, labels), draw in zip(taken, drawn, strict=True):
             yield pixels, labels, draw
 
     def checkpoint(self, step: int) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
-        if self.run is None or time.monotonic() - self.last_save <= CHECKPOINT_SECONDS:
+        if step % ASK_STEPS if self.ranks.size > 1 else self.run is None:
             return
-        extra = {"totals": self.step.totals, **random_state(self.device)} if step else {}
-        self.run.save(self.step.state() | extra, self.history, step=step)
+        if not self.ranks.from_first(lambda: time.monotonic() - self.last_save > CHECKPOINT_SECONDS):
+            return
+        totals = self.ranks.total(self.step.totals)
+        if self.run is not None:
+            extra = {"totals": totals, **random_state(self.device)} if step else {}
+            self.run.save(self.step.state() | extra, self.history, step=step)
         self.last_save = time.monotonic()
 
     def row(self, epoch: int, started: float, first: int) -> dict[str, Any]:
         count, others = len(self.train), self.model.config.num_classes - 1
-        totals = dict(zip(TERMS, self.step.totals.tolist(), strict=True))
+        totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
         seconds = time.perf_counter() - started
-        if not all(map(torch.isfinite, self.step.totals)):
+        if not all(map(math.isfinite, totals.values())):
             raise DivergedError(
                 f"Training diverged in epoch {epoch}: the loss is not finite. "
                 "Lower the learning rate, or start again with another seed."

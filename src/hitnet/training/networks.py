@@ -11,6 +11,7 @@ import torch
 from hitnet.data.images import Images
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
+from hitnet.training.distributed import ALONE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
@@ -49,24 +50,37 @@ def train_networks(
     modify: Modify | None = None,
     progress: Progress | None = None,
     at_once: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> list[Run]:
     """Train every network that is not finished yet; those that are, are loaded.
 
-    One that diverges leaves the others alone: they end, then an error names those that did not.
+    One that diverges leaves the others alone: they end, then an error names those that did not. Several processes
+    (`ranks`) train a single network together, and deal out several among them.
     """
-    left = [task for task in tasks if not task.finished]
+    left = ranks.from_first(lambda: [i for i, task in enumerate(tasks) if not task.finished])
+    together = ranks if len(tasks) == 1 else ALONE
+    mine = left if len(tasks) == 1 else left[ranks.rank :: ranks.size]
     found: dict[int, Run | DivergedError] = {}
-    if left:
-        makers = trainer_makers(left, images, test, device, modify, progress)
+    if mine:
+        makers = trainer_makers([tasks[i] for i in mine], images, test, device, modify, progress, together)
         if progress is not None:
-            progress.plan(sum(task.steps_left() for task in left))
-        for task, ended in zip(left, fit_all(makers, device, at_once=at_once), strict=True):
-            found[id(task)] = ended if isinstance(ended, DivergedError) else finished_run(task, ended)
-    runs = [found[id(task)] if id(task) in found else load(task.path) for task in tasks]
+            progress.plan(sum(tasks[i].steps_left() for i in mine))
+        for i, ended in zip(mine, fit_all(makers, device, at_once=at_once), strict=True):
+            found[i] = ended if isinstance(ended, DivergedError) else finished_run(tasks[i], ended)
+    if len(tasks) > 1:
+        found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
+    runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]
     good = [run for run in runs if isinstance(run, Run)]
     if len(good) < len(runs):
         raise all_that_diverged(tasks, runs, good)
     return good
+
+
+def on_cpu(run: Run | DivergedError) -> Run | DivergedError:
+    """A run that can travel to another process."""
+    if isinstance(run, Run):
+        run.model.cpu()
+    return run
 
 
 def trainer_makers(
@@ -76,6 +90,7 @@ def trainer_makers(
     device: torch.device,
     modify: Modify | None,
     progress: Progress | None,
+    ranks: Ranks,
 ) -> list[Callable[[], Trainer]]:
     """What makes each task's trainer, once it is its turn; all take their images from the same copy."""
     train_feed = Feed(images, device, masks=True)
@@ -87,7 +102,7 @@ def trainer_makers(
             network = Network(task.config.model)
         return Trainer(
             network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device, modify=modify,
-            run=task.folder, progress=progress,
+            run=task.folder, progress=progress, ranks=ranks,
         )  # fmt: skip
 
     return [partial(make, task) for task in tasks]

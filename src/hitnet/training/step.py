@@ -19,6 +19,7 @@ from hitnet.data.augment import Augmentation
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import mixed_precision
+from hitnet.training.distributed import Parallel
 from hitnet.training.objective import Objective
 from hitnet.training.recipe import Recipe
 
@@ -57,7 +58,8 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
 class Step:
     """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
 
-    modify  what is done to the images after `augmentation`, on the device and without waiting for it
+    modify    what is done to the images after `augmentation`, on the device and without waiting for it
+    parallel  the network as several processes train it together
     """
 
     def __init__(
@@ -68,14 +70,16 @@ class Step:
         device: torch.device,
         *,
         modify: Modify | None = None,
+        parallel: Parallel | None = None,
     ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
-        self.modify = modify
+        self.modify, self.parallel = modify, parallel
+        self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
-        self.capture = device.type == "cuda"
+        self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
 
     def state(self) -> dict[str, Tensor]:
@@ -116,12 +120,14 @@ class Step:
         labels = batch[1]
         with mixed_precision(self.device):
             images, target = self.augmented(batch)
-            output = self.model(images, labels)
+            output = self.network(images, labels)
             terms = self.objective(output, target, labels)
+        loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
         self.optimizer.zero_grad(set_to_none=True)
-        terms["loss"].backward()
+        loss.backward()
         self.optimizer.step()
-        self.count(output, labels, terms)
+        if self.parallel is None or self.parallel.counts:
+            self.count(output, labels, terms)
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""

@@ -16,6 +16,7 @@ from hitnet import models
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
+from hitnet.training import distributed
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import Evaluation, measure
 from hitnet.training.networks import Task, train_networks
@@ -128,20 +129,23 @@ def train(
     progress  told of every step and epoch
     """
     where = pick_device(device)
-    images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
-    config, modify = configure(
-        data, images, test, device=where, model=model, model_options=model_options,
-        recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
-        augment_from=augment_from,
-    )  # fmt: skip
-    if seeds is None:
-        tasks = [task(replace(config, seed=seed), out, resume=resume)]
-    else:
-        chosen = several_seeds(seeds, seed)
-        folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
-        pairs = zip(chosen, folders, strict=True)
-        tasks = [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
-    runs = train_networks(tasks, images, test, device=where, modify=modify, progress=progress)
+    ranks = distributed.connect(where)
+    with distributed.watched(ranks):
+        images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+        config, modify = configure(
+            data, images, test, device=where, model=model, model_options=model_options,
+            recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
+            augment_from=augment_from,
+        )  # fmt: skip
+        chosen = [seed] if seeds is None else several_seeds(seeds, seed)
+        folders = [out if out is None or seeds is None else Path(out) / f"seed-{one}" for one in chosen]
+        configs = [replace(config, seed=one) for one in chosen]
+        tasks = ranks.from_first(
+            lambda: [task(one, folder, resume=resume) for one, folder in zip(configs, folders, strict=True)]
+        )
+        if tasks[0].config.data != config.data:
+            raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
+        runs = train_networks(tasks, images, test, device=where, modify=modify, progress=progress, ranks=ranks)
     return runs[0] if seeds is None else runs
 
 
