@@ -43,6 +43,7 @@ def train_command(
     device: Device = "auto",
     limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
     data_dir: DataDir = None,
     image_size: ImageSize = None,
     strict: Strict = False,
@@ -92,6 +93,7 @@ def train_command(
                 ghost_probability=ghost_probability, ghosts_from_epoch=ghosts_from_epoch,
             ),
             progress=bar,
+            profile=profile,
         )  # fmt: skip
     if distributed.rank():
         return

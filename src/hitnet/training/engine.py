@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import DivergedError
@@ -17,6 +18,7 @@ from hitnet.models.network import Network
 from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
+from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
@@ -74,6 +76,7 @@ class Trainer:
         self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
+        self.profiling: Profiling | None = None
         self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, self.augmentation, device, modify=modify, parallel=self.parallel)
@@ -102,6 +105,8 @@ class Trainer:
                     self.parallel.begin(len(batch[1]), whole)
                 self.step(batch, self.rate(epoch, i))
                 self.progress.step()
+                if self.profiling is not None:
+                    self.profiling.step(len(batch[1]))
                 if i + 1 < self.steps_per_epoch:
                     self.checkpoint(i + 1)
                 yield
@@ -109,6 +114,8 @@ class Trainer:
             self.progress.epoch(self.history[-1])
             if epoch < self.recipe.epochs:
                 self.checkpoint(0)
+        if self.profiling is not None:
+            self.profiling.end()
         if self.parallel is not None:
             self.parallel.release()
         if self.run:
@@ -141,7 +148,9 @@ class Trainer:
         parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
         drawn = draws[torch.cat(parts)].to(self.device).split([len(part) for part in parts])
         taken = self.train.batches([order[part] for part in parts])
-        for (pixels, labels), draw in zip(taken, drawn, strict=True):
+        for draw in drawn:
+            with record_function("batch"):
+                pixels, labels = next(taken)
             yield pixels, labels, draw
 
     def checkpoint(self, step: int) -> None:

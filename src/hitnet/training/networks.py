@@ -14,6 +14,7 @@ from hitnet.models.network import Network
 from hitnet.training.distributed import ALONE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
+from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.run import Run, RunConfig, RunFolder, load
 from hitnet.training.step import Modify
@@ -51,11 +52,12 @@ def train_networks(
     progress: Progress | None = None,
     at_once: int | None = None,
     ranks: Ranks = ALONE,
+    profile: bool = False,
 ) -> list[Run]:
     """Train every network that is not finished yet; those that are, are loaded.
 
     One that diverges leaves the others alone: they end, then an error names those that did not. Several processes
-    (`ranks`) train a single network together, and deal out several among them.
+    (`ranks`) train a single network together, and deal out several among them. `profile` watches the first network.
     """
     left = ranks.from_first(lambda: [i for i, task in enumerate(tasks) if not task.finished])
     together = ranks if len(tasks) == 1 else ALONE
@@ -63,6 +65,8 @@ def train_networks(
     found: dict[int, Run | DivergedError] = {}
     if mine:
         makers = trainer_makers([tasks[i] for i in mine], images, test, device, modify, progress, together)
+        if profile and ranks.first:
+            makers[0] = partial(profiled, makers[0], tasks[mine[0]].folder, device)
         if progress is not None:
             progress.plan(sum(tasks[i].steps_left() for i in mine))
         for i, ended in zip(mine, fit_all(makers, device, at_once=at_once), strict=True):
@@ -74,6 +78,14 @@ def train_networks(
     if len(good) < len(runs):
         raise all_that_diverged(tasks, runs, good)
     return good
+
+
+def profiled(make: Callable[[], Trainer], folder: RunFolder | None, device: torch.device) -> Trainer:
+    """A trainer whose run folder gets a profile of its steps."""
+    trainer = make()
+    if folder is not None:
+        trainer.profiling = Profiling(folder.path, device)
+    return trainer
 
 
 def on_cpu(run: Run | DivergedError) -> Run | DivergedError:

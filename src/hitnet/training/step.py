@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
@@ -117,17 +118,24 @@ class Step:
         self.graphs[size](batch)
 
     def run(self, batch: Batch) -> None:
+        """The step itself; its parts bear the names that a profile shows."""
         labels = batch[1]
         with mixed_precision(self.device):
-            images, target = self.augmented(batch)
-            output = self.network(images, labels)
-            terms = self.objective(output, target, labels)
-        loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
+            with record_function("augment"):
+                images, target = self.augmented(batch)
+            with record_function("forward"):
+                output = self.network(images, labels)
+            with record_function("loss"):
+                terms = self.objective(output, target, labels)
+                loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
+        with record_function("backward"):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        with record_function("update"):
+            self.optimizer.step()
         if self.parallel is None or self.parallel.counts:
-            self.count(output, labels, terms)
+            with record_function("count"):
+                self.count(output, labels, terms)
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""

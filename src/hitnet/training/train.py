@@ -80,6 +80,7 @@ class Options(TypedDict, total=False):
     model_options: dict[str, Any] | None
     recipe_options: dict[str, Any] | None
     progress: Progress | None
+    profile: bool
 
 
 @overload
@@ -115,6 +116,7 @@ def train(
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
+    profile: bool = False,
 ) -> Run | list[Run]:
     """Train a network and, with `out`, keep it in a run folder.
 
@@ -127,8 +129,11 @@ def train(
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
     progress  told of every step and epoch
+    profile   write where a step's time goes into the run folder (profile.json, profile.txt)
     """
     where = pick_device(device)
+    if profile and out is None:
+        raise HitNetError("A profile is written into the run folder. Say where that is to be (out).")
     ranks = distributed.connect(where)
     with distributed.watched(ranks):
         images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
@@ -145,7 +150,9 @@ def train(
         )
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
-        runs = train_networks(tasks, images, test, device=where, modify=modify, progress=progress, ranks=ranks)
+        runs = train_networks(
+            tasks, images, test, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
+        )
     return runs[0] if seeds is None else runs
 
 
