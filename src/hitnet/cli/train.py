@@ -47,6 +47,9 @@ def train_command(
     data_dir: DataDir = None,
     image_size: ImageSize = None,
     strict: Strict = False,
+    stream: Annotated[
+        bool | None, typer.Option(help="Read images from disk as training goes (default: if memory is short)")
+    ] = None,
     decoder: Annotated[str | None, typer.Option(help="paper, standardised, conv or none")] = None,
     capsule_dim: Annotated[int | None, typer.Option(help="Components of a capsule (paper: 16)")] = None,
     extra_dim: Annotated[int | None, typer.Option(help="Components for the decoder alone, e.g. background")] = None,
@@ -84,6 +87,7 @@ def train_command(
             data_dir=data_dir,
             image_size=image_size,
             strict=strict,
+            stream=stream,
             model_options=given(
                 decoder=decoder, capsule_dim=capsule_dim, extra_dim=extra_dim,
                 reconstruction_weight=reconstruction_weight,

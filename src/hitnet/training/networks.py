@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from hitnet.data.images import Images
+from hitnet.data.stream import ImageSet
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
 from hitnet.training.distributed import ALONE, Ranks
@@ -44,8 +44,8 @@ class Task:
 
 def train_networks(
     tasks: Sequence[Task],
-    images: Images,
-    test: Images | None,
+    images: ImageSet,
+    test: ImageSet | None,
     *,
     device: torch.device,
     modify: Modify | None = None,
@@ -97,8 +97,8 @@ def on_cpu(run: Run | DivergedError) -> Run | DivergedError:
 
 def trainer_makers(
     tasks: Sequence[Task],
-    images: Images,
-    test: Images | None,
+    images: ImageSet,
+    test: ImageSet | None,
     device: torch.device,
     modify: Modify | None,
     progress: Progress | None,

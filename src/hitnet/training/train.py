@@ -14,10 +14,11 @@ import torch
 from hitnet import data as datasets
 from hitnet import models
 from hitnet.data.images import Images
+from hitnet.data.stream import ImageSet, Streamed, open_images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training import distributed
-from hitnet.training.device import pick_device
+from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.evaluation import Evaluation, measure
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
@@ -30,8 +31,10 @@ log = logging.getLogger("hitnet")
 Source = str | Path | Images
 
 
-def fingerprint(images: Images) -> str:
+def fingerprint(images: ImageSet) -> str:
     """A short hash of pixels, labels and masks: the same images under the same labels, whatever they are called."""
+    if isinstance(images, Streamed):
+        return images.fingerprint
     digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
     digest.update(images.labels.numpy().tobytes())
     if images.masks is not None:
@@ -48,7 +51,7 @@ def weights_fingerprint(network: Network) -> str:
     return digest.hexdigest()
 
 
-def describe(source: Source, images: Images, test: Images | None) -> dict[str, Any]:
+def describe(source: Source, images: ImageSet, test: ImageSet | None) -> dict[str, Any]:
     """What a run's configuration keeps of its data."""
     return {
         "source": images.name if isinstance(source, Images) else str(source),
@@ -77,6 +80,7 @@ class Options(TypedDict, total=False):
     data_dir: str | Path | None
     image_size: int | tuple[int, int] | None
     strict: bool
+    stream: bool | None
     model_options: dict[str, Any] | None
     recipe_options: dict[str, Any] | None
     progress: Progress | None
@@ -113,6 +117,7 @@ def train(
     data_dir: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
     strict: bool = False,
+    stream: bool | None = None,
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
@@ -128,6 +133,8 @@ def train(
               `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
+    stream    read a folder's or table's images from disk as training goes (True), keep them in memory (False), or read
+              them from disk if they would take more than half of the free memory (None)
     progress  told of every step and epoch
     profile   write where a step's time goes into the run folder (profile.json, profile.txt)
     """
@@ -136,9 +143,12 @@ def train(
         raise HitNetError("A profile is written into the run folder. Say where that is to be (out).")
     ranks = distributed.connect(where)
     with distributed.watched(ranks):
-        images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+        images, tested = read(
+            data, test, device=where, limit=limit, stream=stream, data_dir=data_dir, image_size=image_size,
+            strict=strict,
+        )  # fmt: skip
         config, modify = configure(
-            data, images, test, device=where, model=model, model_options=model_options,
+            data, images, tested, device=where, model=model, model_options=model_options,
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
         )  # fmt: skip
@@ -151,15 +161,15 @@ def train(
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
         runs = train_networks(
-            tasks, images, test, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
+            tasks, images, tested, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
         )
     return runs[0] if seeds is None else runs
 
 
 def configure(
     data: Source,
-    images: Images,
-    test: Images | None,
+    images: ImageSet,
+    test: ImageSet | None,
     *,
     device: torch.device,
     model: str | None = None,
@@ -190,16 +200,20 @@ def several_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
     return chosen
 
 
-def read(data: Source, test: Images | None, *, limit: int | None, **options: Any) -> tuple[Images, Images | None]:
+def read(
+    data: Source, test: Images | None, *, device: torch.device, limit: int | None, stream: bool | None, **options: Any
+) -> tuple[ImageSet, ImageSet | None]:
     """The images to train on, and those to test on where there are any."""
     if isinstance(data, Images):
         return data.first(limit), test
-    images = datasets.load(data, "train", limit=limit, **options)
-    return images, datasets.load(data, "test", **options) if test is None else test
+    images = open_images(data, "train", limit=limit, stream=stream, room=room_for_images(device), **options)
+    if test is not None:
+        return images, test
+    return images, open_images(data, "test", stream=stream, room=room_for_images(device), **options)
 
 
 def hybrid_augmentation(
-    recipe: Recipe, run: Run | str | Path | None, images: Images, device: torch.device
+    recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
 ) -> tuple[Modify | None, dict[str, Any] | None]:
     """What modifies the images in a training by this recipe, and what the run's configuration keeps of it."""
     if recipe.augment == "none":
