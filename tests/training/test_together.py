@@ -106,7 +106,7 @@ class Greedy:
 
 
 def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
-    options = {"epochs": 2, "recipe_options": {"batch_size": 32}, **SMALL}
+    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
     expected = hitnet.train(toy, seeds=4, **options)
     monkeypatch.setitem(together.AT_ONCE, "cpu", 4)
     memory = Greedy(2, monkeypatch)
@@ -114,6 +114,30 @@ def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
     assert memory.most == 2
     assert all(same(a, b) for a, b in zip(expected, found, strict=True))
     assert "going on with 2 networks side by side" in caplog.text
+
+
+def test_too_little_memory_to_begin_another(toy, monkeypatch):
+    """There is room for one network; the second fails while it is made, beside the first that is under way."""
+    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
+    expected = hitnet.train(toy, seeds=3, **options)
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    alive, make, finish = set(), engine.Trainer.__init__, together.Turns.advance
+
+    def making(self, *arguments, **more):
+        if alive:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        alive.add(1)
+        make(self, *arguments, **more)
+
+    def advancing(self):
+        going_on = finish(self)
+        if not going_on:
+            alive.clear()
+        return going_on
+
+    monkeypatch.setattr(engine.Trainer, "__init__", making)
+    monkeypatch.setattr(together.Turns, "advance", advancing)
+    assert all(same(a, b) for a, b in zip(expected, hitnet.train(toy, seeds=3, **options), strict=True))
 
 
 def test_too_little_memory_for_one(toy, monkeypatch):

@@ -16,7 +16,7 @@ from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
-from hitnet.training.run import Run, RunConfig, RunFolder, load
+from hitnet.training.run import History, Run, RunConfig, RunFolder, load
 from hitnet.training.step import Modify
 from hitnet.training.together import fit_all
 
@@ -70,7 +70,7 @@ def train_networks(
         if progress is not None:
             progress.plan(sum(tasks[i].steps_left() for i in mine))
         for i, ended in zip(mine, fit_all(makers, device, at_once=at_once), strict=True):
-            found[i] = ended if isinstance(ended, DivergedError) else finished_run(tasks[i], ended)
+            found[i] = ended if isinstance(ended, DivergedError) else finished_run(tasks[i], *ended)
     if len(tasks) > 1:
         found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
     runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]
@@ -120,8 +120,8 @@ def trainer_makers(
     return [partial(make, task) for task in tasks]
 
 
-def finished_run(task: Task, trainer: Trainer) -> Run:
-    return Run(trainer.model, task.config, trainer.history, None if task.folder is None else task.folder.path)
+def finished_run(task: Task, model: Network, history: History) -> Run:
+    return Run(model, task.config, history, None if task.folder is None else task.folder.path)
 
 
 def all_that_diverged(tasks: Sequence[Task], runs: Sequence[Run | DivergedError], good: Sequence[Run]) -> DivergedError:
