@@ -152,12 +152,7 @@ def train(
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
         )  # fmt: skip
-        chosen = [seed] if seeds is None else several_seeds(seeds, seed)
-        folders = [out if out is None or seeds is None else Path(out) / f"seed-{one}" for one in chosen]
-        configs = [replace(config, seed=one) for one in chosen]
-        tasks = ranks.from_first(
-            lambda: [task(one, folder, resume=resume) for one, folder in zip(configs, folders, strict=True)]
-        )
+        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume))
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
         runs = train_networks(
@@ -192,12 +187,18 @@ def task(config: RunConfig, out: str | Path | None, *, resume: bool) -> Task:
     return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume))
 
 
-def several_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
-    """So many seeds from `first` on, or those that are given."""
-    chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
+def several_tasks(
+    config: RunConfig, seed: int, seeds: int | Sequence[int] | None, out: str | Path | None, *, resume: bool
+) -> list[Task]:
+    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
+    if seeds is None:
+        return [task(replace(config, seed=seed), out, resume=resume)]
+    chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
-    return chosen
+    folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
+    pairs = zip(chosen, folders, strict=True)
+    return [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
 
 
 def read(
