@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class HitNetError(Exception):
     """A mistake that the user can mend; the command line prints the message alone, without a traceback."""
+
+
+class DivergedError(HitNetError):
+    """A training whose loss is no longer finite; `runs` are the finished runs of others beside it."""
+
+    runs: tuple[Any, ...] = ()
+
+
+class ToldElsewhereError(HitNetError):
+    """An error that another process of the same work tells the user of."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:

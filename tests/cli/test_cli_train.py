@@ -38,6 +38,23 @@ def test_train_writes_a_run_folder_and_says_how_it_went(command, here):
     assert run.config.data["source"] == str(Path("bands.npz").absolute())
 
 
+def test_profile(command, here):
+    assert command("train", "bands.npz", "--out", "run", "--profile", *SMALL, "--epochs", 8).code == 0
+    assert (here / "run" / "profile.txt").read_text().startswith("3 steps on cpu")
+
+
+def test_several_seeds_end_with_mean_and_deviation(command, here):
+    ended = command("train", "bands.npz", "--seeds", 2, "--seed", 3, "--out", "runs", *SMALL)
+    assert (ended.code, ended.err) == (0, "")
+    first, second, last = ended.out.splitlines()
+    assert first.startswith("seed 3: test error ")
+    assert first.endswith("run folder: runs/seed-3")
+    assert second.startswith("seed 4: ")
+    assert " ± " in last
+    assert last.endswith("% (mean ± standard deviation of 2 runs)")
+    assert command("train", "bands.npz", "--seeds", 0, *SMALL).code == 1
+
+
 def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):
     command("train", "bands.npz", *SMALL)
     assert hitnet.load("runs/bands-hitnet-small-fast-0").folder is not None

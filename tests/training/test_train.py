@@ -95,15 +95,17 @@ class Interrupting(Progress):
             raise Stop
 
 
-@pytest.mark.parametrize("stop_after", [1, 3])
+@pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    options = {"epochs": 4, "recipe_options": {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2}, **SMALL}
+    recipe = {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2, "batch_size": 32}
+    options = {"epochs": 4, "recipe_options": recipe, **SMALL}
     whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
 
     with pytest.raises(Stop):
         hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert not RunFolder(tmp_path / "cut").finished
+    assert RunFolder(tmp_path / "cut").position() == divmod(stop_after, 3)
     resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
     assert same(weights(whole), weights(resumed))
     timeless = [{k: v for k, v in row.items() if "second" not in k} for row in resumed.history]

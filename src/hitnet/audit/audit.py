@@ -24,12 +24,13 @@ from hitnet.errors import HitNetError
 from hitnet.models.heads import HEADS
 from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
-from hitnet.training import Recipe, Run, RunFolder, load, train
+from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances
+from hitnet.training.networks import train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.train import Source, match_classes, source_name
+from hitnet.training.train import Source, configure, match_classes, source_name, task
 
 
 @dataclass(frozen=True)
@@ -168,25 +169,16 @@ def train_models(
     if count < 1:
         raise HitNetError(f"models must be at least 1; got {count}.")
     length = plan.epochs if epochs is None and chosen == "fast" else epochs
-    targets = [None if folder is None else folder / "models" / f"seed-{seed + i}" for i in range(count)]
-    left = sum(target is None or not RunFolder(target).finished for target in targets)
-    shared = Shared(progress, left)
-    return [
-        train(
-            images,
-            model=name,
-            recipe=chosen,
-            epochs=length,
-            seed=seed + i,
-            out=target,
-            resume=True,
-            device=device,
-            model_options={} if i == 0 else {"decoder": "none"},
-            recipe_options=options,
-            progress=shared,
-        )
-        for i, target in enumerate(targets)
-    ]
+    where = pick_device(device)
+    config, _ = configure(
+        images, images, None, device=where, model=name, recipe=chosen,
+        recipe_options={"epochs": length, **(options or {})},
+    )  # fmt: skip
+    plain = replace(config, model=replace(config.model, decoder="none"))
+    configs = [replace(config if i == 0 else plain, seed=seed + i) for i in range(count)]
+    targets = [None if folder is None else folder / "models" / f"seed-{one.seed}" for one in configs]
+    tasks = [task(one, target, resume=True) for one, target in zip(configs, targets, strict=True)]
+    return train_networks(tasks, images, None, device=where, progress=progress)
 
 
 def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]:
@@ -202,24 +194,6 @@ def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]
 def need_hit_or_miss(model_name: str, loss: str) -> None:
     if loss != "centripetal":
         raise HitNetError(f"{model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
-
-
-class Shared(Progress):
-    """One progress over all trainings that are still to do."""
-
-    def __init__(self, progress: Progress | None, left: int) -> None:
-        self.inner, self.left, self.planned = progress or Progress(), left, False
-
-    def plan(self, steps: int) -> None:
-        if not self.planned:
-            self.inner.plan(steps * self.left)
-            self.planned = True
-
-    def step(self) -> None:
-        self.inner.step()
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.inner.epoch(row)
 
 
 def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:

@@ -11,7 +11,7 @@ import typer
 
 from hitnet.cli import audit, data, plot, reproduce, synthesis, train
 from hitnet.cli.terminal import errors
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, ToldElsewhereError
 
 app = typer.Typer(
     name="hitnet",
@@ -36,6 +36,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[logging.StreamHandler(sys.stderr)])
     try:
         app()
+    except ToldElsewhereError:
+        raise SystemExit(1) from None
     except HitNetError as error:
         errors.print(f"Error: {error}", style="red")
         raise SystemExit(1) from None

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from hitnet.training import distributed
 from hitnet.training.progress import Progress
 
 
@@ -50,7 +51,7 @@ class TrainingProgress(Progress):
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
             console=errors,
-            disable=not errors.is_terminal,
+            disable=not errors.is_terminal or distributed.rank() > 0,
         )
         self.task = self.bar.add_task(title, total=None, figures="")
 

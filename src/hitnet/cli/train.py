@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from hitnet import models
 from hitnet.cli.terminal import console, print_json, short_name, training_progress
-from hitnet.training import Evaluation, Run, evaluate, load, train
+from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
 from hitnet.training.prediction import predict
 
 Data = Annotated[
@@ -37,13 +38,18 @@ def train_command(
     recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's own number")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
+    seeds: Annotated[int | None, typer.Option(help="Train so many networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
     data_dir: DataDir = None,
     image_size: ImageSize = None,
     strict: Strict = False,
+    stream: Annotated[
+        bool | None, typer.Option(help="Read images from disk as training goes (default: if memory is short)")
+    ] = None,
     decoder: Annotated[str | None, typer.Option(help="paper, standardised, conv or none")] = None,
     capsule_dim: Annotated[int | None, typer.Option(help="Components of a capsule (paper: 16)")] = None,
     extra_dim: Annotated[int | None, typer.Option(help="Components for the decoder alone, e.g. background")] = None,
@@ -59,11 +65,13 @@ def train_command(
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
 
-    Interrupted at any moment, the same command with --resume goes on where it was.
+    Interrupted at any moment, the same command with --resume goes on where it was. With --seeds, each network has a
+    run folder of its own, OUT/seed-S.
     """
-    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), str(seed)]
+    last_word = str(seed) if seeds is None else "seeds"
+    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:
-        run = train(
+        trained = train(
             data,
             model=model,
             recipe=recipe,
@@ -71,6 +79,7 @@ def train_command(
             augment=augment,
             augment_from=augment_from,
             seed=seed,
+            seeds=seeds,
             out=out or Path("runs") / "-".join(words),
             device=device,
             limit=limit,
@@ -78,6 +87,7 @@ def train_command(
             data_dir=data_dir,
             image_size=image_size,
             strict=strict,
+            stream=stream,
             model_options=given(
                 decoder=decoder, capsule_dim=capsule_dim, extra_dim=extra_dim,
                 reconstruction_weight=reconstruction_weight,
@@ -87,8 +97,14 @@ def train_command(
                 ghost_probability=ghost_probability, ghosts_from_epoch=ghosts_from_epoch,
             ),
             progress=bar,
+            profile=profile,
         )  # fmt: skip
-    print_training(run)
+    if distributed.rank():
+        return
+    if isinstance(trained, Run):
+        print_training(trained)
+    else:
+        print_trainings(trained)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -107,6 +123,22 @@ def print_training(run: Run) -> None:
         hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
         console.print(f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
     console.print(f"run folder: {run.folder}", soft_wrap=True)
+
+
+def print_trainings(runs: list[Run]) -> None:
+    """A line for each of several networks, then mean and standard deviation."""
+    kind = "test" if "test_error" in runs[0].history[-1] else "train"
+    found = [run.history[-1][f"{kind}_error"] for run in runs]
+    for run, error in zip(runs, found, strict=True):
+        seconds = sum(row["seconds"] for row in run.history)
+        console.print(
+            f"seed {run.config.seed}: {kind} error {error:.2f} %, {len(run.history)} epochs in {seconds:.0f} s, "
+            f"run folder: {run.folder}",
+            soft_wrap=True,
+        )
+    spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
+    meaning = "mean ± standard deviation of" if spread else "of"
+    console.print(f"{kind} error {statistics.mean(found):.2f}{spread} % ({meaning} {len(found)} runs)")
 
 
 def evaluate_command(

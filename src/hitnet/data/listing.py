@@ -66,47 +66,89 @@ class Listing:
     ignored: dict[str, int] = field(default_factory=dict)
 
 
-def read_listing(
+@dataclass(frozen=True)
+class Survey:
+    """What the headers of a listing's files say: the classes, the images of one split and the shape to read them at."""
+
+    listing: Listing
+    split: str
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]
+    chosen: tuple[Entry, ...]
+    skipped: tuple[Skipped, ...]
+    strict: bool
+
+    def without(self, lost: Sequence[Skipped]) -> tuple[Skipped, ...]:
+        """All that is left out once `lost` could not be decoded; an error if it is too much."""
+        skipped = [*self.skipped, *lost]
+        _stop_if_strict(self.listing, skipped, strict=self.strict)
+        if len(lost) == len(self.chosen):
+            none = f"{self.listing.name}: none of its {len(self.chosen)} {self.split} images can be read."
+            raise HitNetError(f"{none} {_first(skipped)}")
+        return tuple(skipped)
+
+    def labels(self, entries: Sequence[Entry]) -> npt.NDArray[np.int64]:
+        index = {label: k for k, label in enumerate(self.classes)}
+        return np.array([index[entry.label] for entry in entries], np.int64)
+
+
+def survey(
     listing: Listing,
     split: str,
     *,
     limit: int | None = None,
     image_size: tuple[int, int] | None = None,
     strict: bool = False,
-) -> Report:
-    """Decode one split of a listing.
+) -> Survey:
+    """Look at the headers of all files.
 
     Size, colour and classes come from the whole listing, so that every split has the same.
     """
     skipped = list(listing.skipped)
     with decode.quiet():
         headers = in_threads(_header, listing.entries)
-        good = [(entry, h) for entry, h in zip(listing.entries, headers, strict=True) if isinstance(h, decode.Header)]
-        skipped += [h for h in headers if isinstance(h, Skipped)]
-        good_classes = {entry.label for entry, _ in good}
-        lost = sorted({entry.label for entry in listing.entries} - good_classes, key=natural)
-        skipped += [Skipped(label, "no image of this class can be read") for label in lost]
-        _stop_if_strict(listing, skipped, strict=strict)
-        names = tuple(sorted(good_classes, key=natural))
-        _need_two_classes(listing, names, skipped)
-        shape = _common_shape(listing.name, [h for _, h in good], image_size)
-        chosen = [entry for entry, _ in good if split in ("all", entry.split)]
-        if not chosen:
-            found = ", ".join(sorted({entry.split for entry, _ in good}))
-            raise HitNetError(f"{listing.name} has no {split} images; its splits: {found}.")
-        chosen = [chosen[i] for i in even_draw([entry.path for entry in chosen], limit)]
-        arrays = in_threads(lambda entry: _pixels(entry, shape), chosen)
-    skipped += [a for a in arrays if isinstance(a, Skipped)]
+    good = [(entry, h) for entry, h in zip(listing.entries, headers, strict=True) if isinstance(h, decode.Header)]
+    skipped += [h for h in headers if isinstance(h, Skipped)]
+    good_classes = {entry.label for entry, _ in good}
+    lost = sorted({entry.label for entry in listing.entries} - good_classes, key=natural)
+    skipped += [Skipped(label, "no image of this class can be read") for label in lost]
     _stop_if_strict(listing, skipped, strict=strict)
-    kept = [(entry, a) for entry, a in zip(chosen, arrays, strict=True) if not isinstance(a, Skipped)]
-    if not kept:
-        raise HitNetError(f"{listing.name}: none of its {len(chosen)} {split} images can be read. {_first(skipped)}")
-    return Report(_images(listing.name, names, kept), tuple(skipped), listing.ignored)
+    names = tuple(sorted(good_classes, key=natural))
+    _need_two_classes(listing, names, skipped)
+    shape = _common_shape(listing.name, [h for _, h in good], image_size)
+    chosen = [entry for entry, _ in good if split in ("all", entry.split)]
+    if not chosen:
+        found = ", ".join(sorted({entry.split for entry, _ in good}))
+        raise HitNetError(f"{listing.name} has no {split} images; its splits: {found}.")
+    drawn = tuple(chosen[i] for i in even_draw([entry.path for entry in chosen], limit))
+    return Survey(listing, split, names, shape, drawn, tuple(skipped), strict)
+
+
+def read_survey(found: Survey) -> Report:
+    """Decode the images that a survey chose."""
+    with decode.quiet():
+        arrays = in_threads(lambda entry: pixels_of(entry, found.shape), found.chosen)
+    skipped = found.without([a for a in arrays if isinstance(a, Skipped)])
+    kept = [(entry, a) for entry, a in zip(found.chosen, arrays, strict=True) if not isinstance(a, Skipped)]
+    entries = [entry for entry, _ in kept]
+    images = Images.from_arrays(
+        np.stack([pixels for _, pixels in kept]),
+        found.labels(entries),
+        class_names=found.classes,
+        name=found.listing.name,
+        paths=[entry.path for entry in entries],
+    )
+    images = replace(images, ids=torch.tensor([entry.id for entry in entries]))
+    return Report(images, skipped, found.listing.ignored)
+
+
+def thread_count() -> int:
+    return min(16, (os.cpu_count() or 1) + 2)
 
 
 def in_threads(work: Callable[[Entry], T], entries: Sequence[Entry]) -> list[T]:
     """Pillow lets go of the interpreter while it decodes, so threads are enough."""
-    with ThreadPoolExecutor(min(16, (os.cpu_count() or 1) + 2)) as pool:
+    with ThreadPoolExecutor(thread_count()) as pool:
         return list(pool.map(work, entries))
 
 
@@ -117,23 +159,11 @@ def _header(entry: Entry) -> decode.Header | Skipped:
         return Skipped(entry.path, str(error))
 
 
-def _pixels(entry: Entry, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8] | Skipped:
+def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8] | Skipped:
     try:
         return decode.decode(entry.file, shape)
     except decode.OddFileError as error:
         return Skipped(entry.path, str(error))
-
-
-def _images(name: str, classes: tuple[str, ...], kept: list[tuple[Entry, npt.NDArray[np.uint8]]]) -> Images:
-    index = {label: k for k, label in enumerate(classes)}
-    images = Images.from_arrays(
-        np.stack([pixels for _, pixels in kept]),
-        np.array([index[entry.label] for entry, _ in kept], np.int64),
-        class_names=classes,
-        name=name,
-        paths=[entry.path for entry, _ in kept],
-    )
-    return replace(images, ids=torch.tensor([entry.id for entry, _ in kept]))
 
 
 def _common_shape(name: str, headers: list[decode.Header], image_size: tuple[int, int] | None) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from PIL import Image
 from hitnet.data.decode import check_shape, fit
 from hitnet.data.folder import list_folder
 from hitnet.data.images import Images
-from hitnet.data.listing import Report, read_listing
+from hitnet.data.listing import Listing, Report, Skipped, read_survey, survey
 from hitnet.data.npz import read_npz
 from hitnet.data.sets import read_set
 from hitnet.data.sources import SOURCES
@@ -54,11 +55,15 @@ def load(
     report = load_report(
         source, split, data_dir=data_dir, limit=limit, image_size=image_size, strict=strict, download=download
     )
-    if report.skipped:
-        shown = "\n".join(f"  {item.path}: {item.reason}" for item in report.skipped[:SHOWN])
-        more = f"\n  and {len(report.skipped) - SHOWN} more" if len(report.skipped) > SHOWN else ""
-        log.warning("%s: left out %d:\n%s%s", report.images.name, len(report.skipped), shown, more)
+    warn_of_skipped(report.images.name, report.skipped)
     return report.images
+
+
+def warn_of_skipped(name: str, skipped: Sequence[Skipped]) -> None:
+    if skipped:
+        shown = "\n".join(f"  {item.path}: {item.reason}" for item in skipped[:SHOWN])
+        more = f"\n  and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+        log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
 
 
 def load_report(
@@ -75,24 +80,33 @@ def load_report(
     check_split(split)
     if limit is not None and limit < 1:
         raise HitNetError(f"limit must be at least 1; got {limit}.")
-    size = _size(image_size)
+    size = exact_size(image_size)
     if isinstance(source, Images):
         return Report(_resized(_part(source, None, split, limit), size))
     if isinstance(source, str) and source in SOURCES:
         return Report(_resized(read_set(source, split, data_dir=data_dir, limit=limit, download=download), size))
+    listing = find_listing(source)
+    if listing is not None:
+        return read_survey(survey(listing, split, limit=limit, image_size=size, strict=strict))
+    images, splits = read_npz(Path(source).expanduser())
+    return Report(_resized(_part(images, splits, split, limit), size))
+
+
+def find_listing(source: Source) -> Listing | None:
+    """The files of a folder or table; None for a source of another kind."""
+    if isinstance(source, Images) or (isinstance(source, str) and source in SOURCES):
+        return None
     path = Path(source).expanduser()
     if not path.exists():
         if isinstance(source, str) and not path.suffix and "/" not in source:
             raise unknown_name("data set or folder", source, SOURCES)
         raise HitNetError(f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(SOURCES)}.")
     if path.suffix.lower() == ".npz" and path.is_file():
-        images, splits = read_npz(path)
-        return Report(_resized(_part(images, splits, split, limit), size))
-    listing = list_folder(path) if path.is_dir() else list_table(path)
-    return read_listing(listing, split, limit=limit, image_size=size, strict=strict)
+        return None
+    return list_folder(path) if path.is_dir() else list_table(path)
 
 
-def _size(image_size: Size | None) -> tuple[int, int] | None:
+def exact_size(image_size: Size | None) -> tuple[int, int] | None:
     if image_size is None:
         return None
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size

@@ -13,7 +13,7 @@ from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry, Ledger
 from hitnet.paper.records import RunRecord, all_records, full_runs
-from hitnet.training.train import Run
+from hitnet.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,7 +25,7 @@ from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.pictures import FOLDER
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
-from hitnet.training.train import Run, load
+from hitnet.training.run import Run, load
 
 if TYPE_CHECKING:
     from hitnet.paper.running import Runner

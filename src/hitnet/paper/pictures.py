@@ -9,7 +9,8 @@ from hitnet import plots
 from hitnet.paper.book import PICTURE_SEED, Book, Drawing, Page, Result
 from hitnet.paper.ledger import PICTURE, Entry, Ledger
 from hitnet.paper.records import full_runs
-from hitnet.training.train import load, weights_fingerprint
+from hitnet.training.run import load
+from hitnet.training.train import weights_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ from hitnet.paper.records import RunRecord, shortened
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
-from hitnet.training.run import RunFolder
-from hitnet.training.train import Run, train, weights_fingerprint
+from hitnet.training.run import Run, RunFolder
+from hitnet.training.train import train, weights_fingerprint
 
 ORIGIN = "origin.json"  # in a run folder: where and with which code it was worked on
 

@@ -14,7 +14,7 @@ from hitnet.errors import HitNetError, unknown_name
 from hitnet.models.decoders import Decoder
 from hitnet.models.network import Network
 from hitnet.training.device import pick_device
-from hitnet.training.train import Run, load
+from hitnet.training.run import Run, load
 
 BATCH = 500  # images that are decoded or encoded at once
 

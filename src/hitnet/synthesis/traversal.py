@@ -18,7 +18,7 @@ from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, component_spread, decode, need_centre, open_run
 from hitnet.training.evaluation import to_device
-from hitnet.training.train import Run
+from hitnet.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from hitnet.training.evaluation import Evaluation
 from hitnet.training.recipe import RECIPES, Recipe, recipe
-from hitnet.training.run import RunConfig, RunFolder
-from hitnet.training.train import Run, evaluate, load, train
+from hitnet.training.run import Run, RunConfig, RunFolder, load
+from hitnet.training.train import evaluate, train
 
 __all__ = ["RECIPES", "Evaluation", "Recipe", "Run", "RunConfig", "RunFolder", "evaluate", "load", "recipe", "train"]

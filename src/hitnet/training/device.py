@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from hitnet.errors import HitNetError
@@ -19,3 +21,20 @@ def pick_device(name: str) -> torch.device:
 def mixed_precision(device: torch.device) -> torch.autocast:
     """bfloat16 matrix work on a GPU; a context that changes nothing elsewhere. Weights are cast once a use."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
+
+
+def room_for_images(device: torch.device) -> int:
+    """How many bytes of images may lie in memory: half of what is free, here and on the device."""
+    free = free_memory()
+    if device.type == "cuda":
+        free = min(free, torch.cuda.mem_get_info()[0])
+    return free // 2
+
+
+def free_memory() -> int:
+    """Bytes that programs can still have, where the system says so; else four gigabytes."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return 4 * 2**30

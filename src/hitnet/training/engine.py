@@ -1,7 +1,8 @@
-"""The training loop: epochs of steps over images in memory, a row of history each, checkpoints in between."""
+"""The training of one network: epochs of steps, a row of history each, checkpoints by the clock."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,19 +10,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.data.images import Images
-from hitnet.errors import HitNetError
+from hitnet.errors import DivergedError
 from hitnet.models.network import Network
+from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
+from hitnet.training.feed import Feed
+from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
-from hitnet.training.run import RunFolder
-from hitnet.training.step import TERMS, Modify, Step
+from hitnet.training.run import History, RunFolder
+from hitnet.training.step import TERMS, Batch, Modify, Step
 
-History = list[dict[str, Any]]
-CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the epoch under way
+ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
+CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -37,14 +41,28 @@ def own_randomness() -> Iterator[None]:
         yield
 
 
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The state of the random generators that a step draws from."""
+    state = {"random.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["random.cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Tensor]) -> None:
+    torch.set_rng_state(state["random.cpu"])
+    if "random.cuda" in state:
+        torch.cuda.set_rng_state(state["random.cuda"])
+
+
 class Trainer:
-    """Trains one network on images in memory, from wherever its run folder says that it stands."""
+    """Trains one network, from wherever its run folder says that it stands."""
 
     def __init__(
         self,
         model: Network,
-        train: Images,
-        test: Images | None,
+        train: Feed,
+        test: Feed | None,
         recipe: Recipe,
         *,
         seed: int,
@@ -52,90 +70,132 @@ class Trainer:
         modify: Modify | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.recipe, self.seed, self.device, self.run = recipe, seed, device, run
+        self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
+        self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
-        pixels = train.pixels if train.masks is None else torch.cat([train.pixels, train.masks], dim=1)
-        self.pixels, self.labels = pixels.to(device), train.labels.to(device)
-        self.test = None if test is None else (test.pixels.to(device), test.labels.to(device))
-        self.size = (train.shape[1], train.shape[2])
-        self.augmentation = recipe.augmentation(mirrored_ok=train.flip)
-        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify)
+        self.profiling: Profiling | None = None
+        self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
+        self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
+        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
-
-    def fit(self) -> History:
+        self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to go on with, its state
+        self.last_save = time.monotonic()
         self.resume()
-        self.progress.plan((self.recipe.epochs - len(self.history)) * self.steps_per_epoch)
-        last_save = time.monotonic()
-        with own_randomness():
-            for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
-                row = self.epoch(epoch)
-                self.history.append(row)
-                self.progress.epoch(row)
-                if self.run and epoch < self.recipe.epochs and time.monotonic() - last_save > CHECKPOINT_SECONDS:
-                    self.run.save(self.step.state(), self.history)
-                    last_save = time.monotonic()
+
+    def resume(self) -> None:
+        saved = self.ranks.from_first(lambda: self.run.saved() if self.run else None)
+        if saved is None:
+            return
+        with torch.no_grad():
+            self.step.restore(saved.tensors)
+        self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
+        self.begun = (saved.step, saved.tensors) if saved.step else None
+
+    def work(self) -> Iterator[None]:
+        """The training, a step at a time: whoever drives it may do other work in between."""
+        for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
+            started, first = time.perf_counter(), self.start_epoch(epoch)
+            for i, batch in enumerate(self.batches(epoch, first), first):
+                if self.parallel is not None:
+                    whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
+                    self.parallel.begin(len(batch[1]), whole)
+                self.step(batch, self.rate(epoch, i))
+                self.progress.step()
+                if self.profiling is not None:
+                    self.profiling.step(len(batch[1]))
+                if i + 1 < self.steps_per_epoch:
+                    self.checkpoint(i + 1)
+                yield
+            self.history.append(self.row(epoch, started, first))
+            self.progress.epoch(self.history[-1])
+            if epoch < self.recipe.epochs:
+                self.checkpoint(0)
+        if self.profiling is not None:
+            self.profiling.end()
+        if self.parallel is not None:
+            self.parallel.release()
         if self.run:
             self.run.finish(self.model, self.history)
         self.model.eval()
-        return self.history
 
-    def resume(self) -> None:
-        saved = self.run.saved() if self.run else None
-        if self.run and saved:
-            epoch, tensors = saved
-            with torch.no_grad():
-                self.step.restore(tensors)
-            self.history = self.run.history()[:epoch]
-
-    def epoch(self, number: int) -> dict[str, Any]:
-        """Train over all images once, in an order drawn for this epoch, and evaluate."""
-        started = time.perf_counter()
+    def start_epoch(self, epoch: int) -> int:
+        """Make ready for an epoch; gives the number of its steps that are done already."""
         self.model.train()
-        self.step.start_epoch(number)
-        torch.manual_seed(epoch_seed(self.seed, number))
-        for i, batch in enumerate(self.batches(number)):
-            rate = self.recipe.rate((number - 1) * self.steps_per_epoch + i, self.steps_per_epoch)
-            self.step(batch, rate)
-            self.progress.step()
-        return self.row(number, rate, started)
+        self.step.start_epoch(epoch)
+        torch.manual_seed(epoch_seed(self.seed, epoch) + self.ranks.rank)
+        if self.begun is None:
+            return 0
+        (done, tensors), self.begun = self.begun, None
+        if self.ranks.first:
+            self.step.totals.copy_(tensors["totals"])
+            set_random_state(tensors)
+        return done
 
-    def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        count = len(self.labels)
+    def rate(self, epoch: int, step: int) -> float:
+        return self.recipe.rate((epoch - 1) * self.steps_per_epoch + step, self.steps_per_epoch)
+
+    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The batches of an epoch from its `first` one on, or this process's part of them: all images once, in an
+        order drawn for this epoch."""
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
-        order = torch.randperm(count, generator=generator).to(self.device)
-        draws = self.augmentation.draw(count, self.size, generator).to(self.device)
-        for start in range(0, count, self.recipe.batch_size):
-            index = order[start : start + self.recipe.batch_size]
-            yield self.pixels[index], self.labels[index], draws[start : start + self.recipe.batch_size]
+        order = torch.randperm(len(self.train), generator=generator)
+        draws = self.augmentation.draw(len(self.train), self.train.size, generator)
+        size = self.recipe.batch_size
+        parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
+        drawn = draws[torch.cat(parts)].to(self.device).split([len(part) for part in parts])
+        taken = self.train.batches([order[part] for part in parts])
+        for draw in drawn:
+            with record_function("batch"):
+                pixels, labels = next(taken)
+            yield pixels, labels, draw
 
-    def row(self, epoch: int, rate: float, started: float) -> dict[str, Any]:
-        count, others = len(self.labels), self.model.config.num_classes - 1
-        totals = dict(zip(TERMS, self.step.totals.tolist(), strict=True))
+    def checkpoint(self, step: int) -> None:
+        """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
+        if step % ASK_STEPS if self.ranks.size > 1 else self.run is None:
+            return
+        if not self.ranks.from_first(lambda: time.monotonic() - self.last_save > CHECKPOINT_SECONDS):
+            return
+        totals = self.ranks.total(self.step.totals)
+        if self.run is not None:
+            extra = {"totals": totals, **random_state(self.device)} if step else {}
+            self.run.save(self.step.state() | extra, self.history, step=step)
+        self.last_save = time.monotonic()
+
+    def row(self, epoch: int, started: float, first: int) -> dict[str, Any]:
+        count, others = len(self.train), self.model.config.num_classes - 1
+        totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
         seconds = time.perf_counter() - started
-        if not all(map(torch.isfinite, self.step.totals)):
-            raise HitNetError(
+        if not all(map(math.isfinite, totals.values())):
+            raise DivergedError(
                 f"Training diverged in epoch {epoch}: the loss is not finite. "
                 "Lower the learning rate, or start again with another seed."
             )
-        row: dict[str, Any] = {"epoch": epoch, "learning_rate": rate}
+        row: dict[str, Any] = {"epoch": epoch, "learning_rate": self.rate(epoch, self.steps_per_epoch - 1)}
         row |= {name: totals[name] / count for name in ("loss", "classification", "reconstruction")}
         row["train_error"] = 100 * totals["wrong"] / count
         if self.model.head.loss == "centripetal":
             row["train_hits"] = 100 * totals["hits"] / count
             row["train_misses"] = 100 * totals["misses"] / (count * others)
         if self.test is not None:
-            row |= self.test_figures(*self.test)
-        return row | {"images_per_second": count / seconds, "seconds": time.perf_counter() - started}
+            row |= self.test_figures(self.test)
+        trained = count - first * self.recipe.batch_size
+        return row | {"images_per_second": trained / seconds, "seconds": time.perf_counter() - started}
 
-    def test_figures(self, pixels: Tensor, labels: Tensor) -> dict[str, float]:
-        found = class_distances(self.model, pixels)
-        figures = {"test_error": 100 * (self.model.head.predict(found) != labels).double().mean().item()}
-        if self.model.head.loss == "centripetal":
+    def test_figures(self, test: Feed) -> dict[str, float]:
+        counts = torch.zeros(3, dtype=torch.int64, device=self.device)
+        for pixels, labels in test.in_order():
+            found = class_distances(self.model, pixels)
             own = found.gather(1, labels[:, None])
             misses = (found >= MISS_RADIUS).sum() - (own >= MISS_RADIUS).sum()
-            figures["test_hits"] = 100 * (own <= HIT_RADIUS).double().mean().item()
-            figures["test_misses"] = 100 * misses.item() / (found.numel() - len(found))
+            wrong = (self.model.head.predict(found) != labels).sum()
+            counts += torch.stack([wrong, (own <= HIT_RADIUS).sum(), misses])
+        wrong, hits, misses = counts.tolist()
+        figures = {"test_error": 100 * wrong / len(test)}
+        if self.model.head.loss == "centripetal":
+            figures["test_hits"] = 100 * hits / len(test)
+            figures["test_misses"] = 100 * misses / (len(test) * (self.model.config.num_classes - 1))
         return figures

@@ -14,7 +14,7 @@ from hitnet import data as datasets
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
-from hitnet.training.train import Run
+from hitnet.training.run import Run
 
 
 @dataclass(frozen=True)

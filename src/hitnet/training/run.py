@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,6 +27,7 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipe import Recipe
 
 FORMAT = 1
+History = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ class RunConfig:
             raise HitNetError(f"{where} is damaged: {error!r}.") from error
 
 
+class Saved(NamedTuple):
+    """A checkpoint: `epoch` epochs and `step` steps of the next are done."""
+
+    epoch: int
+    step: int
+    tensors: dict[str, Tensor]
+
+
 class RunFolder:
     """A run on disk. Every file in it is written whole or not at all."""
 
@@ -97,22 +106,29 @@ class RunFolder:
             raise HitNetError(f"{self.path} is not a run folder: it has no config.json.")
         return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         return list(files.read_json(self.history_file)) if self.history_file.is_file() else []
 
-    def save(self, state: dict[str, Tensor], history: list[dict[str, Any]]) -> None:
-        """Checkpoint after the last epoch in `history`. The state alone says how far it is: history is cut to it."""
+    def save(self, state: dict[str, Tensor], history: History, *, step: int = 0) -> None:
+        """Checkpoint `step` steps after the last epoch in `history`. The state says how far it is: history is cut to
+        it."""
         files.write_json(self.history_file, history)
-        write_tensors(self.state_file, state, {"epoch": str(history[-1]["epoch"])})
+        write_tensors(self.state_file, state, {"epoch": str(len(history)), "step": str(step)})
 
-    def saved(self) -> tuple[int, dict[str, Tensor]] | None:
-        """The epoch of the last checkpoint and its tensors, or None."""
+    def position(self) -> tuple[int, int]:
+        """How many epochs, and how many steps of the next, the last checkpoint holds."""
+        if not self.state_file.is_file():
+            return 0, 0
+        metadata = read_metadata(self.state_file)
+        return int(metadata["epoch"]), int(metadata.get("step", 0))
+
+    def saved(self) -> Saved | None:
+        """The last checkpoint, or None."""
         if not self.state_file.is_file():
             return None
-        tensors, metadata = read_tensors(self.state_file)
-        return int(metadata["epoch"]), tensors
+        return Saved(*self.position(), read_tensors(self.state_file)[0])
 
-    def finish(self, model: Network, history: list[dict[str, Any]]) -> None:
+    def finish(self, model: Network, history: History) -> None:
         files.write_json(self.history_file, history)
         write_tensors(self.weights_file, model.state_dict(), {"epoch": str(history[-1]["epoch"])})
         self.state_file.unlink(missing_ok=True)
@@ -136,10 +152,17 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, metadata)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as opened:
-            metadata = opened.metadata() or {}
+            return opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    metadata = read_metadata(path)
+    try:
         return load_file(path), metadata
     except (SafetensorError, OSError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
@@ -158,3 +181,50 @@ def environment() -> dict[str, Any]:
         "command": " ".join(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained network with what is known of it; `folder` is None for one that was never written to disk."""
+
+    model: Network
+    config: RunConfig
+    history: History
+    folder: Path | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.config.data["class_names"])
+
+
+def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
+    """Start a run folder, or check that the one there is the same run."""
+    if not folder.exists:
+        folder.create(config)
+        return folder
+    if not resume:
+        raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
+    there, asked = folder.config().to_dict(), config.to_dict()
+    changed = [
+        f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
+        for part in asked
+        for key, old, new in differences(there[part], asked[part])
+    ]
+    if changed:
+        raise HitNetError(
+            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
+            "Give the same options as before, or choose another --out."
+        )
+    return folder
+
+
+def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [(k, old.get(k), new.get(k)) for k in {**old, **new} if old.get(k) != new.get(k)]
+    return [] if old == new else [("", old, new)]
+
+
+def load(run: str | Path) -> Run:
+    """A finished run: its network in evaluation mode on the CPU, its configuration and history."""
+    folder = RunFolder(run)
+    return Run(folder.model(), folder.config(), folder.history(), folder.path)

@@ -13,12 +13,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import mixed_precision
+from hitnet.training.distributed import Parallel
 from hitnet.training.objective import Objective
 from hitnet.training.recipe import Recipe
 
@@ -57,7 +59,8 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
 class Step:
     """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
 
-    modify  what is done to the images after `augmentation`, on the device and without waiting for it
+    modify    what is done to the images after `augmentation`, on the device and without waiting for it
+    parallel  the network as several processes train it together
     """
 
     def __init__(
@@ -68,14 +71,17 @@ class Step:
         device: torch.device,
         *,
         modify: Modify | None = None,
+        parallel: Parallel | None = None,
     ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
-        self.modify = modify
+        self.modify, self.parallel = modify, parallel
+        self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
-        self.capture = device.type == "cuda"
+        self.capture = device.type == "cuda" and parallel is None
+        self.side: torch.cuda.Stream | None = None
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name; live, so copying into them restores a state."""
@@ -112,15 +118,24 @@ class Step:
         self.graphs[size](batch)
 
     def run(self, batch: Batch) -> None:
+        """The step itself; its parts bear the names that a profile shows."""
         labels = batch[1]
         with mixed_precision(self.device):
-            images, target = self.augmented(batch)
-            output = self.model(images, labels)
-            terms = self.objective(output, target, labels)
-        self.optimizer.zero_grad(set_to_none=True)
-        terms["loss"].backward()
-        self.optimizer.step()
-        self.count(output, labels, terms)
+            with record_function("augment"):
+                images, target = self.augmented(batch)
+            with record_function("forward"):
+                output = self.network(images, labels)
+            with record_function("loss"):
+                terms = self.objective(output, target, labels)
+                loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
+        with record_function("backward"):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        with record_function("update"):
+            self.optimizer.step()
+        if self.parallel is None or self.parallel.counts:
+            with record_function("count"):
+                self.count(output, labels, terms)
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""
@@ -149,16 +164,19 @@ class Step:
         before = {name: value.clone() for name, value in self.state().items()}
         totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()
+        # Its own stream for each step: cuBLAS keeps a workspace a stream, and other networks' graphs run beside this.
+        side = self.side = self.side or torch.cuda.Stream()
         try:
-            side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(3):
                     self.run(static)
             torch.cuda.current_stream().wait_stream(side)
             self.optimizer.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=side):
                 self.run(static)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             log.warning("The training step could not be captured (%s); it runs eagerly, more slowly.", error)
             self.capture = False

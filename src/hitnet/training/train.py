@@ -1,49 +1,40 @@
-"""Train, load and evaluate: the three functions behind `hitnet train`, `predict` and `evaluate`."""
+"""Train and evaluate: the functions behind `hitnet train` and `evaluate`."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 
 from hitnet import data as datasets
 from hitnet import models
 from hitnet.data.images import Images
+from hitnet.data.stream import ImageSet, Streamed, open_images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
-from hitnet.training.device import pick_device
-from hitnet.training.engine import History, Trainer, own_randomness
+from hitnet.training import distributed
+from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.evaluation import Evaluation, measure
+from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.run import RunConfig, RunFolder
+from hitnet.training.run import Run, RunConfig, RunFolder, load, prepare
 from hitnet.training.step import Modify
 
 log = logging.getLogger("hitnet")
 Source = str | Path | Images
 
 
-@dataclass(frozen=True)
-class Run:
-    """A trained network with what is known of it; `folder` is None for one that was never written to disk."""
-
-    model: Network
-    config: RunConfig
-    history: History
-    folder: Path | None = None
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return tuple(self.config.data["class_names"])
-
-
-def fingerprint(images: Images) -> str:
+def fingerprint(images: ImageSet) -> str:
     """A short hash of pixels, labels and masks: the same images under the same labels, whatever they are called."""
+    if isinstance(images, Streamed):
+        return images.fingerprint
     digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
     digest.update(images.labels.numpy().tobytes())
     if images.masks is not None:
@@ -68,7 +59,7 @@ def source_name(source: Source) -> str:
     return str(source) if known else str(Path(source).expanduser().absolute())
 
 
-def describe(source: Source, images: Images, test: Images | None) -> dict[str, Any]:
+def describe(source: Source, images: ImageSet, test: ImageSet | None) -> dict[str, Any]:
     """What a run's configuration keeps of its data."""
     return {
         "source": source_name(source),
@@ -80,6 +71,42 @@ def describe(source: Source, images: Images, test: Images | None) -> dict[str, A
     }
 
 
+class Options(TypedDict, total=False):
+    """What `train` takes beside the data and the seeds."""
+
+    model: str | None
+    recipe: str | Recipe
+    epochs: int | None
+    augment: str | None
+    augment_from: Run | str | Path | None
+    seed: int
+    out: str | Path | None
+    device: str
+    limit: int | None
+    resume: bool
+    test: Images | None
+    data_dir: str | Path | None
+    image_size: int | tuple[int, int] | None
+    strict: bool
+    stream: bool | None
+    model_options: dict[str, Any] | None
+    recipe_options: dict[str, Any] | None
+    progress: Progress | None
+    profile: bool
+
+
+@overload
+def train(data: Source, *, seeds: None = None, **options: Unpack[Options]) -> Run: ...
+
+
+@overload
+def train(data: Source, *, seeds: int | Sequence[int], **options: Unpack[Options]) -> list[Run]: ...
+
+
+@overload
+def train(data: Source, *, seeds: int | Sequence[int] | None, **options: Unpack[Options]) -> Run | list[Run]: ...
+
+
 def train(
     data: Source,
     *,
@@ -89,6 +116,7 @@ def train(
     augment: str | None = None,
     augment_from: Run | str | Path | None = None,
     seed: int = 0,
+    seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     limit: int | None = None,
@@ -97,58 +125,104 @@ def train(
     data_dir: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
     strict: bool = False,
+    stream: bool | None = None,
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
-) -> Run:
+    profile: bool = False,
+) -> Run | list[Run]:
     """Train a network and, with `out`, keep it in a run folder.
 
     data      a name of the catalogue, a path, or `Images` (then `test` may give the images to test on)
     model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
     augment   "hybrid": train on images that the network of the run `augment_from` modifies as training goes; the
               recipe's augment_strength and augment_share say how much
+    seeds     train one network a seed, on one copy of the images, and give a list of runs: so many, counted on from
+              `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
     limit     use only the first so many training images
     resume    go on with the run in `out`; a finished run is returned as it is
+    stream    read a folder's or table's images from disk as training goes (True), keep them in memory (False), or read
+              them from disk if they would take more than half of the free memory (None)
     progress  told of every step and epoch
+    profile   write where a step's time goes into the run folder (profile.json, profile.txt)
     """
     where = pick_device(device)
-    images, test = read(data, test, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
-    name = model or models.default_name(images.shape, where.type)
+    if profile and out is None:
+        raise HitNetError("A profile is written into the run folder. Say where that is to be (out).")
+    ranks = distributed.connect(where)
+    with distributed.watched(ranks):
+        images, tested = read(
+            data, test, device=where, limit=limit, stream=stream, data_dir=data_dir, image_size=image_size,
+            strict=strict,
+        )  # fmt: skip
+        config, modify = configure(
+            data, images, tested, device=where, model=model, model_options=model_options,
+            recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
+            augment_from=augment_from,
+        )  # fmt: skip
+        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume))
+        if tasks[0].config.data != config.data:
+            raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
+        runs = train_networks(
+            tasks, images, tested, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
+        )
+    return runs[0] if seeds is None else runs
+
+
+def configure(
+    data: Source,
+    images: ImageSet,
+    test: ImageSet | None,
+    *,
+    device: torch.device,
+    model: str | None = None,
+    model_options: dict[str, Any] | None = None,
+    recipe: str | Recipe = "fast",
+    recipe_options: dict[str, Any] | None = None,
+    augment_from: Run | str | Path | None = None,
+) -> tuple[RunConfig, Modify | None]:
+    """The configuration of a run, with seed 0, and what modifies its images, if anything does."""
+    name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
-    chosen = find_recipe(recipe, features=built.features, epochs=epochs, augment=augment, **(recipe_options or {}))
+    chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
     warn_of_ghosts(chosen.ghosts, images.num_classes)
-    modify, origin = hybrid_augmentation(chosen, augment_from, images, where)
-    config = RunConfig(
-        model_name=name,
-        model=built,
-        recipe=chosen,
-        seed=seed,
-        data=describe(data, images, test),
-        augment_from=origin,
-    )
-    folder = None if out is None else prepare(RunFolder(out), config, resume=resume)
-    if folder is not None and folder.finished:
-        return load(folder.path)
-    with own_randomness():
-        torch.manual_seed(seed)
-        network = Network(config.model)
-    trainer = Trainer(
-        network, images, test, chosen, seed=seed, device=where, modify=modify, run=folder, progress=progress
-    )
-    trainer.fit()
-    return Run(network, config, trainer.history, None if folder is None else folder.path)
+    modify, origin = hybrid_augmentation(chosen, augment_from, images, device)
+    described = describe(data, images, test)
+    return RunConfig(name, built, chosen, seed=0, data=described, augment_from=origin), modify
 
 
-def read(data: Source, test: Images | None, *, limit: int | None, **options: Any) -> tuple[Images, Images | None]:
+def task(config: RunConfig, out: str | Path | None, *, resume: bool) -> Task:
+    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume))
+
+
+def several_tasks(
+    config: RunConfig, seed: int, seeds: int | Sequence[int] | None, out: str | Path | None, *, resume: bool
+) -> list[Task]:
+    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
+    if seeds is None:
+        return [task(replace(config, seed=seed), out, resume=resume)]
+    chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
+    folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
+    pairs = zip(chosen, folders, strict=True)
+    return [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
+
+
+def read(
+    data: Source, test: Images | None, *, device: torch.device, limit: int | None, stream: bool | None, **options: Any
+) -> tuple[ImageSet, ImageSet | None]:
     """The images to train on, and those to test on where there are any."""
     if isinstance(data, Images):
         return data.first(limit), test
-    images = datasets.load(data, "train", limit=limit, **options)
-    return images, datasets.load(data, "test", **options) if test is None else test
+    images = open_images(data, "train", limit=limit, stream=stream, room=room_for_images(device), **options)
+    if test is not None:
+        return images, test
+    return images, open_images(data, "test", stream=stream, room=room_for_images(device), **options)
 
 
 def hybrid_augmentation(
-    recipe: Recipe, run: Run | str | Path | None, images: Images, device: torch.device
+    recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
 ) -> tuple[Modify | None, dict[str, Any] | None]:
     """What modifies the images in a training by this recipe, and what the run's configuration keeps of it."""
     if recipe.augment == "none":
@@ -183,39 +257,6 @@ def warn_of_ghosts(ghosts: int, classes: int) -> None:
             classes,
             ghosts,
         )
-
-
-def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
-    """Start a run folder, or check that the one there is the same run."""
-    if not folder.exists:
-        folder.create(config)
-        return folder
-    if not resume:
-        raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
-    there, asked = folder.config().to_dict(), config.to_dict()
-    changed = [
-        f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
-        for part in asked
-        for key, old, new in differences(there[part], asked[part])
-    ]
-    if changed:
-        raise HitNetError(
-            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
-            "Give the same options as before, or choose another --out."
-        )
-    return folder
-
-
-def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [(k, old.get(k), new.get(k)) for k in {**old, **new} if old.get(k) != new.get(k)]
-    return [] if old == new else [("", old, new)]
-
-
-def load(run: str | Path) -> Run:
-    """A finished run: its network in evaluation mode on the CPU, its configuration and history."""
-    folder = RunFolder(run)
-    return Run(folder.model(), folder.config(), folder.history(), folder.path)
 
 
 def evaluate(

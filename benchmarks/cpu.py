@@ -1,0 +1,189 @@
+"""Training on a CPU: our engine against the loops that people write, and how an epoch grows with its images.
+
+    python benchmarks/cpu.py [--images 4096] [--paper-images 384] [--threads N] [--repeats 3]
+
+Compares, in one run and on the same images of the sample that ships with the package,
+
+    hitnet-small   the engine against a textbook loop: DataLoader, one image at a time through shift and scaling
+    hitnet         the engine against eager PyTorch: the paper's network, batches from one tensor, no augmentation
+
+and times epochs of hitnet-small over N, 2N, 4N and 8N images. The contestants take turns and each figure is the best of
+`--repeats`, so that other work on the machine disturbs all alike. Writes benchmarks/records/cpu.json: one row a
+measurement, and the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+import hitnet
+from hitnet import models
+from hitnet.losses import CentripetalLoss
+from hitnet.training.engine import Trainer
+from hitnet.training.feed import Feed
+
+RECORDS = Path(__file__).with_name("records") / "cpu.json"
+BATCH = 128
+CPU = torch.device("cpu")
+
+
+class Shifted(Dataset[tuple[Tensor, int]]):
+    """A textbook data set: one image at a time, scaled to [0, 1] and shifted by up to two pixels."""
+
+    def __init__(self, images: hitnet.Images) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = self.images.pixels[index].float() / 255
+        top, left = (int(torch.randint(0, 5, ())) for _ in range(2))
+        height, width = image.shape[1:]
+        return F.pad(image, (2, 2, 2, 2))[:, top : top + height, left : left + width], int(self.images.labels[index])
+
+
+def engine_epoch(name: str, images: hitnet.Images, **changes: Any) -> Callable[[], float]:
+    """Seconds of one epoch of our engine; called again, the next epoch of the same training."""
+    torch.manual_seed(0)
+    network = models.build(name, images.shape, images.num_classes)
+    recipe = hitnet.recipe("fast", features=network.config.features, epochs=1000, batch_size=BATCH, **changes)
+    work = Trainer(network, Feed(images, CPU), None, recipe, seed=0, device=CPU).work()
+
+    def epoch() -> float:
+        started = time.perf_counter()
+        for _ in range(recipe.steps_per_epoch(len(images))):
+            next(work)
+        return time.perf_counter() - started
+
+    return epoch
+
+
+def eager_step(network: hitnet.Network) -> Callable[[Tensor, Tensor], None]:
+    """The step as a PyTorch tutorial writes it."""
+    loss, optimizer = CentripetalLoss(), torch.optim.Adam(network.parameters(), lr=1e-3)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        optimizer.zero_grad()
+        output = network(images, labels)
+        total = loss(output.distances, labels)
+        if output.reconstruction is not None:
+            total = total + 0.392 * nn.functional.mse_loss(output.reconstruction, images)
+        total.backward()
+        optimizer.step()
+
+    return step
+
+
+def textbook_epoch(name: str, images: hitnet.Images, workers: int) -> Callable[[], float]:
+    torch.manual_seed(0)
+    network = models.build(name, images.shape, images.num_classes).train()
+    step, loader = eager_step(network), DataLoader(Shifted(images), BATCH, shuffle=True, num_workers=workers)
+
+    def epoch() -> float:
+        started = time.perf_counter()
+        for batch, labels in loader:
+            step(batch, labels)
+        return time.perf_counter() - started
+
+    return epoch
+
+
+def eager_epoch(name: str, images: hitnet.Images) -> Callable[[], float]:
+    torch.manual_seed(0)
+    network = models.build(name, images.shape, images.num_classes).train()
+    step = eager_step(network)
+
+    def epoch() -> float:
+        started = time.perf_counter()
+        for index in torch.randperm(len(images)).split(BATCH):
+            step(images.pixels[index].float() / 255, images.labels[index])
+        return time.perf_counter() - started
+
+    return epoch
+
+
+def best_of(contestants: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Seconds of each contestant's best epoch, after one to warm up; they take turns."""
+    for epoch in contestants.values():
+        epoch()
+    rounds = [{name: epoch() for name, epoch in contestants.items()} for _ in range(repeats)]
+    return {name: min(one[name] for one in rounds) for name in contestants}
+
+
+def compare(network: str, images: hitnet.Images, others: dict[str, Callable[[], float]], args: Any) -> dict[str, Any]:
+    shift = {"shift": 0} if network == "hitnet" else {}
+    seconds = best_of({"engine": engine_epoch(network, images, **shift), **others}, args.repeats)
+    row = {
+        "experiment": "speed",
+        "network": network,
+        "images": len(images),
+        "images_per_second": {name: round(len(images) / value, 1) for name, value in seconds.items()},
+        "engine_is_faster_by": {name: round(seconds[name] / seconds["engine"], 3) for name in others},
+    }
+    print(row, flush=True)
+    return row
+
+
+def growth(images: hitnet.Images, smallest: int, repeats: int) -> dict[str, Any]:
+    """Seconds an epoch over N, 2N, 4N and 8N images, and how these grow; 1.0 an image is linear growth."""
+    sets = {times: images.select(torch.arange(smallest * times) % len(images)) for times in (1, 2, 4, 8)}
+    contestants = {str(times): engine_epoch("hitnet-small", one) for times, one in sets.items()}
+    seconds = best_of(contestants, repeats)
+    row = {
+        "experiment": "growth",
+        "network": "hitnet-small",
+        "images": smallest,
+        "seconds_by_multiple": {name: round(value, 3) for name, value in seconds.items()},
+        "time_an_image_relative_to_smallest": {
+            name: round(value / int(name) / seconds["1"], 3) for name, value in seconds.items()
+        },
+    }
+    print(row, flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=4096, help="for hitnet-small")
+    parser.add_argument("--paper-images", type=int, default=384, help="for the paper's network")
+    parser.add_argument("--smallest", type=int, default=1024, help="N of the growth")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="PyTorch's threads (default: its own choice)")
+    parser.add_argument("--out", type=Path, default=RECORDS)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    sample = hitnet.data.load("mnist-sample", "train")
+    small, paper = sample.first(args.images), sample.first(args.paper_images)
+    loaders = {f"textbook, {n} workers": textbook_epoch("hitnet-small", small, n) for n in (0, 2)}
+    rows = [
+        compare("hitnet-small", small, loaders, args),
+        compare("hitnet", paper, {"eager PyTorch": eager_epoch("hitnet", paper)}, args),
+        growth(sample, args.smallest, args.repeats),
+    ]
+    about = {
+        "processor": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "hitnet": hitnet.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    args.out.parent.mkdir(exist_ok=True)
+    args.out.write_text(json.dumps([row | about for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

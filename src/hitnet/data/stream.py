@@ -1,0 +1,141 @@
+"""Sets of image files that are larger than the memory: files are decoded just before they are wanted.
+
+A few threads stay a bounded number of images ahead of the training, which therefore never waits where they are fast
+enough. What comes is the same, in the same order, as if all images lay in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hitnet.data import decode
+from hitnet.data.images import Images
+from hitnet.data.listing import Entry, Skipped, Survey, pixels_of, read_survey, survey, thread_count
+from hitnet.data.load import Size, Source, exact_size, find_listing, load, warn_of_skipped
+from hitnet.data.split import check_split
+from hitnet.errors import HitNetError
+
+log = logging.getLogger("hitnet")
+AHEAD_BYTES = 64 * 2**20  # decoded images that may wait for their turn
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """Labelled images on disk: as `Images`, but for the pixels, which `read` decodes."""
+
+    entries: tuple[Entry, ...]
+    labels: Tensor
+    class_names: tuple[str, ...]
+    name: str
+    shape: tuple[int, int, int]
+    fingerprint: str  # of pixels and labels, as that of the same images in memory
+    flip: bool = False
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
+        """uint8 (B, C, H, W) of the images at each part's indices."""
+        entries = (self.entries[i] for part in parts for i in part.tolist())
+        arrays = decoded(entries, self.shape)
+        for part in parts:
+            batch = np.empty((len(part), *self.shape), np.uint8)
+            for place, found in enumerate(islice(arrays, len(part))):
+                if isinstance(found, Skipped):
+                    raise HitNetError(
+                        f"{found.path}: {found.reason}; it could be read when the training began. Put it back and "
+                        "go on with --resume."
+                    )
+                batch[place] = found
+            yield torch.from_numpy(batch)
+
+
+ImageSet = Images | Streamed
+
+
+def decoded(entries: Iterator[Entry], shape: tuple[int, int, int]) -> Iterator[Pixels | Skipped]:
+    """The pixels of files in their order, decoded by threads that stay AHEAD_BYTES ahead at most."""
+    ahead = max(2 * thread_count(), AHEAD_BYTES // math.prod(shape))
+    pool = ThreadPoolExecutor(thread_count())
+    try:
+        pending: deque[Future[Pixels | Skipped]] = deque()
+        for entry in islice(entries, ahead):
+            pending.append(pool.submit(pixels_of, entry, shape))
+        while pending:
+            with decode.quiet():
+                found = pending.popleft().result()
+            for entry in islice(entries, 1):
+                pending.append(pool.submit(pixels_of, entry, shape))
+            yield found
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def open_images(
+    source: Source,
+    split: str,
+    *,
+    stream: bool | None,
+    room: int,
+    limit: int | None = None,
+    data_dir: str | Path | None = None,
+    image_size: Size | None = None,
+    strict: bool = False,
+) -> ImageSet:
+    """As `load`, or streamed: if `stream` says so or, where it is None, if the images would take more than `room`
+    bytes of memory."""
+    check_split(split)
+    listing = find_listing(source)
+    if listing is None:
+        if stream:
+            raise HitNetError("Only a folder or a table of image files can be streamed; leave out --stream.")
+        return load(source, split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+    found = survey(listing, split, limit=limit, image_size=exact_size(image_size), strict=strict)
+    size = len(found.chosen) * math.prod(found.shape)
+    if stream is None and size > room:
+        log.info(
+            "%s: %d %s images would take %.1f GB of memory and are read from disk as training goes (--no-stream: keep "
+            "them in memory).", listing.name, len(found.chosen), split, size / 1e9,
+        )  # fmt: skip
+        stream = True
+    if stream:
+        return open_stream(found)
+    report = read_survey(found)
+    warn_of_skipped(listing.name, report.skipped)
+    return report.images
+
+
+def open_stream(found: Survey) -> Streamed:
+    """Read all files of a survey once: to know which can be decoded, and for the fingerprint."""
+    digest = hashlib.blake2b(digest_size=8)
+    kept, lost = [], []
+    for entry, pixels in zip(found.chosen, decoded(iter(found.chosen), found.shape), strict=True):
+        if isinstance(pixels, Skipped):
+            lost.append(pixels)
+        else:
+            kept.append(entry)
+            digest.update(pixels.tobytes())
+    warn_of_skipped(found.listing.name, found.without(lost))
+    labels = found.labels(kept)
+    digest.update(labels.tobytes())
+    return Streamed(
+        tuple(kept), torch.from_numpy(labels), found.classes, found.listing.name, found.shape, digest.hexdigest()
+    )

@@ -1,0 +1,44 @@
+"""Where steps take their images from: one copy of a set on the device, however many networks train on it, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from hitnet.data.stream import ImageSet, Streamed
+
+
+class Feed:
+    """A set of images as steps want it; `masks` puts the masks, where known, behind the images as a last channel."""
+
+    def __init__(self, images: ImageSet, device: torch.device, *, masks: bool = False) -> None:
+        self.device = device
+        self.labels = images.labels.to(device)
+        self.size = (images.shape[1], images.shape[2])
+        self.mirrored_ok = images.flip
+        self.source: Streamed | Tensor
+        if isinstance(images, Streamed):
+            self.source = images
+        elif masks and images.masks is not None:
+            self.source = torch.cat([images.pixels, images.masks], dim=1).to(device)
+        else:
+            self.source = images.pixels.to(device)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(self, parts: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pixels (B, C, H, W) and labels (B,) of the images at each part's indices, on the device."""
+        indices = torch.cat(list(parts)).to(self.device).split([len(part) for part in parts])
+        if isinstance(self.source, Tensor):
+            for index in indices:
+                yield self.source[index], self.labels[index]
+        else:
+            for pixels, index in zip(self.source.read(parts), indices, strict=True):
+                yield pixels.to(self.device), self.labels[index]
+
+    def in_order(self, batch_size: int = 1000) -> Iterator[tuple[Tensor, Tensor]]:
+        """The whole set from its first image to its last."""
+        return self.batches(torch.arange(len(self)).split(batch_size))

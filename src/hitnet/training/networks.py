@@ -1,0 +1,138 @@
+"""From what was asked for to trained networks: one or many, on one copy of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from hitnet.data.stream import ImageSet
+from hitnet.errors import DivergedError
+from hitnet.models.network import Network
+from hitnet.training.distributed import ALONE, Ranks
+from hitnet.training.engine import Trainer, own_randomness
+from hitnet.training.feed import Feed
+from hitnet.training.profiling import Profiling
+from hitnet.training.progress import Progress
+from hitnet.training.run import History, Run, RunConfig, RunFolder, load
+from hitnet.training.step import Modify
+from hitnet.training.together import fit_all
+
+
+@dataclass(frozen=True)
+class Task:
+    """One network to train, and the run folder to keep it in, if any."""
+
+    config: RunConfig
+    folder: RunFolder | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.folder is not None and self.folder.finished
+
+    @property
+    def path(self) -> str:
+        return f"seed {self.config.seed}" if self.folder is None else str(self.folder.path)
+
+    def steps_left(self) -> int:
+        an_epoch = self.config.recipe.steps_per_epoch(self.config.data["images"])
+        epochs, steps = (0, 0) if self.folder is None else self.folder.position()
+        return (self.config.recipe.epochs - epochs) * an_epoch - steps
+
+
+def train_networks(
+    tasks: Sequence[Task],
+    images: ImageSet,
+    test: ImageSet | None,
+    *,
+    device: torch.device,
+    modify: Modify | None = None,
+    progress: Progress | None = None,
+    at_once: int | None = None,
+    ranks: Ranks = ALONE,
+    profile: bool = False,
+) -> list[Run]:
+    """Train every network that is not finished yet; those that are, are loaded.
+
+    One that diverges leaves the others alone: they end, then an error names those that did not. Several processes
+    (`ranks`) train a single network together, and deal out several among them. `profile` watches the first network.
+    """
+    left = ranks.from_first(lambda: [i for i, task in enumerate(tasks) if not task.finished])
+    together = ranks if len(tasks) == 1 else ALONE
+    mine = left if len(tasks) == 1 else left[ranks.rank :: ranks.size]
+    found: dict[int, Run | DivergedError] = {}
+    if mine:
+        makers = trainer_makers([tasks[i] for i in mine], images, test, device, modify, progress, together)
+        if profile and ranks.first:
+            makers[0] = partial(profiled, makers[0], tasks[mine[0]].folder, device)
+        if progress is not None:
+            progress.plan(sum(tasks[i].steps_left() for i in mine))
+        for i, ended in zip(mine, fit_all(makers, device, at_once=at_once), strict=True):
+            found[i] = ended if isinstance(ended, DivergedError) else finished_run(tasks[i], *ended)
+    if len(tasks) > 1:
+        found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
+    runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]
+    good = [run for run in runs if isinstance(run, Run)]
+    if len(good) < len(runs):
+        raise all_that_diverged(tasks, runs, good)
+    return good
+
+
+def profiled(make: Callable[[], Trainer], folder: RunFolder | None, device: torch.device) -> Trainer:
+    """A trainer whose run folder gets a profile of its steps."""
+    trainer = make()
+    if folder is not None:
+        trainer.profiling = Profiling(folder.path, device)
+    return trainer
+
+
+def on_cpu(run: Run | DivergedError) -> Run | DivergedError:
+    """A run that can travel to another process."""
+    if isinstance(run, Run):
+        run.model.cpu()
+    return run
+
+
+def trainer_makers(
+    tasks: Sequence[Task],
+    images: ImageSet,
+    test: ImageSet | None,
+    device: torch.device,
+    modify: Modify | None,
+    progress: Progress | None,
+    ranks: Ranks,
+) -> list[Callable[[], Trainer]]:
+    """What makes each task's trainer, once it is its turn; all take their images from the same copy."""
+    train_feed = Feed(images, device, masks=True)
+    test_feed = None if test is None else Feed(test, device)
+
+    def make(task: Task) -> Trainer:
+        with own_randomness():
+            torch.manual_seed(task.config.seed)
+            network = Network(task.config.model)
+        return Trainer(
+            network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device, modify=modify,
+            run=task.folder, progress=progress, ranks=ranks,
+        )  # fmt: skip
+
+    return [partial(make, task) for task in tasks]
+
+
+def finished_run(task: Task, model: Network, history: History) -> Run:
+    return Run(model, task.config, history, None if task.folder is None else task.folder.path)
+
+
+def all_that_diverged(tasks: Sequence[Task], runs: Sequence[Run | DivergedError], good: Sequence[Run]) -> DivergedError:
+    """One error for all networks that diverged; a single network's own where there was only one to train."""
+    failed = [(task, run) for task, run in zip(tasks, runs, strict=True) if isinstance(run, DivergedError)]
+    if len(tasks) == 1:
+        return failed[0][1]
+    listed = "; ".join(f"{task.path}: {str(error).split(':')[0]}" for task, error in failed)
+    summary = DivergedError(
+        f"{len(failed)} of {len(tasks)} networks diverged ({listed}). The others are finished. "
+        "Lower the learning rate, or take other seeds in their place."
+    )
+    summary.runs = tuple(good)
+    return summary

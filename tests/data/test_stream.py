@@ -1,0 +1,89 @@
+"""Streamed images: the same images in the same order as in memory, with a bounded number of them decoded ahead."""
+
+import time
+
+import pytest
+import torch
+from PIL import Image
+
+from hitnet import HitNetError
+from hitnet.data import load, save_npz, stream
+from hitnet.data.images import Images
+from hitnet.data.stream import Streamed, open_images
+from hitnet.training.train import fingerprint
+from toy import toy_images
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """60 JPEG files in class folders, two of them damaged: one from its first byte on, one in its pixels."""
+    images = toy_images(60, shape=(1, 12, 12))
+    for i, k in enumerate(images.labels.tolist()):
+        folder = tmp_path / "photos" / images.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images.pixels[i, 0].numpy()).save(folder / f"{i:03}.jpg")
+    (tmp_path / "photos" / "band 1" / "damaged.jpg").write_bytes(b"no image")
+    whole = (tmp_path / "photos" / "band 2" / "002.jpg").read_bytes()
+    (tmp_path / "photos" / "band 2" / "zz-cut.jpg").write_bytes(whole[:-30])
+    return tmp_path / "photos"
+
+
+def opened(photos, **options):
+    return open_images(photos, "all", **{"stream": True, "room": 0, **options})
+
+
+def test_the_same_images_as_in_memory(photos, caplog):
+    memory = load(photos, "all")
+    assert "left out 2" in caplog.text
+    caplog.clear()
+    streamed = opened(photos)
+    assert isinstance(streamed, Streamed)
+    assert "left out 2" in caplog.text
+    assert (len(streamed), streamed.shape, streamed.num_classes) == (len(memory), memory.shape, memory.num_classes)
+    assert (streamed.class_names, streamed.name) == (memory.class_names, memory.name)
+    assert torch.equal(streamed.labels, memory.labels)
+    assert fingerprint(streamed) == fingerprint(memory)
+    order = torch.randperm(len(memory))
+    for part, pixels in zip(order.split(7), streamed.read(order.split(7)), strict=True):
+        assert torch.equal(pixels, memory.pixels[part])
+
+
+def test_few_images_are_decoded_ahead(photos, monkeypatch):
+    streamed = opened(photos)
+    monkeypatch.setattr(stream, "AHEAD_BYTES", 0)
+    monkeypatch.setattr(stream, "thread_count", lambda: 2)
+    done = []
+    real = stream.pixels_of
+    monkeypatch.setattr(stream, "pixels_of", lambda *arguments: (done.append(1), real(*arguments))[1])
+    reading = streamed.read(torch.arange(len(streamed)).split(5))
+    for batch in range(1, 4):
+        next(reading)
+        time.sleep(0.1)  # the threads have time for more
+        assert 5 * batch <= len(done) <= 5 * batch + 4
+    reading.close()
+    time.sleep(0.1)
+    assert len(done) <= 15 + 4
+
+
+def test_room_decides(photos, caplog):
+    caplog.set_level("INFO", logger="hitnet")
+    assert isinstance(opened(photos, stream=None, room=61 * 144), Images)
+    assert isinstance(opened(photos, stream=False), Images)
+    assert "read from disk as training goes" not in caplog.text
+    assert isinstance(opened(photos, stream=None, room=61 * 144 - 1), Streamed)
+    assert "61 all images would take 0.0 GB of memory and are read from disk as training goes" in caplog.text
+
+
+def test_a_file_that_vanishes_is_named(photos):
+    streamed = opened(photos)
+    (photos / streamed.entries[3].path).unlink()
+    with pytest.raises(HitNetError, match=r"band 0/009\.jpg: there is no such file; it could be read when"):
+        list(streamed.read([torch.arange(10)]))
+
+
+def test_what_cannot_be_streamed(photos, tmp_path):
+    save_npz(toy_images(), tmp_path / "toy.npz")
+    with pytest.raises(HitNetError, match="Only a folder or a table"):
+        opened(tmp_path / "toy.npz")
+    with pytest.raises(HitNetError, match="damaged"):
+        opened(photos, strict=True)

@@ -1,0 +1,147 @@
+"""Several processes train one network as one process does, or share out several; and what happens when one is lost."""
+
+import os
+import runpy
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import hitnet
+from hitnet.data import save_npz
+from hitnet.training import RunFolder
+from hitnet.training.distributed import Ranks
+from hitnet.training.run import read_tensors
+from toy import toy_images
+
+OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
+
+
+def start(*arguments, processes=2):
+    """What torchrun does with `-m hitnet …` or with a script."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*launcher, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def tensors(folder):
+    return read_tensors(folder / "weights.safetensors")[0]
+
+
+def assert_close(folder, other, tolerance=2e-5):
+    a, b = tensors(folder), tensors(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-3, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}")
+
+
+TWICE = """
+    import sys
+    from pathlib import Path
+    import hitnet
+    from toy import toy_images
+
+    def train(out):
+        # The last batch has three images, two for one process and one for the other; or one, which both compute.
+        for count in (131, 129):
+            images = toy_images(count)
+            run = hitnet.train(
+                images, test=images, model="hitnet-small", recipe="paper", epochs=2, device="cpu",
+                out=Path(out) / str(count), recipe_options={"optimizer": "sgd"},
+                model_options={"decoder": "conv", "extra_dim": 2},
+            )
+            assert "forward" not in vars(run.model.head.norm)
+
+    if __name__ == "__main__":
+        train(sys.argv[1])
+"""
+
+
+def test_two_processes_train_as_one_does(tmp_path, monkeypatch):
+    script = tmp_path / "twice.py"
+    script.write_text(textwrap.dedent(TWICE))
+    tests = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    ended = start(script, tmp_path / "two")
+    assert ended.returncode == 0, ended.stderr
+    runpy.run_path(str(script))["train"](tmp_path / "one")
+    for count in ("131", "129"):
+        assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
+        one, two = (hitnet.load(tmp_path / name / count).history for name in ("one", "two"))
+        for row, other in zip(one, two, strict=True):
+            assert row.keys() == other.keys()
+            assert row["loss"] == pytest.approx(other["loss"], rel=1e-4)
+            assert row["train_error"] == pytest.approx(other["train_error"], abs=2)
+
+
+def test_seeds_are_dealt_out(tmp_path):
+    save_npz(toy_images(60), tmp_path / "toy.npz")
+    command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
+    ended = start(*command, "--out", tmp_path / "two")
+    assert ended.returncode == 0, ended.stderr
+    assert "(mean ± standard deviation of 3 runs)" in ended.stdout
+    assert ended.stdout.count("seed 1: test error") == 1
+    runs = hitnet.train(
+        tmp_path / "toy.npz",
+        epochs=2,
+        seeds=3,
+        model="hitnet-small",
+        recipe="paper",
+        device="cpu",
+        out=tmp_path / "one",
+    )
+    for run in runs:
+        there = tensors(tmp_path / "two" / run.folder.name)
+        here = tensors(run.folder)
+        assert all(torch.equal(there[name], here[name]) for name in here)
+    again = start(*command, "--out", tmp_path / "two")
+    assert again.returncode != 0
+    assert again.stderr.count("seed-0 already holds a run. Go on with it (--resume)") == 1
+
+
+def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
+    save_npz(toy_images(360), tmp_path / "toy.npz")
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, signal, sys
+        from hitnet.cli import main
+        from hitnet.training import engine, distributed
+        engine.CHECKPOINT_SECONDS, engine.ASK_STEPS = 0.0, 1
+        step, done = engine.Step.__call__, 0
+        def stepping(*arguments):
+            global done
+            done += 1
+            if done == 6 and distributed.rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            step(*arguments)
+        if sys.argv.pop(1) == "kill":
+            engine.Step.__call__ = stepping
+        main()
+    """)
+    )
+    command = ("train", tmp_path / "toy.npz", "--epochs", 3, *OPTIONS)
+    killed = start(script, "kill", *command, "--out", tmp_path / "cut")
+    assert killed.returncode != 0
+    assert "another process of this training" in killed.stderr.lower()
+    assert "--resume" in killed.stderr
+    assert RunFolder(tmp_path / "cut").position() == (1, 2)
+    resumed = start(script, "go", *command, "--resume", "--out", tmp_path / "cut")
+    assert resumed.returncode == 0, resumed.stderr
+    whole = start(script, "go", *command, "--out", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    assert "Warning" not in whole.stderr
+    assert_close(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_each_image_is_in_one_part():
+    batch = torch.arange(7)
+    parts = [Ranks(rank, 3).part(batch) for rank in range(3)]
+    assert torch.cat(parts).tolist() == list(range(7))
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert Ranks(1, 3).part(batch[:2]).tolist() == [0, 1]

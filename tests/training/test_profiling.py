@@ -1,0 +1,39 @@
+"""A profile says where the time of a step goes, and leaves the training as it was."""
+
+import json
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import HitNetError
+
+SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 6, "recipe_options": {"batch_size": 16}}
+
+
+def test_profile_of_a_training(toy, tmp_path):
+    plain = hitnet.train(toy, **SMALL)
+    run = hitnet.train(toy, out=tmp_path / "run", profile=True, **SMALL)
+    assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), run.model.parameters(), strict=True))
+    found = json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert (found["steps"], found["device"]) == (20, "cpu")
+    assert found["images_per_second"] == pytest.approx(16e3 / found["milliseconds_per_step"])
+    parts = {row["name"]: row["percent"] for row in found["parts"]}
+    assert set(parts) == {"batch", "augment", "forward", "loss", "backward", "update", "count"}
+    assert 30 < sum(parts.values()) < 101
+    costs = [row["milliseconds_per_step"] for row in found["operators"]]
+    assert costs == sorted(costs, reverse=True)
+    assert any("conv" in row["name"] for row in found["operators"])
+    table = (tmp_path / "run" / "profile.txt").read_text()
+    assert table.startswith("20 steps on cpu: ")
+    assert all(name in table for name in parts)
+
+
+def test_a_short_training_is_watched_to_its_end(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", profile=True, **SMALL | {"epochs": 2})
+    assert json.loads((tmp_path / "run" / "profile.json").read_text())["steps"] == 7
+
+
+def test_no_folder_no_profile(toy):
+    with pytest.raises(HitNetError, match="written into the run folder"):
+        hitnet.train(toy, profile=True, **SMALL)

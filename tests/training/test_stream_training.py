@@ -1,0 +1,96 @@
+"""Training from files on disk ends with the weights of training from memory, also after a kill in mid-epoch."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from PIL import Image
+
+import hitnet
+from hitnet.data.stream import Streamed
+from hitnet.training import RunFolder, engine, together
+from toy import toy_images
+
+OPTIONS = {
+    "model": "hitnet-small",
+    "device": "cpu",
+    "epochs": 2,
+    "recipe_options": {"batch_size": 16, "ghosts": 1, "ghost_probability": 0.5},
+}
+
+
+@pytest.fixture
+def photos(tmp_path):
+    images = toy_images(90)
+    for i, k in enumerate(images.labels.tolist()):
+        folder = tmp_path / "photos" / images.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images.pixels[i, 0].numpy()).save(folder / f"{i:03}.jpg")
+    return tmp_path / "photos"
+
+
+def same(one, other):
+    a, b = one.model.state_dict(), other.model.state_dict()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def timeless(run):
+    return [{key: value for key, value in row.items() if "second" not in key} for row in run.history]
+
+
+def test_streamed_training_is_training_in_memory(photos, monkeypatch):
+    memory = hitnet.train(photos, stream=False, **OPTIONS)
+    fed = []
+    feed = engine.Feed.__init__
+    monkeypatch.setattr(
+        "hitnet.training.feed.Feed.__init__",
+        lambda self, images, *rest, **more: (fed.append(type(images)), feed(self, images, *rest, **more))[1],
+    )
+    streamed = hitnet.train(photos, stream=True, **OPTIONS)
+    assert fed == [Streamed, Streamed]
+    assert same(memory, streamed)
+    assert timeless(memory) == timeless(streamed)
+    assert memory.config == streamed.config
+
+
+def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="hitnet")
+    monkeypatch.setattr(sys.modules["hitnet.training.train"], "room_for_images", lambda device: 5000)
+    hitnet.train(photos, **OPTIONS | {"epochs": 1})
+    assert "72 train images" in caplog.text  # 72 x 144 bytes are too many
+    assert "test images" not in caplog.text  # 18 x 144 are not
+
+
+def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch):
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    for run in hitnet.train(photos, stream=True, seeds=2, **OPTIONS):
+        assert same(run, hitnet.train(photos, stream=False, seed=run.config.seed, **OPTIONS))
+
+
+def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
+    """Streamed until kill -9 after seven of ten steps; then from memory, which is the same run."""
+    script = textwrap.dedent(f"""
+        import os, signal, sys, hitnet
+        from hitnet.training import engine
+        from hitnet.training.progress import Progress
+        engine.CHECKPOINT_SECONDS = 0.0
+        class Killing(Progress):
+            left = 8
+            def step(self):
+                self.left -= 1
+                if not self.left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        hitnet.train(sys.argv[1], out=sys.argv[2], stream=True, progress=Killing(), **{OPTIONS!r})
+    """)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", script, photos, tmp_path / "cut"]
+    assert subprocess.run(command, env=environment, timeout=60).returncode == -signal.SIGKILL
+    assert RunFolder(tmp_path / "cut").position() == (1, 2)
+    whole = hitnet.train(photos, out=tmp_path / "whole", **OPTIONS)
+    resumed = hitnet.train(photos, out=tmp_path / "cut", resume=True, **OPTIONS)
+    assert same(whole, resumed)
+    assert timeless(whole) == timeless(resumed)

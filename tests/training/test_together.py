@@ -1,0 +1,152 @@
+"""Many networks in one process: each is what it would be alone, whatever happens to the others."""
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import HitNetError
+from hitnet.errors import DivergedError
+from hitnet.training import RunFolder, engine, together
+from hitnet.training.progress import Progress
+
+SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+RANDOM = {"ghosts": 1, "ghost_probability": 0.5, "batch_size": 32}
+
+
+def same(one, other):
+    a, b = one.model.state_dict(), other.model.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def timeless(run):
+    return [{key: value for key, value in row.items() if "second" not in key} for row in run.history]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_once):
+    """Also where steps draw random numbers and the networks take turns."""
+    monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
+    many = hitnet.train(toy, test=toy, epochs=2, seeds=[4, 9, 2], recipe_options=RANDOM, **SMALL)
+    assert [run.config.seed for run in many] == [4, 9, 2]
+    for run in many:
+        alone = hitnet.train(toy, test=toy, epochs=2, seed=run.config.seed, recipe_options=RANDOM, **SMALL)
+        assert same(run, alone)
+        assert timeless(run) == timeless(alone)
+    assert not same(many[0], many[1])
+
+
+class Counting(Progress):
+    def __init__(self, most=10**9):
+        self.planned, self.steps, self.most = [], 0, most
+
+    def plan(self, steps):
+        self.planned.append(steps)
+
+    def step(self):
+        self.steps += 1
+        if self.steps >= self.most:
+            raise KeyboardInterrupt
+
+
+def test_run_folders_and_resuming(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+    options = {"epochs": 2, "seeds": 3, "seed": 5, "recipe_options": {"batch_size": 32}, **SMALL}
+    whole = hitnet.train(toy, out=tmp_path / "whole", **options)
+    with pytest.raises(KeyboardInterrupt):
+        hitnet.train(toy, out=tmp_path / "cut", progress=Counting(8), **options)
+    finished = [RunFolder(tmp_path / "cut" / f"seed-{seed}").finished for seed in (5, 6, 7)]
+    assert finished == [True, False, False]
+    with pytest.raises(HitNetError, match="seed-5 already holds a run"):
+        hitnet.train(toy, out=tmp_path / "cut", **options)
+    told = Counting()
+    resumed = hitnet.train(toy, out=tmp_path / "cut", resume=True, progress=told, **options)
+    assert told.planned == [told.steps]
+    assert 6 <= told.steps < 12
+    assert all(same(a, b) for a, b in zip(whole, resumed, strict=True))
+    assert [run.folder.name for run in resumed] == ["seed-5", "seed-6", "seed-7"]
+
+
+def test_a_network_that_diverges_leaves_the_others_alone(toy, tmp_path, monkeypatch):
+    row = engine.Trainer.row
+
+    def diverging(self, *arguments):
+        if self.seed == 1:
+            self.step.totals.fill_(float("nan"))
+        return row(self, *arguments)
+
+    alone = hitnet.train(toy, epochs=1, seed=2, **SMALL)
+    monkeypatch.setattr(engine.Trainer, "row", diverging)
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    listed = r"1 of 3 networks diverged \(.*seed-1: Training diverged in epoch 1\)"
+    with pytest.raises(HitNetError, match=listed) as error:
+        hitnet.train(toy, epochs=1, seeds=3, out=tmp_path, **SMALL)
+    assert [RunFolder(tmp_path / f"seed-{seed}").finished for seed in range(3)] == [True, False, True]
+    assert isinstance(error.value, DivergedError)
+    assert same(error.value.runs[1], alone)
+
+
+class Greedy:
+    """Makes steps that, like a GPU, have memory for so many networks at a time."""
+
+    def __init__(self, room, monkeypatch, *, steps=6):
+        self.room, self.alive, self.most = room, set(), 0
+        call = engine.Step.__call__
+
+        def step(step, *arguments):
+            if id(step) not in self.alive and len(self.alive) >= self.room:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            self.alive.add(id(step))
+            self.most = max(self.most, len(self.alive))
+            call(step, *arguments)
+            step.done = getattr(step, "done", 0) + 1
+            if step.done == steps:
+                self.alive.discard(id(step))
+
+        monkeypatch.setattr(engine.Step, "__call__", step)
+
+
+def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
+    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
+    expected = hitnet.train(toy, seeds=4, **options)
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 4)
+    memory = Greedy(2, monkeypatch)
+    found = hitnet.train(toy, seeds=4, **options)
+    assert memory.most == 2
+    assert all(same(a, b) for a, b in zip(expected, found, strict=True))
+    assert "going on with 2 networks side by side" in caplog.text
+
+
+def test_too_little_memory_to_begin_another(toy, monkeypatch):
+    """There is room for one network; the second fails while it is made, beside the first that is under way."""
+    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
+    expected = hitnet.train(toy, seeds=3, **options)
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    alive, make, finish = set(), engine.Trainer.__init__, together.Turns.advance
+
+    def making(self, *arguments, **more):
+        if alive:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        alive.add(1)
+        make(self, *arguments, **more)
+
+    def advancing(self):
+        going_on = finish(self)
+        if not going_on:
+            alive.clear()
+        return going_on
+
+    monkeypatch.setattr(engine.Trainer, "__init__", making)
+    monkeypatch.setattr(together.Turns, "advance", advancing)
+    assert all(same(a, b) for a, b in zip(expected, hitnet.train(toy, seeds=3, **options), strict=True))
+
+
+def test_too_little_memory_for_one(toy, monkeypatch):
+    Greedy(0, monkeypatch)
+    with pytest.raises(HitNetError, match="does not hold even one such network"):
+        hitnet.train(toy, epochs=1, seeds=2, **SMALL)
+
+
+@pytest.mark.parametrize("seeds", [0, -1, [], [1, 1]])
+def test_seeds_that_make_no_sense(toy, seeds):
+    with pytest.raises(HitNetError, match="seeds must be"):
+        hitnet.train(toy, seeds=seeds, **SMALL)
