@@ -12,10 +12,9 @@ from hitnet import HitNetError, Recipe
 from hitnet.data.augment import Augmentation
 from hitnet.synthesis import HybridAugmentation, hybrid
 from hitnet.training import RunFolder, engine
-from hitnet.training.progress import Progress
 from hitnet.training.step import Step
 from hitnet.training.train import hybrid_augmentation, weights_fingerprint
-from toy import toy_images
+from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 STRONG = {"batch_size": 16, "augment_strength": 3.0, "augment_share": 0.75}
@@ -85,20 +84,6 @@ def test_strength_and_share_change_the_training(source, toy):
     assert losses(augment_strength=0.0) == pytest.approx(plain, rel=1e-3)
     found = [plain, losses(), losses(augment_strength=3.0), losses(augment_share=1.0)]
     assert len(set(map(tuple, found))) == 4
-
-
-class Stop(Exception):
-    pass
-
-
-class Interrupting(Progress):
-    def __init__(self, after):
-        self.left = after
-
-    def step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise Stop
 
 
 @pytest.mark.parametrize("stop_after", [8, 15])

@@ -15,9 +15,8 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
-from hitnet.training.progress import Progress
 from hitnet.training.run import read_tensors
-from toy import toy_images
+from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 
@@ -79,20 +78,6 @@ def test_run_folder_round_trip(toy, tmp_path):
     assert again.config == run.config
     assert again.class_names == toy.class_names
     assert hitnet.evaluate(again, toy, device="cpu").error == hitnet.evaluate(run, toy, device="cpu").error
-
-
-class Stop(Exception):
-    pass
-
-
-class Interrupting(Progress):
-    def __init__(self, after):
-        self.left = after
-
-    def step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise Stop
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
