@@ -57,10 +57,10 @@ def test_columns_by_hand(tmp_path):
 def test_nothing_to_compare(tmp_path):
     one = write_table(tmp_path, [["top"], ["mid"], ["low"]])
     audited = audited_table([0, 1, 2], ["mid"] * 3, [0.5] * 3)
-    assert compare_annotators(one, audited) is None
-    assert compare_annotators("mnist-sample", audited) is None
-    assert compare_annotators(tmp_path, audited) is None
-    assert compare_annotators(toy_images(3), audited) is None
+    assert compare_annotators(one, audited) is audited
+    assert compare_annotators("mnist-sample", audited) is audited
+    assert compare_annotators(tmp_path, audited) is audited
+    assert compare_annotators(toy_images(3), audited) is audited
 
 
 def test_the_audit_of_such_a_table(tmp_path, monkeypatch):

@@ -11,27 +11,26 @@ from pathlib import Path
 import pandas as pd
 
 from hitnet.capsules import HIT_RADIUS
+from hitnet.data import Images
 from hitnet.data import table as tables
 from hitnet.training.train import Source
 
 TABLES = (".csv", ".tsv", ".parquet")
 
 
-def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame | None:
-    """The audit's table with what the annotators said, or None where the data has one label an image.
+def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
+    """The audit's table with what the annotators said; the table itself where the data has one label an image.
 
     agreement       share of the votes for the given label
     other_label     the class most voted for after the given one; empty where there is none
     ghost_is_other  whether the ghost is that class
     ghost_hits      whether the ghost lies in the hit zone
     """
-    if not isinstance(source, str) and not hasattr(source, "suffix"):
-        return None
-    if not str(source).lower().endswith(TABLES):
-        return None
+    if isinstance(source, Images) or not str(source).lower().endswith(TABLES):
+        return audited
     said = tables.annotations(Path(str(source)).expanduser())
     if int(said["votes"].max()) < 2:
-        return None
+        return audited
     ballots = said.filter(regex="^votes_")
     ballots.columns = ballots.columns.str.removeprefix("votes_")
     given = pd.get_dummies(said["label"]).reindex(columns=ballots.columns, fill_value=False)

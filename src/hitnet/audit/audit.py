@@ -108,9 +108,9 @@ def audit(
             images, folder, models=models, model=model, chosen=recipe, epochs=epochs, seed=seed, device=device,
             options=recipe_options, progress=progress,
         )  # fmt: skip
-    found = collect(trained, images, pick_device(device))
-    result = judge(found, images, method=score)
-    extra = source | {
+    result = judge(collect(trained, images, pick_device(device)), images, method=score)
+    table = compare_annotators(data, result.table)
+    about = source | {
         "models": len(trained),
         "model": trained[0].config.model_name,
         "recipe": trained[0].config.recipe.to_dict(),
@@ -118,12 +118,8 @@ def audit(
         "image_size": list(images.shape[1:]),
         "seconds": time.perf_counter() - started,
     }
-    annotations = compare_annotators(data, result.table)
-    table = result.table if annotations is None else annotations
-    finished = Audit(
-        table, result.distances, images.class_names, summarise(table, images, extra), result.images,
-        prototype_images(trained[0].model), folder,
-    )  # fmt: skip
+    summary, prototypes = summarise(table, images, about), prototype_images(trained[0].model)
+    finished = replace(result, table=table, summary=summary, prototypes=prototypes, folder=folder)
     if folder is not None:
         write(finished, folder)
     return finished
