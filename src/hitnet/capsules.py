@@ -5,8 +5,6 @@ Capsules are tensors (B, K, n): for each of B images, K classes with a vector of
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,11 +28,6 @@ def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
     if capsules.ndim != 3:
         raise HitNetError(f"distances: capsules must be (B, K, n); got shape {tuple(capsules.shape)}.")
     return torch.linalg.vector_norm(full_precision(capsules) - centre, dim=-1)
-
-
-def max_distance(capsule_dim: int) -> float:
-    """√n/2, the distance from the centre of the unit cube to a corner."""
-    return math.sqrt(capsule_dim) / 2
 
 
 def one_hot(targets: Tensor, num_classes: int) -> Tensor:

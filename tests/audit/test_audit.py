@@ -17,7 +17,7 @@ from hitnet.data import sample
 from hitnet.training import engine
 from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
-from toy import toy_images
+from toy import Stop, toy_images
 
 FLIPPED = [5, 20, 33, 50, 71]
 QUICK = {"models": 2, "epochs": 10, "device": "cpu", "recipe_options": {"batch_size": 32, "learning_rate": 5e-3}}
@@ -114,10 +114,6 @@ def test_prototypes_come_from_the_decoder(audited, runs):
     bands = audited.prototypes.float().view(3, 3, -1).mean(dim=2)
     assert bands.argmax(dim=1).tolist() == [0, 1, 2]
     assert hitnet.audit(toy_images(), runs=runs[1:], device="cpu").prototypes is None
-
-
-class Stop(Exception):
-    pass
 
 
 class Counting(Progress):

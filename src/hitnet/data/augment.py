@@ -13,8 +13,6 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 
-DRAWS = 5  # dy, dx, mirrored, row and column of the cutout's centre
-
 
 @dataclass(frozen=True)
 class Augmentation:
@@ -29,7 +27,10 @@ class Augmentation:
             raise HitNetError(f"shift and cutout must not be negative; got {self.shift} and {self.cutout}.")
 
     def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int64 (count, 5)."""
+        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int64 (count, 5).
+
+        Columns: dy, dx, mirrored, row and column of the cutout's centre.
+        """
         limits = ((-self.shift, self.shift), (-self.shift, self.shift), (0, 1), (0, size[0] - 1), (0, size[1] - 1))
         columns = [torch.randint(low, high + 1, (count,), generator=generator) for low, high in limits]
         return torch.stack(columns, dim=1)
