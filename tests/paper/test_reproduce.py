@@ -1,11 +1,12 @@
 """Doing the missing runs: which, within which budget, after which interruption, and what the ledger gets."""
 
+import re
 import shutil
 
 import pytest
 
 import hitnet
-from hitnet.errors import HitNetError
+from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper import Ledger, reproduce, running
 from hitnet.paper.cost import device_name
 from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN, SHORT
@@ -56,6 +57,12 @@ def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
     assert work("toy-table")[0].done == []
 
 
+def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
+    monkeypatch.setattr(running, "source_root", lambda: None)
+    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", running.code_version())
+    assert running.code_version() == running.code_version()
+
+
 def test_more_runs_on_demand(work, book, ledger):
     work("toy", runs=1)
     assert sorted(full_runs(ledger, book.experiments["toy"])) == [0]
@@ -92,7 +99,7 @@ def test_no_run_is_begun_that_would_not_fit(work, book, ledger, tmp_path):
     add(ledger, book.experiments["toy"], 0, record(book.experiments["toy"], device=HERE, epoch_seconds=100.0))
     outcome, said = work("toy", budget=3, clock=Clock())
     assert outcome.left == ["toy, seed 1", "toy, seed 2"]
-    assert "it would take 3 min" in said[0]
+    assert "it would take until 3 min from now" in said[0]
     assert not (tmp_path / "runs").exists()
     outcome, _ = work("toy", budget=4, clock=Clock())
     assert outcome.done[0] == "toy, seed 1"
@@ -227,7 +234,7 @@ def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledg
 
     def fails(data, **options):
         if options["augment_from"]:
-            raise HitNetError("Training diverged in epoch 1.")
+            raise DivergedError("Training diverged in epoch 1.")
         return train(data, **options)
 
     monkeypatch.setattr(running, "train", fails)
@@ -235,12 +242,25 @@ def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledg
     assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
 
 
+def test_networks_are_trained_side_by_side_as_far_as_the_budget_goes(work, book, ledger, monkeypatch):
+    monkeypatch.setitem(running.AT_ONCE, "cpu", 2)
+    toy, groups, train = book.experiments["toy"], [], running.train
+    add(ledger, toy, 0, record(toy, device=HERE, epoch_seconds=10.0))
+    monkeypatch.setattr(running, "train", lambda *a, **options: groups.append(options["seeds"]) or train(*a, **options))
+    outcome, _ = work("toy", budget=0.5, clock=Clock())  # 30 s, 20 s a run
+    assert (groups, outcome.left) == ([[1]], ["toy, seed 2"])
+    work("toy", runs=7)
+    assert groups[1:] == [[2], [3, 4], [5, 6]]
+    made = full_runs(ledger, toy)
+    assert [made[seed].beside for seed in range(7)] == [1, 1, 1, 2, 2, 2, 2]
+
+
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
     train = running.train
 
     def fails(*arguments, **options):
-        if options["seed"] == 0:
-            raise HitNetError("Training diverged in epoch 1.")
+        if options["seeds"] == [0]:
+            raise DivergedError("Training diverged in epoch 1.")
         return train(*arguments, **options)
 
     monkeypatch.setattr(running, "train", fails)

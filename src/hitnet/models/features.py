@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hitnet import kernels
 from hitnet.errors import HitNetError
 
 
@@ -47,15 +48,24 @@ class PaperFeatures(Features):
         self.num_features = 256 * ((height - 17) // 2 + 1) * ((width - 17) // 2 + 1)
         keras_init(self)
 
+    def maps(self, images: Tensor, *, relu: bool) -> Tensor:
+        """Both convolutions: (B, 256, H', W'), with or without the second ReLU."""
+        if kernels.wanted(images):
+            from hitnet.kernels.two_convolutions import two_convolutions
+
+            return two_convolutions(images, self.conv1, self.conv2, relu=relu)
+        maps: Tensor = self.conv2(F.relu(self.conv1(images)))
+        return F.relu(maps) if relu else maps
+
     def forward(self, images: Tensor) -> Tensor:
-        return F.relu(self.conv2(F.relu(self.conv1(images)))).flatten(1)
+        return self.maps(images, relu=True).flatten(1)
 
 
 class PrimaryCapsules(PaperFeatures):
     """The same convolutions without the second ReLU, ordered so that 8 channels of one place follow one another."""
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.conv2(F.relu(self.conv1(images)))
+        maps = self.maps(images, relu=False)
         return maps.unflatten(1, (32, 8)).permute(0, 1, 3, 4, 2).flatten(1)
 
 

@@ -16,19 +16,19 @@ import torch
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
 
-# Images a second in training, 28 x 28 grey. H200: benchmarks/records/training.json. CPU: two cores.
+# Images a second in training, 28 x 28 grey. H200: eight networks side by side, benchmarks/records/training.json.
 H200 = "NVIDIA H200"
 SPEEDS: dict[str, float] = {
-    "hitnet": 75_453.0,
-    "n1": 87_780.0,
-    "n2": 75_459.0,
-    "n2b": 76_143.0,
-    "hitnet-squash": 75_132.0,
-    "capsnet": 50_028.0,
-    "hitnet-small": 192_315.0,
-    "hitnet-resnet9": 99_803.0,
+    "hitnet": 318_800.0,
+    "n1": 339_300.0,
+    "n2": 318_800.0,
+    "n2b": 318_800.0,
+    "hitnet-squash": 318_800.0,
+    "capsnet": 105_800.0,
+    "hitnet-small": 545_400.0,
+    "hitnet-resnet9": 123_300.0,
 }
-CPU_HITNET = 60.0
+CPU_HITNET = 60.0  # two cores
 OTHER_GPU = 0.25  # a guess, of an H200's speed
 TEST_COST = 1 / 3
 TEACHER_COST = 0.5  # encoding and decoding each batch by the network behind hybrid augmentation, beside the training

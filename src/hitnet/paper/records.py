@@ -21,7 +21,9 @@ class RunRecord:
 
     wrong          wrong test images after each epoch, out of `tested`
     final_wrong    wrong test images at the end of training, out of `final_tested`
-    epoch_seconds  the median epoch, test included
+    beside         how many networks were trained side by side: `seconds` are this one's share of the time,
+                   `images_per_second` those of all together
+    epoch_seconds  the median epoch, test included; again its share
     device, code   where, and which version of this software; several where a run was continued elsewhere
     weights        fingerprint of the trained weights
     teacher        fingerprint of the weights behind hybrid augmentation
@@ -41,6 +43,7 @@ class RunRecord:
     seconds: float
     epoch_seconds: float
     images_per_second: float
+    beside: int
     device: str
     torch: str
     code: str

@@ -7,6 +7,7 @@ nothing else is remembered, so that the work can go on after any interruption, a
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,10 +27,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """A run to do: because it is missing from the ledger, or because its weights are needed here."""
+    """Runs to do side by side: because they are missing from the ledger, or because their weights are needed here."""
 
     experiment: Experiment
-    seed: int
+    seeds: tuple[int, ...]
 
 
 @dataclass
@@ -85,27 +86,35 @@ def check(**given: float | None) -> None:
 
 
 def tasks(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | None, length: Length) -> list[Task]:
-    """What to do, in order: seed by seed, so that every cell of a table has a run early; teachers before pupils."""
+    """What to do, in order: low seeds first, so that every cell of a table has a run early; teachers before pupils."""
     results, experiments = book.of(name)
     pictures = [result for result in results if result.draw]
-    found: list[Task] = []
+    missing: dict[str, set[int]] = {}
     if not (len(results) == 1 and pictures):
-        missing = [
-            Task(one, seed)
-            for one in experiments
-            for seed in range(one.wanted if runs is None else runs)
-            if ledger.get(*length.key(one, seed)) is None
-        ]
-        found = sorted(missing, key=lambda task: task.seed)
-    wanting = [book.experiments[result.experiments[0]] for result in pictures if not drawn(result.name, book, ledger)]
-    found += [Task(one, PICTURE_SEED) for one in wanting if not runner.finished(one, PICTURE_SEED, length)]
-    teachers = [book.experiments[task.experiment.teacher] for task in found if task.experiment.teacher]
-    before = [Task(one, TEACHER_SEED) for one in teachers if not runner.finished(one, TEACHER_SEED, length)]
-    ordered: list[Task] = []
-    for task in before + found:
-        if task not in ordered:
-            ordered.append(task)
-    return ordered
+        for one in experiments:
+            seeds = range(one.wanted if runs is None else runs)
+            missing[one.name] = {seed for seed in seeds if ledger.get(*length.key(one, seed)) is None}
+    for result in pictures:
+        one = book.experiments[result.experiments[0]]
+        if not drawn(result.name, book, ledger) and not runner.finished(one, PICTURE_SEED, length):
+            missing.setdefault(one.name, set()).add(PICTURE_SEED)
+    teachers = {book.experiments[one].teacher for one, seeds in missing.items() if seeds} - {None}
+    before = [book.experiments[one] for one in book.experiments if one in teachers]
+    first = [Task(one, (TEACHER_SEED,)) for one in before if not runner.finished(one, TEACHER_SEED, length)]
+    for task in first:
+        missing.get(task.experiment.name, set()).discard(TEACHER_SEED)
+    groups = [
+        Task(book.experiments[one], group) for one, seeds in missing.items() for group in shared_out(seeds, runner)
+    ]
+    return first + sorted(groups, key=lambda task: task.seeds[0])
+
+
+def shared_out(seeds: set[int], runner: Runner) -> list[tuple[int, ...]]:
+    """Seeds in groups of about the same size, as large as are trained side by side here."""
+    ordered = sorted(seeds)
+    groups = -(-len(ordered) // runner.side_by_side)
+    ends = [len(ordered) * i // groups for i in range(groups + 1)] if groups else []
+    return [tuple(ordered[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def drawn(result: str, book: Book, ledger: Ledger) -> bool:
@@ -113,31 +122,37 @@ def drawn(result: str, book: Book, ledger: Ledger) -> bool:
 
 
 def do(task: Task, runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
-    """One task, if it fits."""
-    one, seed = task.experiment, task.seed
-    what = f"{one.name}, seed {seed}{'' if length.of(one) is None else f' (short: {length.of(one)})'}"
+    """Those runs of a task that fit."""
+    one = task.experiment
+    short = "" if length.of(one) is None else f" (short: {length.of(one)})"
+    what = {seed: f"{one.name}, seed {seed}{short}" for seed in task.seeds}
     if one.teacher and not runner.finished(runner.book.experiments[one.teacher], TEACHER_SEED, length):
-        outcome.left.append(what)
-        say(f"{what}: waits for its teacher, {one.teacher} with seed {TEACHER_SEED}")
+        outcome.left += what.values()
+        say(f"{what[task.seeds[0]]}: waits for its teacher, {one.teacher} with seed {TEACHER_SEED}")
         return
-    needed, room = runner.estimate(one, seed, length), runner.room()
-    if room is not None and needed > room:
-        outcome.left.append(what)
-        say(f"{what}: not begun; it would take {in_words(needed)}, and {in_words(max(0.0, room))} are left")
-        return
+    fitting, needed, room = [], 0.0, runner.room()
+    for seed in task.seeds:
+        needed += runner.estimate(one, seed, length)
+        if room is None or needed <= room:
+            fitting.append(seed)
+            continue
+        outcome.left.append(what[seed])
+        say(f"{what[seed]}: not begun; it would take until {in_words(needed)} from now, and {in_words(room)} are left")
     try:
-        record = runner.run(one, seed, length)
+        done = runner.run(one, fitting, length) if fitting else {}
     except BudgetSpent as stop:
-        outcome.left.append(what)
-        say(f"{what}: stopped after epoch {stop.epoch}, the budget is spent; it goes on from its run folder")
-    except HitNetError as error:
-        if "diverged" not in str(error):
-            raise
-        outcome.failed.append(f"{what}: {error}")
-        say(f"{what}: {error}")
-    else:
-        outcome.done.append(what)
-        say(f"{what}: error {record.error:.2f} % after {record.epochs} epochs, {in_words(record.seconds)}")
+        outcome.left += [what[seed] for seed in fitting]
+        say(
+            f"{what[fitting[0]]}: stopped after epoch {stop.epoch}, the budget is spent; it goes on from its run folder"
+        )
+        return
+    for seed, made in done.items():
+        if isinstance(made, str):
+            outcome.failed.append(f"{what[seed]}: {made}")
+            say(f"{what[seed]}: {made}")
+        else:
+            outcome.done.append(what[seed])
+            say(f"{what[seed]}: error {made.error:.2f} % after {made.epochs} epochs, {in_words(made.seconds)}")
 
 
 def finish(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | None, docs: Path, say: Say) -> None:

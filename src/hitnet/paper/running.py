@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ import hitnet
 from hitnet import data as datasets
 from hitnet import files
 from hitnet.data.images import Images
-from hitnet.errors import HitNetError
+from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper.book import TEACHER_SEED, Book
 from hitnet.paper.cost import device_name
 from hitnet.paper.experiments import Experiment
@@ -26,6 +27,7 @@ from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
 from hitnet.training.run import Run, RunFolder
+from hitnet.training.together import AT_ONCE
 from hitnet.training.train import train, weights_fingerprint
 
 ORIGIN = "origin.json"  # in a run folder: where and with which code it was worked on
@@ -103,10 +105,19 @@ class Runner:
     def room(self) -> float | None:
         return None if self.end is None else self.end - self.clock()
 
-    def folder(self, one: Experiment, seed: int, length: Length = Length()) -> Path:
+    @property
+    def side_by_side(self) -> int:
+        """How many networks are trained together here."""
+        return AT_ONCE[pick_device(self.device).type]
+
+    def home(self, one: Experiment, length: Length = Length()) -> Path:
+        """The folder of an experiment's run folders; short runs have one of their own in it."""
         label = length.of(one)
-        short = "" if label is None else "-short-" + label.replace(", ", "-").replace(" ", "-")
-        return self.runs_dir / one.name / f"seed-{seed}{short}"
+        whole = self.runs_dir / one.name
+        return whole if label is None else whole / ("short-" + label.replace(", ", "-").replace(" ", "-"))
+
+    def folder(self, one: Experiment, seed: int, length: Length = Length()) -> Path:
+        return self.home(one, length) / f"seed-{seed}"
 
     def finished(self, one: Experiment, seed: int, length: Length = Length()) -> bool:
         return RunFolder(self.folder(one, seed, length)).finished
@@ -126,36 +137,47 @@ class Runner:
             self.tests = {one.data: datasets.load(one.data, "test", data_dir=self.data_dir)}
         return self.tests[one.data]
 
-    def run(self, one: Experiment, seed: int, length: Length) -> RunRecord:
-        """Train, or go on with, or take up a finished run; record it unless the ledger has it."""
-        folder, test = self.folder(one, seed, length), self.test_images(one)
-        recipe = one.full_recipe()
-        epochs = length.epochs or recipe.epochs
-        if not RunFolder(folder).finished:
-            note_origin(folder, device_name(pick_device(self.device)))
-        teacher = None if one.teacher is None else self.book.experiments[one.teacher]
-        trained = train(
-            one.data,
-            model=one.network,
-            recipe=recipe,
-            epochs=epochs,
-            augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
-            seed=seed,
-            out=folder,
-            device=self.device,
-            limit=length.limit,
-            resume=True,
-            test=test.first(one.each_epoch),
-            data_dir=self.data_dir,
-            progress=Guard(self.progress or Progress(), self.end, epochs, self.clock),
-        )
-        record = self.record(one, trained, test)
-        self.enter(one, seed, length, record)
-        if one.read_ghosts and length.of(one) is None:
-            from hitnet.paper.ghosts import keep_reading
+    def run(self, one: Experiment, seeds: Sequence[int], length: Length) -> dict[int, RunRecord | str]:
+        """Train side by side, or go on with, or take up finished runs; record those that the ledger has not.
 
-            keep_reading(trained, folder, self.data_dir, pick_device(self.device))
-        return record
+        Gives for each seed its record, or why it diverged.
+        """
+        test, recipe = self.test_images(one), one.full_recipe()
+        epochs = length.epochs or recipe.epochs
+        open_ones = [seed for seed in seeds if not self.finished(one, seed, length)]
+        for seed in open_ones:
+            note_origin(self.folder(one, seed, length), device_name(pick_device(self.device)), len(open_ones))
+        teacher = None if one.teacher is None else self.book.experiments[one.teacher]
+        made: dict[int, RunRecord | str] = {}
+        try:
+            runs = train(
+                one.data,
+                model=one.network,
+                recipe=recipe,
+                epochs=epochs,
+                augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
+                seeds=list(seeds),
+                out=self.home(one, length),
+                device=self.device,
+                limit=length.limit,
+                resume=True,
+                test=test.first(one.each_epoch),
+                data_dir=self.data_dir,
+                progress=Guard(self.progress or Progress(), self.end, epochs, self.clock),
+            )
+        except DivergedError as error:
+            runs = list(error.runs)
+            well = {run.config.seed for run in runs}
+            made = {seed: str(error) for seed in seeds if seed not in well}
+        for trained in runs:
+            seed = trained.config.seed
+            record = made[seed] = self.record(one, trained, test)
+            self.enter(one, seed, length, record)
+            if one.read_ghosts and length.of(one) is None:
+                from hitnet.paper.ghosts import keep_reading
+
+                keep_reading(trained, self.folder(one, seed, length), self.data_dir, pick_device(self.device))
+        return made
 
     def enter(self, one: Experiment, seed: int, length: Length, record: RunRecord) -> None:
         kind, name, seeds, label = length.key(one, seed)
@@ -172,8 +194,9 @@ class Runner:
         config, history = trained.config, trained.history
         tested = min(one.each_epoch or len(test), len(test))
         wrong = [round(row["test_error"] * tested / 100) for row in history]
-        seconds = [row["seconds"] for row in history]
         origin = files.read_json(self.origin_file(trained))
+        beside = max(one["beside"] for one in origin)
+        seconds = [row["seconds"] / beside for row in history]
         return RunRecord(
             network=config.model_name,
             data=one.data,
@@ -188,7 +211,8 @@ class Runner:
             final_tested=len(test),
             seconds=round(sum(seconds), 1),
             epoch_seconds=round(statistics.median(seconds), 4),
-            images_per_second=round(statistics.median(row["images_per_second"] for row in history), 1),
+            images_per_second=round(beside * statistics.median(row["images_per_second"] for row in history), 1),
+            beside=beside,
             device=joined(origin, "device"),
             torch=joined(origin, "torch"),
             code=joined(origin, "code"),
@@ -206,32 +230,41 @@ class Runner:
         return int((prediction != test.labels).sum())
 
 
-def note_origin(folder: Path, device: str) -> None:
-    """Add this machine and this code to those that worked on a run."""
+def note_origin(folder: Path, device: str, beside: int) -> None:
+    """Add this machine, this code and the number of networks side by side to those that worked on a run."""
     file = folder / ORIGIN
     before = files.read_json(file) if file.is_file() else []
-    here = {"device": device, "torch": torch.__version__, "code": code_version()}
+    here = {"device": device, "torch": torch.__version__, "code": code_version(), "beside": beside}
     if here not in before:
         files.write_json(file, [*before, here])
 
 
-def joined(origin: list[dict[str, str]], key: str) -> str:
+def joined(origin: list[dict[str, Any]], key: str) -> str:
     return ", then ".join(dict.fromkeys(one[key] for one in origin))
 
 
 def code_version() -> str:
-    """The commit of a checkout, with "+" where files were changed since; else the version of the package."""
+    """The version of the package and the commit of a checkout, with "+" where files were changed since; where there is
+    no commit to name, a checksum of the package's sources."""
     root = source_root()
-    if root is None:
-        return hitnet.__version__
     try:
+        if root is None:
+            raise FileNotFoundError
         said = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
             capture_output=True, text=True, check=True, timeout=20,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
-        return hitnet.__version__
+        return f"{hitnet.__version__} sources {source_checksum()}"
     return f"{hitnet.__version__} {said.stdout.strip()}"
+
+
+def source_checksum() -> str:
+    package = Path(hitnet.__file__).parent
+    digest = hashlib.blake2b(digest_size=6)
+    for file in sorted(package.rglob("*.py")):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
 
 
 def source_root() -> Path | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from hitnet.errors import HitNetError
 
@@ -21,6 +23,37 @@ def pick_device(name: str) -> torch.device:
 def mixed_precision(device: torch.device) -> torch.autocast:
     """bfloat16 matrix work on a GPU; a context that changes nothing elsewhere. Weights are cast once a use."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of this machine on a device, without waiting for the work that the device still has to do."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class Stopwatch:
+    """Seconds of a device's own time between `start` and `stop`; neither waits for it, only reading does."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.marks = [self.mark()]
+
+    def mark(self) -> float | torch.cuda.Event:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def stop(self) -> None:
+        self.marks.append(self.mark())
+
+    @property
+    def seconds(self) -> float:
+        start, stop = self.marks
+        if isinstance(start, torch.cuda.Event) and isinstance(stop, torch.cuda.Event):
+            stop.synchronize()
+            return start.elapsed_time(stop) / 1000
+        return stop - start  # type: ignore[operator]
 
 
 def room_for_images(device: torch.device) -> int:

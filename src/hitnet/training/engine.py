@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.profiler import record_function
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
+from hitnet.training.device import Stopwatch, sent
 from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
@@ -25,7 +26,8 @@ from hitnet.training.run import History, RunFolder
 from hitnet.training.step import TERMS, Batch, Modify, Step
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
-CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way
+CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
+CHECKPOINT_WRITING = 0.15  # what takes longer to write than this many seconds is written as much less often
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -83,7 +85,7 @@ class Trainer:
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to go on with, its state
-        self.last_save = time.monotonic()
+        self.next_save = time.monotonic() + CHECKPOINT_SECONDS
         self.resume()
 
     def resume(self) -> None:
@@ -97,20 +99,19 @@ class Trainer:
 
     def work(self) -> Iterator[None]:
         """The training, a step at a time: whoever drives it may do other work in between."""
+        upcoming: Iterator[Batch] | None = None
         for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
             started, first = time.perf_counter(), self.start_epoch(epoch)
-            for i, batch in enumerate(self.batches(epoch, first), first):
-                if self.parallel is not None:
-                    whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
-                    self.parallel.begin(len(batch[1]), whole)
-                self.step(batch, self.rate(epoch, i))
-                self.progress.step()
-                if self.profiling is not None:
-                    self.profiling.step(len(batch[1]))
-                if i + 1 < self.steps_per_epoch:
-                    self.checkpoint(i + 1)
+            watch = Stopwatch(self.device)
+            for i, batch in enumerate(upcoming or self.batches(epoch, first), first):
+                self.take(epoch, i, batch)
                 yield
-            self.history.append(self.row(epoch, started, first))
+            watch.stop()
+            tested = None if self.test is None else self.test_counts(self.test)
+            # A GPU is still busy with all this; the next epoch is made ready before waiting for the figures.
+            upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
+            yield
+            self.history.append(self.row(epoch, watch, first, tested) | {"seconds": time.perf_counter() - started})
             self.progress.epoch(self.history[-1])
             if epoch < self.recipe.epochs:
                 self.checkpoint(0)
@@ -121,6 +122,18 @@ class Trainer:
         if self.run:
             self.run.finish(self.model, self.history)
         self.model.eval()
+
+    def take(self, epoch: int, i: int, batch: Batch) -> None:
+        """The step after `i` others of this epoch."""
+        if self.parallel is not None:
+            whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
+            self.parallel.begin(len(batch[1]), whole)
+        self.step(batch, self.rate(epoch, i))
+        self.progress.step()
+        if self.profiling is not None:
+            self.profiling.step(len(batch[1]))
+        if i + 1 < self.steps_per_epoch:
+            self.checkpoint(i + 1)
 
     def start_epoch(self, epoch: int) -> int:
         """Make ready for an epoch; gives the number of its steps that are done already."""
@@ -146,8 +159,10 @@ class Trainer:
         draws = self.augmentation.draw(len(self.train), self.train.size, generator)
         size = self.recipe.batch_size
         parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
-        drawn = draws[torch.cat(parts)].to(self.device).split([len(part) for part in parts])
-        taken = self.train.batches([order[part] for part in parts])
+        drawn = sent(draws[torch.cat(parts)], self.device).split([len(part) for part in parts])
+        return self.joined(self.train.batches([order[part] for part in parts]), drawn)
+
+    def joined(self, taken: Iterator[tuple[Tensor, Tensor]], drawn: Sequence[Tensor]) -> Iterator[Batch]:
         for draw in drawn:
             with record_function("batch"):
                 pixels, labels = next(taken)
@@ -157,18 +172,19 @@ class Trainer:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
         if step % ASK_STEPS if self.ranks.size > 1 else self.run is None:
             return
-        if not self.ranks.from_first(lambda: time.monotonic() - self.last_save > CHECKPOINT_SECONDS):
+        if not self.ranks.from_first(lambda: time.monotonic() > self.next_save):
             return
+        began = time.monotonic()
         totals = self.ranks.total(self.step.totals)
         if self.run is not None:
             extra = {"totals": totals, **random_state(self.device)} if step else {}
             self.run.save(self.step.state() | extra, self.history, step=step)
-        self.last_save = time.monotonic()
+        ended = time.monotonic()
+        self.next_save = ended + CHECKPOINT_SECONDS * max(1.0, (ended - began) / CHECKPOINT_WRITING)
 
-    def row(self, epoch: int, started: float, first: int) -> dict[str, Any]:
+    def row(self, epoch: int, watch: Stopwatch, first: int, tested: Tensor | None) -> dict[str, Any]:
         count, others = len(self.train), self.model.config.num_classes - 1
         totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
-        seconds = time.perf_counter() - started
         if not all(map(math.isfinite, totals.values())):
             raise DivergedError(
                 f"Training diverged in epoch {epoch}: the loss is not finite. "
@@ -180,12 +196,17 @@ class Trainer:
         if self.model.head.loss == "centripetal":
             row["train_hits"] = 100 * totals["hits"] / count
             row["train_misses"] = 100 * totals["misses"] / (count * others)
-        if self.test is not None:
-            row |= self.test_figures(self.test)
+        if self.test is not None and tested is not None:
+            wrong, hits, misses = tested.tolist()
+            row["test_error"] = 100 * wrong / len(self.test)
+            if self.model.head.loss == "centripetal":
+                row["test_hits"] = 100 * hits / len(self.test)
+                row["test_misses"] = 100 * misses / (len(self.test) * others)
         trained = count - first * self.recipe.batch_size
-        return row | {"images_per_second": trained / seconds, "seconds": time.perf_counter() - started}
+        return row | {"images_per_second": trained / watch.seconds}
 
-    def test_figures(self, test: Feed) -> dict[str, float]:
+    def test_counts(self, test: Feed) -> Tensor:
+        """How many of the test images are named wrongly, hit, and how many capsules miss; not waited for."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         for pixels, labels in test.in_order():
             found = class_distances(self.model, pixels)
@@ -193,9 +214,4 @@ class Trainer:
             misses = (found >= MISS_RADIUS).sum() - (own >= MISS_RADIUS).sum()
             wrong = (self.model.head.predict(found) != labels).sum()
             counts += torch.stack([wrong, (own <= HIT_RADIUS).sum(), misses])
-        wrong, hits, misses = counts.tolist()
-        figures = {"test_error": 100 * wrong / len(test)}
-        if self.model.head.loss == "centripetal":
-            figures["test_hits"] = 100 * hits / len(test)
-            figures["test_misses"] = 100 * misses / (len(test) * (self.model.config.num_classes - 1))
-        return figures
+        return counts

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.stream import ImageSet, Streamed
+from hitnet.training.device import sent
 
 
 class Feed:
@@ -31,14 +32,15 @@ class Feed:
 
     def batches(self, parts: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Pixels (B, C, H, W) and labels (B,) of the images at each part's indices, on the device."""
-        indices = torch.cat(list(parts)).to(self.device).split([len(part) for part in parts])
+        indices = sent(torch.cat(list(parts)), self.device).split([len(part) for part in parts])
         if isinstance(self.source, Tensor):
-            for index in indices:
-                yield self.source[index], self.labels[index]
-        else:
-            for pixels, index in zip(self.source.read(parts), indices, strict=True):
-                yield pixels.to(self.device), self.labels[index]
+            source = self.source
+            return ((source[index], self.labels[index]) for index in indices)
+        read = self.source.read(parts)
+        return ((pixels.to(self.device), self.labels[index]) for pixels, index in zip(read, indices, strict=True))
 
     def in_order(self, batch_size: int = 1000) -> Iterator[tuple[Tensor, Tensor]]:
         """The whole set from its first image to its last."""
+        if isinstance(self.source, Tensor):
+            return zip(self.source.split(batch_size), self.labels.split(batch_size), strict=True)
         return self.batches(torch.arange(len(self)).split(batch_size))

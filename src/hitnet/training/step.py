@@ -17,6 +17,7 @@ from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
+from hitnet.kernels.streams import beside
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import mixed_precision
@@ -83,6 +84,11 @@ class Step:
         self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
 
+    @property
+    def draws(self) -> bool:
+        """Whether a step draws random numbers, beside those that come with its batch."""
+        return self.modify is not None or (self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1)
+
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name; live, so copying into them restores a state."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
@@ -128,14 +134,16 @@ class Step:
             with record_function("loss"):
                 terms = self.objective(output, target, labels)
                 loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
+        with beside(self.device) as join:
+            if self.parallel is None or self.parallel.counts:
+                with record_function("count"):
+                    self.count(output, labels, terms)
         with record_function("backward"):
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
         with record_function("update"):
             self.optimizer.step()
-        if self.parallel is None or self.parallel.counts:
-            with record_function("count"):
-                self.count(output, labels, terms)
+        join()
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""

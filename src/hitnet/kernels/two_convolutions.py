@@ -1,0 +1,192 @@
+"""conv → relu → strided conv (→ relu) as one differentiable function over the kernels of `convolutions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from hitnet.kernels import convolutions as kernels
+from hitnet.kernels.streams import beside
+
+ROWS, DEPTH = 128, 64  # images in a block, and how much of the inner dimension is multiplied at a time
+PROGRAMS = 264  # two for each multiprocessor of a large GPU: what work is split into where there are too few tiles
+WIDE = {"num_warps": 8, "num_stages": 4}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes of one call; only that part of the first maps is computed which the second convolution reads."""
+
+    images: int
+    in_channels: int
+    height: int
+    width: int
+    channels: int
+    side: int
+    stride: int
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        height, width = ((size - 2 * self.side + 1) // self.stride + 1 for size in (self.height, self.width))
+        return height, width
+
+    @property
+    def map_size(self) -> tuple[int, int]:
+        height, width = ((size - 1) * self.stride + self.side for size in self.out_size)
+        return height, width
+
+    @property
+    def padded(self) -> int:
+        return -(-self.images // ROWS) * ROWS
+
+    @property
+    def inner(self) -> int:
+        return self.in_channels * self.side * self.side
+
+
+def geometry(images: Tensor, weight: Tensor, stride: int) -> Geometry:
+    count, in_channels, height, width = images.shape
+    return Geometry(count, in_channels, height, width, weight.shape[0], weight.shape[-1], stride)
+
+
+def rows_of(matrix: Tensor, block: tuple[int, int]) -> TensorDescriptor:
+    """A matrix as the copy engine reads it, a block at a time."""
+    return TensorDescriptor.from_tensor(matrix, list(block))
+
+
+def first_forward(g: Geometry, pixels: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    positions = g.map_size[0] * g.map_size[1]
+    maps = pixels.new_empty(positions * g.padded, g.channels)
+    kernels.first_forward[(positions, g.padded // ROWS)](
+        pixels, weight, bias, maps, g.height, g.width, g.map_size[1], g.padded, g.inner,
+        side=g.side, block_k=32, rows=ROWS, channels=g.channels, num_warps=8, num_stages=3,
+    )  # fmt: skip
+    return maps
+
+
+def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
+    positions, blocks = g.out_size[0] * g.out_size[1], g.padded // ROWS
+    shares = max(1, min(g.side, PROGRAMS // (positions * blocks)))
+    each = -(-(g.side * g.side) // shares)
+    shares = -(-(g.side * g.side) // each)
+    parts = torch.empty(shares * positions * g.padded, g.channels, dtype=torch.float32, device=maps.device)
+    kernels.second_forward[(positions * blocks, shares)](
+        rows_of(maps, (ROWS, DEPTH)), rows_of(weight, (g.channels, DEPTH)), parts,
+        g.map_size[1], g.out_size[1], positions, g.padded, blocks, each,
+        side=g.side, stride=g.stride, rows=ROWS, depth=DEPTH, channels=g.channels, **WIDE,
+    )  # fmt: skip
+    out = maps.new_empty(g.images, g.channels, *g.out_size)
+    kernels.second_gather[(g.images, g.channels // 32)](
+        parts, bias, out, shares, g.images, g.padded,
+        positions=positions, block_p=next_power(positions), block_n=32, channels=g.channels, relu=relu,
+    )  # fmt: skip
+    return out
+
+
+def next_power(count: int) -> int:
+    return 1 << (count - 1).bit_length()
+
+
+def position_major(g: Geometry, gradient: Tensor, out: Tensor, *, relu: bool) -> Tensor:
+    """The gradient (images, channels, height, width) of the output, past its relu, as (positions·images, channels)."""
+    positions = g.out_size[0] * g.out_size[1]
+    kept = out.new_empty(positions * g.padded, g.channels)
+    kernels.second_scatter[(g.padded, g.channels // 32)](
+        gradient, out, kept, g.images, g.padded,
+        positions=positions, block_p=next_power(positions), block_n=32, channels=g.channels, relu=relu,
+    )  # fmt: skip
+    return kept
+
+
+def second_data_gradient(g: Geometry, gradient: Tensor, weight: Tensor, maps: Tensor) -> Tensor:
+    blocks = g.padded // ROWS
+    out = torch.empty_like(maps)
+    kernels.second_data_gradient[(g.map_size[0] * g.map_size[1] * blocks,)](
+        rows_of(gradient, (ROWS, DEPTH)), rows_of(weight, (DEPTH, g.channels)),
+        rows_of(maps, (ROWS, g.channels)), rows_of(out, (ROWS, g.channels)),
+        g.map_size[1], *g.out_size, g.padded, blocks,
+        side=g.side, stride=g.stride, rows=ROWS, depth=DEPTH, channels=g.channels, **WIDE,
+    )  # fmt: skip
+    return out
+
+
+def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tensor:
+    """(channels out, side, side, channels in) in float32."""
+    rows = min(ROWS, g.channels)
+    out = torch.empty(g.channels, g.side * g.side * g.channels, dtype=torch.float32, device=maps.device)
+    kernels.second_weight_gradient[(g.side * g.side, g.channels // rows)](
+        rows_of(gradient, (DEPTH, rows)), rows_of(maps, (DEPTH, g.channels)), out,
+        g.map_size[1], g.out_size[1], g.out_size[0] * g.out_size[1], g.padded,
+        side=g.side, stride=g.stride, rows=rows, depth=DEPTH, channels=g.channels, **WIDE,
+    )  # fmt: skip
+    return out.view(g.channels, g.side, g.side, g.channels)
+
+
+def first_weight_gradient(g: Geometry, pixels: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """(channels, inner) and (channels,) in float32."""
+    positions, block_k = g.map_size[0] * g.map_size[1], 128
+    programs, blocks = min(positions, PROGRAMS // 2), -(-(g.inner + 1) // block_k)
+    parts = torch.empty(programs, blocks * block_k, g.channels, dtype=torch.float32, device=pixels.device)
+    kernels.first_weight_gradient[(programs, blocks)](
+        pixels, gradient, parts, positions, g.height, g.width, g.map_size[1], g.padded, g.inner,
+        side=g.side, block_k=block_k, depth=DEPTH, channels=g.channels, num_warps=8, num_stages=3,
+    )  # fmt: skip
+    total = parts.sum(dim=0)
+    return total[: g.inner].t(), total[g.inner]
+
+
+class TwoConvolutions(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        images: Tensor,
+        weight1: Tensor,
+        bias1: Tensor,
+        weight2: Tensor,
+        bias2: Tensor,
+        stride: int,
+        relu: bool,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        g = geometry(images, weight1, stride)
+        pixels = images.new_zeros(g.in_channels * g.height * g.width, g.padded, dtype=dtype)
+        pixels[:, : g.images] = images.flatten(1).t()
+        first = weight1.to(dtype).reshape(g.channels, g.inner)
+        second = weight2.permute(0, 2, 3, 1).to(dtype).reshape(g.channels, -1)
+        maps = first_forward(g, pixels, first, bias1)
+        out = second_forward(g, maps, second, bias2, relu=relu)
+        ctx.save_for_backward(pixels, maps, second, out)
+        ctx.geometry, ctx.relu = g, relu
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        pixels, maps, second, out = ctx.saved_tensors
+        g = ctx.geometry
+        kept = position_major(g, gradient.contiguous(), out, relu=ctx.relu)
+        with beside(kept.device) as join:  # neither branch fills the GPU to its last wave of tiles alone
+            weight2 = second_weight_gradient(g, kept, maps).permute(0, 3, 1, 2)
+            bias2 = kept.sum(dim=0, dtype=torch.float32)
+        before = second_data_gradient(g, kept, second, maps)
+        weight1, bias1 = first_weight_gradient(g, pixels, before)
+        join()
+        return None, weight1.reshape(g.channels, g.in_channels, g.side, g.side), bias1, weight2, bias2, None, None, None
+
+
+def two_convolutions(
+    images: Tensor, first: nn.Conv2d, second: nn.Conv2d, *, relu: bool, dtype: torch.dtype = torch.bfloat16
+) -> Tensor:
+    """second(relu(first(images))), then relu if wanted, in `dtype`; differentiable by the weights and biases alone.
+
+    For two convolutions of equally many channels, a multiple of 64, and square kernels of one size, the first of
+    stride 1, neither padded.
+    """
+    stride = second.stride[0]
+    out: Tensor = TwoConvolutions.apply(
+        images, first.weight, first.bias, second.weight, second.bias, stride, relu, dtype
+    )  # type: ignore[no-untyped-call]
+    return out
