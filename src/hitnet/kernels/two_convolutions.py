@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,6 @@ from hitnet.kernels import convolutions as kernels
 from hitnet.kernels.streams import beside
 
 ROWS, DEPTH = 128, 64  # images in a block, and how much of the inner dimension is multiplied at a time
-PROGRAMS = 264  # two for each multiprocessor of a large GPU: what work is split into where there are too few tiles
 WIDE = {"num_warps": 8, "num_stages": 4}
 
 
@@ -48,6 +48,12 @@ class Geometry:
         return self.in_channels * self.side * self.side
 
 
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """How many programs are worth starting where there are too few tiles to keep a device busy."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
 def geometry(images: Tensor, weight: Tensor, stride: int) -> Geometry:
     count, in_channels, height, width = images.shape
     return Geometry(count, in_channels, height, width, weight.shape[0], weight.shape[-1], stride)
@@ -70,7 +76,7 @@ def first_forward(g: Geometry, pixels: Tensor, weight: Tensor, bias: Tensor) -> 
 
 def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
     positions, blocks = g.out_size[0] * g.out_size[1], g.padded // ROWS
-    shares = max(1, min(g.side, PROGRAMS // (positions * blocks)))
+    shares = max(1, min(g.side, multiprocessors(maps.device) // (positions * blocks)))
     each = -(-(g.side * g.side) // shares)
     shares = -(-(g.side * g.side) // each)
     parts = torch.empty(shares * positions * g.padded, g.channels, dtype=torch.float32, device=maps.device)
@@ -129,7 +135,7 @@ def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tenso
 def first_weight_gradient(g: Geometry, pixels: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """(channels, inner) and (channels,) in float32."""
     positions, block_k = g.map_size[0] * g.map_size[1], 128
-    programs, blocks = min(positions, PROGRAMS // 2), -(-(g.inner + 1) // block_k)
+    programs, blocks = min(positions, multiprocessors(pixels.device)), -(-(g.inner + 1) // block_k)
     parts = torch.empty(programs, blocks * block_k, g.channels, dtype=torch.float32, device=pixels.device)
     kernels.first_weight_gradient[(programs, blocks)](
         pixels, gradient, parts, positions, g.height, g.width, g.map_size[1], g.padded, g.inner,

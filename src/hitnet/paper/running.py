@@ -244,8 +244,8 @@ def joined(origin: list[dict[str, Any]], key: str) -> str:
 
 
 def code_version() -> str:
-    """The version of the package and the commit of a checkout, with "+" where files were changed since; where there is
-    no commit to name, a checksum of the package's sources."""
+    """The version of the package and the commit of a checkout, with "+" where files were changed since; there, and
+    where there is no commit to name, a checksum of the package's sources."""
     root = source_root()
     try:
         if root is None:
@@ -256,7 +256,8 @@ def code_version() -> str:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return f"{hitnet.__version__} sources {source_checksum()}"
-    return f"{hitnet.__version__} {said.stdout.strip()}"
+    commit = said.stdout.strip()
+    return f"{hitnet.__version__} {commit}" + (f" sources {source_checksum()}" if commit.endswith("+") else "")
 
 
 def source_checksum() -> str:
