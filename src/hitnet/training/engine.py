@@ -27,7 +27,7 @@ from hitnet.training.step import TERMS, Batch, Modify, Step
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
-CHECKPOINT_WRITING = 0.15  # what takes longer to write than this many seconds is written as much less often
+CHECKPOINT_WRITING = 0.05  # what takes longer to write than this many seconds is written as much less often
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
