@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -141,21 +141,17 @@ class Trainer:
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch from its `first` one on, or this process's part of them: all images once, in an
         order drawn for this epoch."""
-        order, drawn = self.drawn(epoch, first)
-        taken = self.train.batches(order)
+        generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
+        order = torch.randperm(len(self.train), generator=generator)
+        draws = self.augmentation.draw(len(self.train), self.train.size, generator)
+        size = self.recipe.batch_size
+        parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
+        drawn = draws[torch.cat(parts)].to(self.device).split([len(part) for part in parts])
+        taken = self.train.batches([order[part] for part in parts])
         for draw in drawn:
             with record_function("batch"):
                 pixels, labels = next(taken)
             yield pixels, labels, draw
-
-    def drawn(self, epoch: int, first: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Which images each of these batches takes, and what the augmentation does with them (on the device)."""
-        generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
-        order = torch.randperm(len(self.train), generator=generator)
-        draws = self.augmentation.draw(len(self.train), self.train.size, generator)
-        parts = [self.ranks.part(one) for one in torch.arange(len(order)).split(self.recipe.batch_size)[first:]]
-        places, sizes = torch.cat(parts), [len(part) for part in parts]
-        return order[places].split(sizes), draws[places].to(self.device).split(sizes)
 
     def checkpoint(self, step: int) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
