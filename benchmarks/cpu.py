@@ -1,4 +1,4 @@
-"""Training on a CPU: our engine against the loops that people write, and how an epoch grows with its images.
+"""Training on a CPU: our engine against the loops that people write.
 
     python benchmarks/cpu.py [--images 4096] [--paper-images 384] [--threads N] [--repeats 3]
 
@@ -7,8 +7,8 @@ Compares, in one run and on the same images of the sample that ships with the pa
     hitnet-small   the engine against a textbook loop: DataLoader, one image at a time through shift and scaling
     hitnet         the engine against eager PyTorch: the paper's network, batches from one tensor, no augmentation
 
-and times epochs of hitnet-small over N, 2N, 4N and 8N images. The contestants take turns and each figure is the best of
-`--repeats`, so that other work on the machine disturbs all alike. Writes benchmarks/records/cpu.json: one row a
+The contestants take turns and each figure is the best of `--repeats`, so that other work on the machine disturbs all
+alike. Writes benchmarks/records/cpu.json: one row a
 measurement, and the ratios.
 """
 
@@ -137,29 +137,10 @@ def compare(network: str, images: hitnet.Images, others: dict[str, Callable[[], 
     return row
 
 
-def growth(images: hitnet.Images, smallest: int, repeats: int) -> dict[str, Any]:
-    """Seconds an epoch over N, 2N, 4N and 8N images, and how these grow; 1.0 an image is linear growth."""
-    sets = {times: images.select(torch.arange(smallest * times) % len(images)) for times in (1, 2, 4, 8)}
-    contestants = {str(times): engine_epoch("hitnet-small", one) for times, one in sets.items()}
-    seconds = best_of(contestants, repeats)
-    row = {
-        "experiment": "growth",
-        "network": "hitnet-small",
-        "images": smallest,
-        "seconds_by_multiple": {name: round(value, 3) for name, value in seconds.items()},
-        "time_an_image_relative_to_smallest": {
-            name: round(value / int(name) / seconds["1"], 3) for name, value in seconds.items()
-        },
-    }
-    print(row, flush=True)
-    return row
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=4096, help="for hitnet-small")
     parser.add_argument("--paper-images", type=int, default=384, help="for the paper's network")
-    parser.add_argument("--smallest", type=int, default=1024, help="N of the growth")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, help="PyTorch's threads (default: its own choice)")
     parser.add_argument("--out", type=Path, default=RECORDS)
@@ -172,7 +153,6 @@ def main() -> None:
     rows = [
         compare("hitnet-small", small, loaders, args),
         compare("hitnet", paper, {"eager PyTorch": eager_epoch("hitnet", paper)}, args),
-        growth(sample, args.smallest, args.repeats),
     ]
     about = {
         "processor": platform.processor() or platform.machine(),

@@ -96,6 +96,8 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
         (["predict", "nowhere", "a.png"], "nowhere is not a run folder"),
         (["models", "--shape", "1,4,4"], "too small"),
+        (["models", "--shape", "1,100000,100000"], "sides of 1 to 4096"),
+        (["models", "--shape", "99999999,28,28"], "1 or 3, height, width"),
         (["models", "--classes", "1"], "at least two classes"),
         (["data", "check", "nowhere"], "no data set or folder named 'nowhere'"),
         (["data", "fetch", "cifar"], "Did you mean 'cifar10'"),

@@ -1,6 +1,6 @@
 import pytest
 
-from hitnet.data.split import assign, check_split, even_draw, fifth, natural, split_name
+from hitnet.data.split import assign, check_split, even_draw, fifth, natural, natural_path, split_name
 from hitnet.errors import HitNetError
 
 
@@ -51,3 +51,11 @@ def test_even_draw_spreads_and_keeps_order():
     assert len(drawn) == 100
     assert 30 < sum(i < 500 for i in drawn) < 70
     assert even_draw(keys, None) == even_draw(keys, 5000) == list(range(1000))
+
+
+def test_natural_order_of_paths_goes_folder_by_folder():
+    ordered = ["2/b", "2/b1", "2/bb", "10/a", "a/1", "a/z/0", "a-/1", "a1/0"]
+    assert sorted(ordered[::-1], key=natural_path) == sorted(
+        ordered, key=lambda path: [natural(p) for p in path.split("/")]
+    )
+    assert sorted(ordered[::-1], key=natural_path) == ["2/b", "2/b1", "2/bb", "10/a", "a/1", "a/z/0", "a1/0", "a-/1"]

@@ -6,11 +6,13 @@ import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.table import Table
 
 from hitnet import models
 from hitnet.cli.terminal import console, print_json, short_name, training_progress
+from hitnet.data.decode import check_shape
 from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
 from hitnet.training.prediction import predict
 
@@ -202,19 +204,20 @@ def predict_command(
 
 def models_command(
     shape: Annotated[str, typer.Option(help="Images to count parameters for: channels,height,width")] = "1,28,28",
-    classes: Annotated[int, typer.Option(help="Number of classes")] = 10,
+    classes: Annotated[int, typer.Option(help="Number of classes", max=1_000_000)] = 10,
     as_json: AsJson = False,
 ) -> None:
     """List the networks that can be trained, with their number of parameters."""
     try:
-        in_shape = tuple(int(part) for part in shape.split(","))
+        channels, height, width = (int(part) for part in shape.split(","))
     except ValueError:
         raise typer.BadParameter("give three numbers, e.g. 3,32,32", param_hint="--shape") from None
-    if len(in_shape) != 3:
-        raise typer.BadParameter("give three numbers, e.g. 3,32,32", param_hint="--shape")
+    in_shape = channels, height, width
+    check_shape(in_shape)
+    with torch.device("meta"):  # to count parameters, none need lie in memory
+        counts = {name: models.build(name, in_shape, classes).count_parameters() for name in models.MODELS}
     rows = [
-        {"name": name, "parameters": models.build(name, in_shape, classes).count_parameters(), "summary": entry.summary}
-        for name, entry in models.MODELS.items()
+        {"name": name, "parameters": counts[name], "summary": entry.summary} for name, entry in models.MODELS.items()
     ]
     if as_json:
         print_json(rows)

@@ -27,13 +27,15 @@ class Augmentation:
             raise HitNetError(f"shift and cutout must not be negative; got {self.shift} and {self.cutout}.")
 
     def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int64 (count, 5).
+        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int32 (count, 5).
 
         Columns: dy, dx, mirrored, row and column of the cutout's centre.
         """
         limits = ((-self.shift, self.shift), (-self.shift, self.shift), (0, 1), (0, size[0] - 1), (0, size[1] - 1))
-        columns = [torch.randint(low, high + 1, (count,), generator=generator) for low, high in limits]
-        return torch.stack(columns, dim=1)
+        draws = torch.empty(count, len(limits), dtype=torch.int32)  # an epoch's stay in memory, however many images
+        for column, (low, high) in zip(draws.unbind(dim=1), limits, strict=True):
+            column.copy_(torch.randint(low, high + 1, (count,), generator=generator))
+        return draws
 
     def apply(self, pixels: Tensor, draws: Tensor) -> Tensor:
         """Images (B, C, H, W) of any type and their draws (B, 5) → augmented images."""

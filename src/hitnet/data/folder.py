@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
 
 from hitnet.data.decode import SUFFIXES
-from hitnet.data.listing import Entry, Listing, Skipped
-from hitnet.data.split import NAMES, TRAIN, assign, natural, split_name
+from hitnet.data.entries import Entries, Texts
+from hitnet.data.listing import Listing, Skipped
+from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path, split_name
 from hitnet.errors import HitNetError
 
 
@@ -22,28 +24,28 @@ def list_folder(root: Path) -> Listing:
     ignored: Counter[str] = Counter()
     if not root.is_dir():
         raise HitNetError(f"{root} is not a folder.")
-    found: list[tuple[PurePosixPath, str, str | None]] = []
-    for split, class_folder in _class_folders(root, skipped):
-        before = len(skipped)
-        files = _image_files(class_folder, root, skipped, ignored)
-        if not files and len(skipped) == before:
-            skipped.append(Skipped(_relative(class_folder, root).as_posix(), "the class folder holds no image"))
-        found += [(file, class_folder.name, split) for file in files]
-    if not found:
+    labels: list[str] = []
+    given: list[str] = []
+
+    def paths() -> Iterator[str]:
+        for split, class_folder in _class_folders(root, skipped):
+            before = len(skipped)
+            files = _image_files(class_folder, root, skipped, ignored)
+            if not files and len(skipped) == before:
+                skipped.append(Skipped(_relative(class_folder, root), "the class folder holds no image"))
+            labels.extend([class_folder.name] * len(files))
+            given.extend([split] * len(files) if split is not None else [])
+            yield from files
+
+    found = Texts.of(paths())
+    if not labels:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(ignored.items()))
         raise HitNetError(
             f"{root} holds no image in a class folder{f' (found: {kinds})' if kinds else ''}. "
             "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
             f"with images of type {' '.join(sorted(SUFFIXES))}."
         )
-    found.sort(key=lambda item: [natural(part) for part in item[0].parts])
-    paths, labels = [file.as_posix() for file, _, _ in found], [label for _, label, _ in found]
-    given = [split for _, _, split in found if split is not None]
-    splits = assign(given or None, paths, labels)
-    entries = tuple(
-        Entry(i, path, root / path, label, split)
-        for i, (path, label, split) in enumerate(zip(paths, labels, splits, strict=True))
-    )
+    entries = Entries.of(root, found, labels, assign(given or None, found, labels))
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
 
 
@@ -65,7 +67,7 @@ def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool =
     except OSError as error:
         if top:
             raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
-        skipped.append(Skipped(_relative(folder, root).as_posix(), f"the folder cannot be read ({error.strerror})"))
+        skipped.append(Skipped(_relative(folder, root), f"the folder cannot be read ({error.strerror})"))
         return []
     folders = [child for child in children if not child.name.startswith(".") and child.is_dir()]
     good = [child for child in folders if _is_unicode(child.name)]
@@ -73,13 +75,14 @@ def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool =
     return good
 
 
-def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[PurePosixPath]:
-    files: list[PurePosixPath] = []
+def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[str]:
+    """Paths from `root` on, in their natural order."""
+    files: list[str] = []
     # Links to folders are followed, but each folder is entered once, and none above the class: loops end.
     entered = {str(folder) for folder in class_folder.resolve().parents}
 
     def refused(error: OSError) -> None:
-        folder = _relative(Path(error.filename), root).as_posix()
+        folder = _relative(Path(error.filename), root)
         skipped.append(Skipped(folder, f"the folder cannot be read ({error.strerror})"))
 
     for here, folders, names in os.walk(class_folder, onerror=refused, followlinks=True):
@@ -88,6 +91,7 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
             folders.clear()
             continue
         entered.add(real)
+        inside = _relative(Path(here), root)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             suffix = os.path.splitext(name)[1].lower()
@@ -98,12 +102,12 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
             elif not _is_unicode(os.path.join(here, name)):
                 skipped.append(_bad_name(Path(here, name), root))
             else:
-                files.append(_relative(Path(here, name), root))
-    return files
+                files.append(f"{inside}/{name}")
+    return sorted(files, key=natural_path)
 
 
-def _relative(path: Path, root: Path) -> PurePosixPath:
-    return PurePosixPath(path.relative_to(root).as_posix())
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def _is_unicode(name: str) -> bool:

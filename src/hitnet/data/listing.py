@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -16,12 +16,15 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data import decode
+from hitnet.data.entries import SPLITS, Entries, Entry
 from hitnet.data.images import Images
 from hitnet.data.split import even_draw, natural
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
 LONGEST_SIDE = 64
+AHEAD = 4096  # files that threads may have read before they are asked for
+LARGEST_HANDFUL = 16
 T = TypeVar("T")
 
 
@@ -48,20 +51,9 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One image file: its place in the set's order, its path as shown and as opened, its class, its split."""
-
-    id: int
-    path: str
-    file: Path
-    label: str
-    split: str
-
-
-@dataclass(frozen=True)
 class Listing:
     name: str
-    entries: tuple[Entry, ...]
+    entries: Entries
     skipped: tuple[Skipped, ...] = ()
     ignored: dict[str, int] = field(default_factory=dict)
 
@@ -74,7 +66,7 @@ class Survey:
     split: str
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
-    chosen: tuple[Entry, ...]
+    chosen: Entries
     skipped: tuple[Skipped, ...]
     strict: bool
 
@@ -87,9 +79,10 @@ class Survey:
             raise HitNetError(f"{none} {_first(skipped)}")
         return tuple(skipped)
 
-    def labels(self, entries: Sequence[Entry]) -> npt.NDArray[np.int64]:
+    def labels(self, entries: Entries) -> npt.NDArray[np.int64]:
         index = {label: k for k, label in enumerate(self.classes)}
-        return np.array([index[entry.label] for entry in entries], np.int64)
+        codes = np.array([index.get(label, -1) for label in entries.classes], np.int64)
+        return codes[entries.labels]
 
 
 def survey(
@@ -105,51 +98,84 @@ def survey(
     Size, colour and classes come from the whole listing, so that every split has the same.
     """
     skipped = list(listing.skipped)
-    with decode.quiet():
-        headers = in_threads(_header, listing.entries)
-    good = [(entry, h) for entry, h in zip(listing.entries, headers, strict=True) if isinstance(h, decode.Header)]
-    skipped += [h for h in headers if isinstance(h, Skipped)]
-    good_classes = {entry.label for entry, _ in good}
-    lost = sorted({entry.label for entry in listing.entries} - good_classes, key=natural)
+    entries = listing.entries
+    good = np.zeros(len(entries), np.bool_)
+    headers: Counter[decode.Header] = Counter()
+    for i, found in enumerate(in_threads(_header, entries)):
+        if isinstance(found, Skipped):
+            skipped.append(found)
+        else:
+            headers[found] += 1
+            good[i] = True
+    good_classes = entries.label_names(good)
+    lost = sorted(entries.label_names() - good_classes, key=natural)
     skipped += [Skipped(label, "no image of this class can be read") for label in lost]
     _stop_if_strict(listing, skipped, strict=strict)
     names = tuple(sorted(good_classes, key=natural))
     _need_two_classes(listing, names, skipped)
-    shape = _common_shape(listing.name, [h for _, h in good], image_size)
-    chosen = [entry for entry, _ in good if split in ("all", entry.split)]
-    if not chosen:
-        found = ", ".join(sorted({entry.split for entry, _ in good}))
-        raise HitNetError(f"{listing.name} has no {split} images; its splits: {found}.")
-    drawn = tuple(chosen[i] for i in even_draw([entry.path for entry in chosen], limit))
-    return Survey(listing, split, names, shape, drawn, tuple(skipped), strict)
+    shape = _common_shape(listing.name, headers, image_size)
+    chosen = entries.take(good & entries.in_split(split))
+    if not len(chosen):
+        found_splits = ", ".join(sorted({SPLITS[k] for k in np.unique(entries.splits[good])}))
+        raise HitNetError(f"{listing.name} has no {split} images; its splits: {found_splits}.")
+    if limit is not None:
+        chosen = chosen.take(np.array(even_draw(chosen.paths, limit)))
+    return Survey(listing, split, names, shape, chosen, tuple(skipped), strict)
 
 
 def read_survey(found: Survey) -> Report:
     """Decode the images that a survey chose."""
-    with decode.quiet():
-        arrays = in_threads(lambda entry: pixels_of(entry, found.shape), found.chosen)
-    skipped = found.without([a for a in arrays if isinstance(a, Skipped)])
-    kept = [(entry, a) for entry, a in zip(found.chosen, arrays, strict=True) if not isinstance(a, Skipped)]
-    entries = [entry for entry, _ in kept]
+    pixels = np.empty((len(found.chosen), *found.shape), np.uint8)
+    kept, lost = np.ones(len(pixels), np.bool_), []
+    for i, one in enumerate(in_threads(lambda entry: pixels_of(entry, found.shape), found.chosen)):
+        if isinstance(one, Skipped):
+            lost.append(one)
+            kept[i] = False
+        else:
+            pixels[i] = one
+    skipped = found.without(lost)
+    entries = found.chosen.take(kept) if lost else found.chosen
     images = Images.from_arrays(
-        np.stack([pixels for _, pixels in kept]),
+        pixels[kept] if lost else pixels,
         found.labels(entries),
         class_names=found.classes,
         name=found.listing.name,
-        paths=[entry.path for entry in entries],
+        paths=list(entries.paths),
     )
-    images = replace(images, ids=torch.tensor([entry.id for entry in entries]))
-    return Report(images, skipped, found.listing.ignored)
+    return Report(replace(images, ids=torch.from_numpy(entries.ids)), skipped, found.listing.ignored)
 
 
 def thread_count() -> int:
     return min(16, (os.cpu_count() or 1) + 2)
 
 
-def in_threads(work: Callable[[Entry], T], entries: Sequence[Entry]) -> list[T]:
-    """Pillow lets go of the interpreter while it decodes, so threads are enough."""
-    with ThreadPoolExecutor(thread_count()) as pool:
-        return list(pool.map(work, entries))
+def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: int = AHEAD) -> Iterator[T]:
+    """What `work` makes of each entry, in their order, by threads that stay at most `ahead` entries ahead.
+
+    Pillow lets go of the interpreter while it decodes, so threads are enough.
+    """
+    threads = thread_count()
+    # Small images take less time than handing them over one by one would.
+    size = max(1, min(LARGEST_HANDFUL, ahead // (2 * threads)))
+    rest = iter(entries)
+    handfuls = iter(lambda: list(islice(rest, size)), [])
+    pool = ThreadPoolExecutor(threads)
+    try:
+        pending: deque[Future[list[T]]] = deque()
+        for handful in islice(handfuls, ahead // size):
+            pending.append(pool.submit(_each, work, handful))
+        while pending:
+            with decode.quiet():
+                found = pending.popleft().result()
+            for handful in islice(handfuls, 1):
+                pending.append(pool.submit(_each, work, handful))
+            yield from found
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _each(work: Callable[[Entry], T], entries: list[Entry]) -> list[T]:
+    return [work(entry) for entry in entries]
 
 
 def _header(entry: Entry) -> decode.Header | Skipped:
@@ -166,9 +192,13 @@ def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8
         return Skipped(entry.path, str(error))
 
 
-def _common_shape(name: str, headers: list[decode.Header], image_size: tuple[int, int] | None) -> tuple[int, int, int]:
+def _common_shape(
+    name: str, headers: Counter[decode.Header], image_size: tuple[int, int] | None
+) -> tuple[int, int, int]:
     channels = 1 if all(h.grey for h in headers) else 3
-    sizes = Counter((h.height, h.width) for h in headers)
+    sizes: Counter[tuple[int, int]] = Counter()
+    for h, count in headers.items():
+        sizes[h.height, h.width] += count
     # Of sizes that are equally common the largest wins, whatever the order of the files.
     common = max(sizes, key=lambda size: (sizes[size], size))
     scale = min(1.0, LONGEST_SIDE / max(common))
@@ -178,7 +208,7 @@ def _common_shape(name: str, headers: list[decode.Header], image_size: tuple[int
         log.info(
             "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled "
             "to fit, centred on black. Set image_size for another.",
-            name, height, width, other, len(headers),
+            name, height, width, other, headers.total(),
         )  # fmt: skip
     return channels, height, width
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from hitnet.errors import HitNetError
 
@@ -25,13 +27,19 @@ def check_split(split: str) -> None:
         raise HitNetError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
 
 
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+def natural(text: str) -> str:
     """A sort key under which "2" comes before "10"."""
-    parts = re.split(r"([0-9]+)", text)
-    # A number is compared by its length, then digit by digit: no limit on how long it may be.
-    return tuple(
-        (1, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, 0, part) for i, part in enumerate(parts)
-    )
+    key = []
+    for i, part in enumerate(re.split(r"([0-9]+)", text)):
+        # A text ends in \0, so that "a1" comes before "ab"; a number is compared by its length, then digit by digit.
+        digits = part.lstrip("0")
+        key.append(chr(min(len(digits) + 1, sys.maxunicode)) + digits if i % 2 else part + "\0")
+    return "".join(key)
+
+
+def natural_path(path: str) -> str:
+    """The same for a path, folder by folder: "2/b" comes before "10/a", and "a/1" before "a-/1"."""
+    return "\0".join(natural(part) for part in path.split("/"))
 
 
 def split_name(given: object, *, where: str) -> str:
@@ -42,7 +50,15 @@ def split_name(given: object, *, where: str) -> str:
     return name
 
 
-def fifth(keys: Sequence[str], labels: Sequence[Hashable]) -> list[bool]:
+class Keys(Protocol):
+    """What tells images apart: strings by position."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> str: ...
+
+
+def fifth(keys: Keys, labels: Sequence[Hashable]) -> list[bool]:
     """Whether each image is one of the fixed fifth that tests, class by class.
 
     A class's images are ranked by the SHA-256 of their key (path or index) and the first fifth, rounded, at
@@ -64,7 +80,7 @@ def rank(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Hashable]) -> list[str]:
+def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) -> list[str]:
     """The split of each image: train, test or validation.
 
     Given splits are kept. Validation images are the test images of a set that has no other; beside a test
@@ -80,7 +96,7 @@ def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Ha
     return [TEST if test else TRAIN for test in fifth(keys, labels)]
 
 
-def even_draw(keys: Sequence[str], limit: int | None) -> list[int]:
+def even_draw(keys: Keys, limit: int | None) -> list[int]:
     """Positions of at most `limit` images, drawn evenly by a fixed rule, in their order.
 
     Sets that people bring mostly lie sorted by class: their first images would show one class alone.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,9 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hitnet.data import decode
+from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
-from hitnet.data.listing import Entry, Skipped, Survey, pixels_of, read_survey, survey, thread_count
+from hitnet.data.listing import AHEAD, Skipped, Survey, in_threads, pixels_of, read_survey, survey, thread_count
 from hitnet.data.load import Size, Source, exact_size, find_listing, load, warn_of_skipped
 from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
@@ -37,7 +35,7 @@ Pixels = npt.NDArray[np.uint8]
 class Streamed:
     """Labelled images on disk: as `Images`, but for the pixels, which `read` decodes."""
 
-    entries: tuple[Entry, ...]
+    entries: Entries
     labels: Tensor
     class_names: tuple[str, ...]
     name: str
@@ -71,22 +69,10 @@ class Streamed:
 ImageSet = Images | Streamed
 
 
-def decoded(entries: Iterator[Entry], shape: tuple[int, int, int]) -> Iterator[Pixels | Skipped]:
-    """The pixels of files in their order, decoded by threads that stay AHEAD_BYTES ahead at most."""
-    ahead = max(2 * thread_count(), AHEAD_BYTES // math.prod(shape))
-    pool = ThreadPoolExecutor(thread_count())
-    try:
-        pending: deque[Future[Pixels | Skipped]] = deque()
-        for entry in islice(entries, ahead):
-            pending.append(pool.submit(pixels_of, entry, shape))
-        while pending:
-            with decode.quiet():
-                found = pending.popleft().result()
-            for entry in islice(entries, 1):
-                pending.append(pool.submit(pixels_of, entry, shape))
-            yield found
-    finally:
-        pool.shutdown(cancel_futures=True)
+def decoded(entries: Iterable[Entry], shape: tuple[int, int, int]) -> Iterator[Pixels | Skipped]:
+    """The pixels of files in their order, decoded by threads that stay AHEAD and AHEAD_BYTES ahead at most."""
+    ahead = max(2 * thread_count(), min(AHEAD, AHEAD_BYTES // math.prod(shape)))
+    return in_threads(lambda entry: pixels_of(entry, shape), entries, ahead=ahead)
 
 
 def open_images(
@@ -126,16 +112,17 @@ def open_images(
 def open_stream(found: Survey) -> Streamed:
     """Read all files of a survey once: to know which can be decoded, and for the fingerprint."""
     digest = hashlib.blake2b(digest_size=8)
-    kept, lost = [], []
-    for entry, pixels in zip(found.chosen, decoded(iter(found.chosen), found.shape), strict=True):
+    kept, lost = np.ones(len(found.chosen), np.bool_), []
+    for i, pixels in enumerate(decoded(found.chosen, found.shape)):
         if isinstance(pixels, Skipped):
             lost.append(pixels)
+            kept[i] = False
         else:
-            kept.append(entry)
             digest.update(pixels.tobytes())
     warn_of_skipped(found.listing.name, found.without(lost))
-    labels = found.labels(kept)
+    entries = found.chosen.take(kept) if lost else found.chosen
+    labels = found.labels(entries)
     digest.update(labels.tobytes())
     return Streamed(
-        tuple(kept), torch.from_numpy(labels), found.classes, found.listing.name, found.shape, digest.hexdigest()
+        entries, torch.from_numpy(labels), found.classes, found.listing.name, found.shape, digest.hexdigest()
     )

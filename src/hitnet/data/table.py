@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hitnet.data.listing import Entry, Listing, Skipped
+from hitnet.data.entries import Entries, Texts
+from hitnet.data.listing import Listing, Skipped
 from hitnet.data.split import assign, natural, split_name
 from hitnet.errors import HitNetError
 
@@ -69,10 +70,7 @@ def list_table(path: Path) -> Listing:
         raise HitNetError(f"{path} holds no row with an image path and a label.")
     paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
     splits = assign(_given_splits([row for row, _ in labelled], path), paths, labels)
-    entries = tuple(
-        Entry(row.id, row.path, path.parent / row.path, label, split)
-        for (row, label), split in zip(labelled, splits, strict=True)
-    )
+    entries = Entries.of(path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
     return Listing(path.stem, entries, tuple(skipped))
 
 

@@ -1,0 +1,132 @@
+"""Long lists of image files in little memory: columns of numbers and one block of text, not an object a file.
+
+A path costs its own letters and twelve bytes, all else of a file thirteen bytes, however many files there are.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hitnet.data.split import TEST, TRAIN, VALIDATION
+
+SPLITS = (TRAIN, TEST, VALIDATION)
+Numbers = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image file: its place in the set's order, its path as shown and as opened, its class, its split."""
+
+    id: int
+    path: str
+    file: Path
+    label: str
+    split: str
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Strings as parts of one block of UTF-8."""
+
+    block: bytes
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Texts:
+        block, lengths = bytearray(), array("i")
+        for text in texts:
+            # A name that is no Unicode is turned away elsewhere; here it must only come back as it was.
+            encoded = text.encode("utf-8", "surrogatepass")
+            block += encoded
+            lengths.append(len(encoded))
+        sizes = np.array(lengths, np.int32)
+        return cls(bytes(block), np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, position: int) -> str:
+        start = int(self.starts[position])
+        return self.block[start : start + int(self.lengths[position])].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+    def take(self, positions: Numbers) -> Texts:
+        """The strings at these positions; the block is shared."""
+        return Texts(self.block, self.starts[positions], self.lengths[positions])
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A list of `Entry`; each is made when it is asked for.
+
+    root     the folder that paths begin from
+    ids      place in the set's order
+    classes  the names of all classes that occur, and perhaps of others
+    labels   index into `classes`
+    splits   index into SPLITS
+    """
+
+    root: Path
+    ids: npt.NDArray[np.int64]
+    paths: Texts
+    classes: tuple[str, ...]
+    labels: npt.NDArray[np.int32]
+    splits: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(
+        cls, root: Path, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
+    ) -> Entries:
+        """From one label and one split a path; ids are counted from 0 where none are given."""
+        classes = tuple(dict.fromkeys(labels))
+        label_of, split_of = {name: k for k, name in enumerate(classes)}, {name: k for k, name in enumerate(SPLITS)}
+        return cls(
+            root,
+            np.arange(len(paths)) if ids is None else np.fromiter(ids, np.int64),
+            paths,
+            classes,
+            np.fromiter((label_of[label] for label in labels), np.int32, len(paths)),
+            np.fromiter((split_of[split] for split in splits), np.uint8, len(paths)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, position: int) -> Entry:
+        path = self.paths[position]
+        label, split = self.classes[self.labels[position]], SPLITS[self.splits[position]]
+        return Entry(int(self.ids[position]), path, self.root / path, label, split)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (self[i] for i in range(len(self)))
+
+    def take(self, positions: Numbers | npt.NDArray[np.bool_]) -> Entries:
+        """The entries at these positions, or where a mask is true."""
+        places = np.arange(len(self))[positions]
+        return Entries(
+            self.root,
+            self.ids[places],
+            self.paths.take(places),
+            self.classes,
+            self.labels[places],
+            self.splits[places],
+        )
+
+    def in_split(self, split: str) -> npt.NDArray[np.bool_]:
+        """Which entries belong to a split; "all" is every one."""
+        if split not in SPLITS:
+            return np.ones(len(self), np.bool_)
+        return np.asarray(self.splits == SPLITS.index(split))
+
+    def label_names(self, among: npt.NDArray[np.bool_] | None = None) -> set[str]:
+        """The classes that occur, or those that occur where `among` is true."""
+        return {self.classes[k] for k in np.unique(self.labels if among is None else self.labels[among])}

@@ -1,0 +1,27 @@
+"""The benchmark of growth, in small."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_part_measures_something(tmp_path):
+    out = tmp_path / "growth.json"
+    words = ["--tiny", "--device", "cpu", "--repeats", "1", "--steps", "2", "--out", str(out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    script = ROOT / "benchmarks" / "growth.py"
+    ended = subprocess.run([sys.executable, script, *words], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    images, small, large, head = json.loads(out.read_text())
+    assert images["time_an_image_relative_to_smallest"]["1"] == 1
+    assert all(seconds > 0 for seconds in images["seconds_an_epoch_by_multiple"].values())
+    assert (small["files"], large["files"], small["steps"], large["steps"]) == (400, 800, 2, 2)
+    # Two processes of their own: each has its own peak, that of a process with PyTorch and a network at least.
+    assert small["peak_bytes"] != large["peak_bytes"]
+    assert min(small["peak_bytes"], large["peak_bytes"]) > 100 * 2**20
+    assert 0 <= large["share_of_time_waiting_for_a_batch"] <= 1
+    assert head["hit_or_miss_relative_to_linear"] > 0
