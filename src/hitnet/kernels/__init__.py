@@ -19,12 +19,11 @@ def usable(device: torch.device) -> bool:
     )
 
 
-def wanted(images: Tensor) -> bool:
-    """Whether the kernels are to work on these images: in mixed precision, where they can."""
+def wanted(tensor: Tensor) -> bool:
+    """Whether the kernels are to work on a tensor: in mixed precision, where they can."""
     return (
-        images.is_cuda
+        tensor.is_cuda
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and not images.requires_grad
-        and usable(images.device)
+        and usable(tensor.device)
     )

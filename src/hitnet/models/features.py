@@ -50,7 +50,7 @@ class PaperFeatures(Features):
 
     def maps(self, images: Tensor, *, relu: bool) -> Tensor:
         """Both convolutions: (B, 256, H', W'), with or without the second ReLU."""
-        if kernels.wanted(images):
+        if kernels.wanted(images) and not images.requires_grad:
             from hitnet.kernels.two_convolutions import two_convolutions
 
             return two_convolutions(images, self.conv1, self.conv2, relu=relu)
@@ -109,6 +109,14 @@ class ConvNorm(nn.Sequential):
             nn.ReLU(inplace=True),
         ]
         super().__init__(*layers, *([nn.MaxPool2d(2)] if pool else []))
+
+    def forward(self, input: Tensor) -> Tensor:
+        norm = self[1]
+        if self.training and type(norm) is nn.BatchNorm2d and norm.num_features % 64 == 0 and kernels.wanted(input):
+            from hitnet.kernels.norm_relu import norm_relu
+
+            return norm_relu(self[0](input), norm, pool=len(self) > 3)
+        return super().forward(input)
 
 
 class Residual(nn.Module):

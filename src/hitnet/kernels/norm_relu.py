@@ -1,0 +1,87 @@
+"""batch-norm → relu (→ 2x2 maximum) as one differentiable function over the kernels of `normalisation`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hitnet.kernels import normalisation as kernels
+
+SHARES = 256  # programs that sum up rows
+ROWS, CHANNELS = 64, 64  # of a block
+
+
+def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tensor:
+    """relu(norm(maps)) in training, then a 2x2 maximum if wanted; updates the running statistics of `norm`.
+
+    For maps (B, C, H, W) with C a multiple of 64; kept in the order of memory (B, H, W, C).
+    """
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+    fused = pool and maps.shape[2] % 2 == 0 and maps.shape[3] % 2 == 0
+    out: Tensor = NormRelu.apply(  # type: ignore[no-untyped-call]
+        maps, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, fused
+    )
+    return F.max_pool2d(out, 2) if pool and not fused else out
+
+
+def shares(rows: int) -> tuple[int, int]:
+    """How many programs sum up the rows, and how many rows each of them takes."""
+    each = -(-rows // SHARES)
+    each = -(-each // ROWS) * ROWS
+    return -(-rows // each), each
+
+
+class NormRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        maps: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        running_mean: Tensor,
+        running_var: Tensor,
+        momentum: float,
+        epsilon: float,
+        pool: bool,
+    ) -> Tensor:
+        x = maps.contiguous(memory_format=torch.channels_last)
+        images, channels, height, width = x.shape
+        rows, columns = images * height * width, channels // CHANNELS
+        programs, each = shares(rows)
+        parts = torch.empty(3, programs, channels, dtype=torch.float32, device=x.device)
+        found = torch.empty(4, channels, dtype=torch.float32, device=x.device)
+        kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=CHANNELS)
+        kernels.combine[(columns,)](
+            parts, weight, bias, running_mean, running_var, found, programs, rows, momentum, epsilon,
+            channels=channels, block_p=SHARES, block_c=CHANNELS, num_warps=8,
+        )  # fmt: skip
+        size = (height // 2, width // 2) if pool else (height, width)
+        out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        results = images * size[0] * size[1]
+        kernels.apply[(-(-results // ROWS), columns)](
+            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=CHANNELS, pool=pool
+        )
+        ctx.save_for_backward(x, found)
+        ctx.pool = pool
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, found = ctx.saved_tensors
+        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        images, channels, height, width = x.shape
+        rows = images * gradient.shape[2] * gradient.shape[3]
+        columns, (programs, each) = channels // CHANNELS, shares(rows)
+        parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
+        sizes = {"channels": channels, "block_r": ROWS, "block_c": CHANNELS, "pool": ctx.pool}
+        kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, height, width, **sizes)
+        sums = parts.sum(dim=0)
+        out = torch.empty_like(x)
+        kernels.input_gradient[(-(-rows // ROWS), columns)](
+            gradient, x, found, sums, out, rows, images * height * width, height, width, **sizes
+        )
+        return out, sums[1], sums[0], None, None, None, None, None

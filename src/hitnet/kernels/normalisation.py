@@ -1,0 +1,164 @@
+"""Batch-norm, ReLU and, where wanted, a 2x2 maximum over matrices (rows, channels): one reading for the statistics, one
+for the result, and the same on the way back. Nothing but the input is kept; sums are in float32.
+
+With the maximum, a row of the result has four rows of the input, a square of one image; they are found anew from the
+input on the way back, and the first of equal ones takes the gradient.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def statistics(x, parts, rows, each, channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr):
+    """Number, mean and sum of squared deviations of a share of the rows: parts (3, programs, channels)."""
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    c = tl.program_id(1) * block_c + tl.arange(0, block_c)
+    count = tl.zeros((block_c,), dtype=tl.float32)
+    mean = tl.zeros((block_c,), dtype=tl.float32)
+    squares = tl.zeros((block_c,), dtype=tl.float32)
+    end = tl.minimum((program + 1) * each, rows)
+    for start in range(program * each, end, block_r):
+        r = start + tl.arange(0, block_r)
+        inside = (r < end)[:, None]
+        values = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
+        new = tl.minimum(end - start, block_r).to(tl.float32)
+        new_mean = tl.sum(values, axis=0) / new
+        deviation = tl.where(inside, values - new_mean[None, :], 0.0)
+        away = new_mean - mean
+        squares += tl.sum(deviation * deviation, axis=0) + away * away * count * new / (count + new)
+        count += new
+        mean += away * new / count
+    place = parts + program * channels + c
+    tl.store(place, count)
+    tl.store(place + programs * channels, mean)
+    tl.store(place + 2 * programs * channels, squares)
+
+
+@triton.jit
+def combine(
+    parts, weight, bias, running_mean, running_var, found, programs, rows, momentum, epsilon,
+    channels: tl.constexpr, block_p: tl.constexpr, block_c: tl.constexpr,
+):  # fmt: skip
+    """All shares together: found (4, channels) is mean, 1/deviation, and the scale and shift of the result."""
+    c = tl.program_id(0) * block_c + tl.arange(0, block_c)
+    p = tl.arange(0, block_p)
+    inside = (p < programs)[:, None]
+    place = parts + p[:, None] * channels + c[None, :]
+    count = tl.load(place, mask=inside, other=0.0)
+    means = tl.load(place + programs * channels, mask=inside, other=0.0)
+    squares = tl.load(place + 2 * programs * channels, mask=inside, other=0.0)
+    mean = tl.sum(count * means, axis=0) / rows
+    away = means - mean[None, :]
+    variance = tl.sum(squares + count * away * away, axis=0) / rows
+    inverse = 1.0 / tl.sqrt(variance + epsilon)
+    scale = tl.load(weight + c) * inverse
+    tl.store(found + c, mean)
+    tl.store(found + channels + c, inverse)
+    tl.store(found + 2 * channels + c, scale)
+    tl.store(found + 3 * channels + c, tl.load(bias + c) - mean * scale)
+    unbiased = variance * (rows / (rows - 1.0))
+    tl.store(running_mean + c, tl.load(running_mean + c) * (1 - momentum) + momentum * mean)
+    tl.store(running_var + c, tl.load(running_var + c) * (1 - momentum) + momentum * unbiased)
+
+
+@triton.jit
+def input_rows(r, height, width, pool: tl.constexpr):
+    """The first input row of a result row; with the maximum, the upper left of its square."""
+    if pool:
+        half = width // 2
+        i, j = r // half, r % half  # i counts rows of squares through all images
+        return i * 2 * width + 2 * j
+    return r
+
+
+@triton.jit
+def apply(
+    x, found, out, rows, height, width,
+    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
+):  # fmt: skip
+    """relu(scale x + shift), then the maximum of each square: out (rows, channels)."""
+    r = tl.program_id(0) * block_r + tl.arange(0, block_r)
+    c = tl.program_id(1) * block_c + tl.arange(0, block_c)
+    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    inside = (r < rows)[:, None]
+    place = x + input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+    y = tl.load(place, mask=inside, other=0.0).to(tl.float32) * scale + shift
+    if pool:
+        for k in tl.static_range(1, 4):
+            step = ((k // 2) * width + k % 2) * channels
+            y = tl.maximum(y, tl.load(place + step, mask=inside, other=0.0).to(tl.float32) * scale + shift)
+    y = tl.maximum(y, 0.0)
+    tl.store(out + r[:, None].to(tl.int64) * channels + c[None, :], y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def gradient_sums(
+    gradient, x, found, parts, rows, each, height, width,
+    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
+):  # fmt: skip
+    """Σ g and Σ g·x̂ over a share of the result's rows, g past the relu: parts (programs, 2, channels)."""
+    program = tl.program_id(0)
+    c = tl.program_id(1) * block_c + tl.arange(0, block_c)
+    mean, inverse = tl.load(found + c)[None, :], tl.load(found + channels + c)[None, :]
+    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    plain = tl.zeros((block_c,), dtype=tl.float32)
+    weighted = tl.zeros((block_c,), dtype=tl.float32)
+    end = tl.minimum((program + 1) * each, rows)
+    for start in range(program * each, end, block_r):
+        r = start + tl.arange(0, block_r)
+        inside = (r < end)[:, None]
+        g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
+        place = x + input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+        best = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+        top = best * scale + shift
+        if pool:
+            for k in tl.static_range(1, 4):
+                step = ((k // 2) * width + k % 2) * channels
+                other = tl.load(place + step, mask=inside, other=0.0).to(tl.float32)
+                y = other * scale + shift
+                best = tl.where(y > top, other, best)
+                top = tl.maximum(y, top)
+        g = tl.where(top > 0, g, 0.0)
+        plain += tl.sum(g, axis=0)
+        weighted += tl.sum(g * (best - mean) * inverse, axis=0)
+    tl.store(parts + program * 2 * channels + c, plain)
+    tl.store(parts + (program * 2 + 1) * channels + c, weighted)
+
+
+@triton.jit
+def input_gradient(
+    gradient, x, found, sums, out, rows, total, height, width,
+    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
+):  # fmt: skip
+    """scale · (g − mean g − x̂ · mean g·x̂), where g goes to one row of each square: out as x."""
+    r = tl.program_id(0) * block_r + tl.arange(0, block_r)
+    c = tl.program_id(1) * block_c + tl.arange(0, block_c)
+    mean, inverse = tl.load(found + c)[None, :], tl.load(found + channels + c)[None, :]
+    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    plain, weighted = tl.load(sums + c)[None, :] / total, tl.load(sums + channels + c)[None, :] / total
+    inside = (r < rows)[:, None]
+    g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
+    first = input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+    x0 = tl.load(x + first, mask=inside, other=0.0).to(tl.float32)
+    top = x0 * scale + shift
+    winner = tl.zeros_like(top)
+    if pool:
+        for k in tl.static_range(1, 4):
+            step = ((k // 2) * width + k % 2) * channels
+            y = tl.load(x + first + step, mask=inside, other=0.0).to(tl.float32) * scale + shift
+            winner = tl.where(y > top, k * 1.0, winner)
+            top = tl.maximum(y, top)
+    g = tl.where(top > 0, g, 0.0)
+    own = tl.where(winner == 0.0, g, 0.0)
+    d = scale * (own - plain - (x0 - mean) * inverse * weighted)
+    tl.store(out + first, d.to(out.dtype.element_ty), mask=inside)
+    if pool:
+        for k in tl.static_range(1, 4):
+            step = ((k // 2) * width + k % 2) * channels
+            xk = tl.load(x + first + step, mask=inside, other=0.0).to(tl.float32)
+            own = tl.where(winner == k * 1.0, g, 0.0)
+            d = scale * (own - plain - (xk - mean) * inverse * weighted)
+            tl.store(out + first + step, d.to(out.dtype.element_ty), mask=inside)

@@ -1,0 +1,68 @@
+"""Batch-norm, relu and maximum in one, against plain PyTorch in float64; by Triton's interpreter without a GPU."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+pytest.importorskip("triton", reason="this PyTorch comes without Triton")
+from hitnet.kernels import norm_relu as fused
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def norm(channels=64):
+    torch.manual_seed(0)
+    made = nn.BatchNorm2d(channels, momentum=0.3).to(DEVICE)
+    nn.init.normal_(made.weight)
+    nn.init.normal_(made.bias)
+    return made
+
+
+def plain(maps, given, *, pool):
+    found = F.relu(given(maps))
+    return F.max_pool2d(found, 2) if pool else found
+
+
+@pytest.mark.parametrize(
+    ("shape", "pool"),
+    [
+        ((3, 64, 4, 6), False),
+        ((3, 64, 4, 6), True),
+        ((2, 128, 3, 3), True),
+        ((5, 64, 8, 8), True),
+        ((7, 64, 1, 3), False),
+    ],
+)
+def test_values_gradients_and_running_statistics(shape, pool, monkeypatch):
+    monkeypatch.setattr(fused, "SHARES", 4)  # so that several programs share the rows
+    given = norm(shape[1])
+    exact = copy.deepcopy(given).double()
+    maps = (3 * torch.randn(shape, device=DEVICE) + 5).contiguous(memory_format=torch.channels_last).requires_grad_()
+    precise = maps.detach().double().requires_grad_()
+    out, expected = fused.norm_relu(maps, given, pool=pool), plain(precise, exact, pool=pool)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-4)
+    pull = torch.randn_like(out)
+    found = torch.autograd.grad(out, [maps, given.weight, given.bias], pull)
+    wanted = torch.autograd.grad(expected, [precise, exact.weight, exact.bias], pull.double())
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        torch.testing.assert_close(getattr(given, name).double(), getattr(exact, name).double(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_large_mean_does_not_spoil_the_variance():
+    maps = (torch.randn(8, 64, 8, 8, device=DEVICE) * 0.01 + 100).contiguous(memory_format=torch.channels_last)
+    given = norm()
+    fused.norm_relu(maps, given)
+    true = maps.double().var(dim=(0, 2, 3))
+    torch.testing.assert_close(given.running_var.double(), 0.7 + 0.3 * true, rtol=1e-6, atol=0)
+    found = fused.NormRelu.apply(
+        maps, given.weight, given.bias, given.running_mean, given.running_var, 0.3, given.eps, False
+    )
+    expected = F.relu(
+        F.batch_norm(maps.double(), None, None, given.weight.double(), given.bias.double(), training=True)
+    )
+    torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=2e-2)
