@@ -144,14 +144,15 @@ def tasks(
     options: dict[str, Any] | None,
 ) -> list[Task]:
     """The audit's networks to train, or to take up where they stand. Only the first has a decoder, for prototypes."""
-    configs: list[RunConfig] = []
-    for i, network in enumerate(networks):
+    kinds: dict[str, RunConfig] = {}
+    for network in dict.fromkeys(networks):
         length = network.epochs if epochs is None and recipe == "fast" else epochs
-        config, _ = configure(
+        kinds[network.model], _ = configure(
             images, images, None, device=pick_device(device), model=network.model, recipe=recipe,
-            recipe_options={"epochs": length, **(options or {})}, model_options={"decoder": "none"} if i else None,
+            recipe_options={"epochs": length, **(options or {})},
         )  # fmt: skip
-        configs.append(replace(config, seed=seed + i))
+    configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
+    configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
     targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
     return [task(config, target, resume=True) for config, target in zip(configs, targets, strict=True)]
 
