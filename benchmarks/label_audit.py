@@ -5,9 +5,11 @@
     python benchmarks/label_audit.py ghosts --out arrays --data-dir DATA
     python benchmarks/label_audit.py score --out arrays
 
-`audit` audits and keeps the networks' distances; `rival` trains softmax networks on the same features by the same
-recipe in 4-fold cross-validation, over as many images in all, and keeps their probabilities; both want a GPU for
-all cases but `sample`. `score` needs cleanlab; it prints the table and writes benchmarks/records/label_audit.json.
+`audit` runs the command `hitnet audit` with its own defaults, times the whole of it, and keeps the networks' distances.
+`rival`, after it, trains softmax networks on the same features by the same recipe in 4-fold cross-validation, over at
+least as many images and as many seconds in all, and keeps their probabilities; where the audit mixes two kinds of
+networks, each kind gets all that time, and cleanlab also the mean of both. Both steps want a GPU for all cases but
+`sample`. `score` needs cleanlab; it prints the table and writes benchmarks/records/label_audit.json.
 
 Cases: sample (MNIST's test set, 15 errors found by people), mnist-uniform (10 % of the labels replaced by another
 at random), mnist-alike (5 % replaced by a look-alike), cifar10n (people's labels; --cifar10n names an .npz with
@@ -18,26 +20,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import subprocess
+import sys
 import tempfile
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
-from hitnet.audit import scores
-from hitnet.audit.audit import collect, plan_for
+from hitnet.audit.audit import collect
 from hitnet.audit.ghosts import find_ghosts
+from hitnet.audit.plan import plan
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
+from label_audit_scores import read, score
 
 FOLDS = 4
 LOOK_ALIKES = np.array([6, 7, 7, 5, 9, 3, 0, 1, 3, 4])  # what each digit is taken for
-RECORDS = Path(__file__).with_name("records") / "label_audit.json"
 
 
 def load_case(name: str, args: argparse.Namespace) -> tuple[hitnet.Images, np.ndarray | None]:
@@ -63,19 +69,28 @@ def load_case(name: str, args: argparse.Namespace) -> tuple[hitnet.Images, np.nd
     return images.with_labels(torch.from_numpy(given)), truth
 
 
+SOFTMAX = {"head": "softmax", "decoder": "none"}
+
+
 def rival(images: hitnet.Images, model: str, epochs: int) -> np.ndarray:
     """Out-of-sample class probabilities (N, K) of softmax networks, by 4-fold cross-validation."""
     found = np.zeros((len(images), images.num_classes), dtype=np.float32)
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(images.labels, images.labels)
-    for fold, (inside, outside) in enumerate(folds):
-        run = hitnet.train(
-            images.select(inside), model=model, epochs=epochs, seed=fold,
-            model_options={"head": "softmax", "decoder": "none"},
-        )  # fmt: skip
+    for fold, (inside, outside) in enumerate(folds(images)):
+        run = hitnet.train(images.select(inside), model=model, epochs=epochs, seed=fold, model_options=SOFTMAX)
         held = images.pixels[outside]
         views = [held, held.flip(-1)] if images.flip else [held]
         found[outside] = np.mean([class_distances(run.model, view).cpu().numpy() for view in views], axis=0)
     return found
+
+
+def folds(images: hitnet.Images) -> list[tuple[np.ndarray, np.ndarray]]:
+    return list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(images.labels, images.labels))
+
+
+def equal_epochs(images: hitnet.Images, model: str, epochs: int, seconds: float) -> int:
+    """Epochs of each fold for as many images as `epochs` over all of them, and for at least as many seconds in all."""
+    trial = hitnet.train(images.select(folds(images)[0][0]), model=model, epochs=3, model_options=SOFTMAX)
+    return max(math.ceil(epochs / (FOLDS - 1)), math.ceil(seconds / (FOLDS * trial.history[-1]["seconds"])))
 
 
 def about() -> dict[str, str]:
@@ -85,21 +100,24 @@ def about() -> dict[str, str]:
 
 def run_audit(name: str, args: argparse.Namespace) -> None:
     images, truth = load_case(name, args)
-    model, plan = plan_for(images, None, "auto")
     with tempfile.TemporaryDirectory() as folder:
+        data, out = Path(folder, f"{name}.npz"), Path(folder, "audit")
+        hitnet.data.save_npz(images, data)
         started = time.perf_counter()
-        result = hitnet.audit(images, out=folder)
+        subprocess.run([sys.executable, "-m", "hitnet", "audit", data, "--out", out], check=True)
         seconds = time.perf_counter() - started
-        trained = [hitnet.load(run) for run in sorted(Path(folder, "models").iterdir())]
+        summary = json.loads((out / "summary.json").read_text())
+        trained = [hitnet.load(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
         distances = collect(trained, images, pick_device("auto"))
+    kinds = Counter((network["model"], network["recipe"]["epochs"]) for network in summary["networks"])
     np.savez_compressed(
         args.out / f"{name}.audit.npz",
         given=images.labels.numpy(),
         truth=images.labels.numpy() if truth is None else truth,
         distances=distances.astype(np.float16),
-        expected=result.summary["expected_errors"],
+        expected=summary["expected_errors"],
         seconds=seconds,
-        networks=f"{model}, {plan.models} x {plan.epochs} epochs",
+        networks=", ".join(f"{model}, {count} x {epochs} epochs" for (model, epochs), count in kinds.items()),
         **about(),
     )
     print(f"{name}: audit {seconds:.1f} s", flush=True)
@@ -107,20 +125,22 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
 
 def run_rival(name: str, args: argparse.Namespace) -> None:
     images, _ = load_case(name, args)
-    model, plan = plan_for(images, None, "auto")
-    # Each fold trains on 3/4 of the images: with so many epochs both sides see as many images.
-    epochs = round(plan.models * plan.epochs / (FOLDS - 1))
-    started = time.perf_counter()
-    probabilities = rival(images, model, epochs)
-    seconds = time.perf_counter() - started
+    audited = args.out / f"{name}.audit.npz"
+    if not audited.is_file():
+        raise SystemExit(f"{audited} is not there: run the step audit first, its seconds set the rival's.")
+    networks = plan(images)
+    found, seconds, words = [], [], []
+    for model in dict.fromkeys(network.model for network in networks):
+        total = sum(network.epochs for network in networks)
+        epochs = equal_epochs(images, model, total, float(read(audited)["seconds"]))
+        started = time.perf_counter()
+        found.append(rival(images, model, epochs))
+        seconds.append(time.perf_counter() - started)
+        words.append(f"{model} with softmax, {FOLDS} folds x {epochs} epochs")
+        print(f"{name}: rival {words[-1]} {seconds[-1]:.1f} s", flush=True)
     np.savez_compressed(
-        args.out / f"{name}.rival.npz",
-        probabilities=probabilities,
-        seconds=seconds,
-        networks=f"{model} with softmax, {FOLDS} folds x {epochs} epochs",
-        **about(),
+        args.out / f"{name}.rival.npz", probabilities=np.stack(found), seconds=seconds, networks=words, **about()
     )
-    print(f"{name}: rival {seconds:.1f} s", flush=True)
 
 
 def train_ghosts(args: argparse.Namespace) -> None:
@@ -151,104 +171,6 @@ def train_ghosts(args: argparse.Namespace) -> None:
         )
         print(rows[-1], flush=True)
     (args.out / "ghosts.json").write_text(json.dumps(rows, indent=1))
-
-
-def measures(doubt: np.ndarray, suggested: np.ndarray, case: dict[str, np.ndarray]) -> dict[str, float]:
-    """AUROC, AP, P@n and how often the suggestion is right among the true errors in the first n."""
-    bad = case["given"] != case["truth"]
-    top = np.argsort(-doubt, kind="stable")[: bad.sum()]
-    caught = top[bad[top]]
-    return {
-        "auroc": float(roc_auc_score(bad, doubt)),
-        "ap": float(average_precision_score(bad, doubt)),
-        "p_at_n": float(bad[top].mean()),
-        "suggestion": float((suggested[caught] == case["truth"][caught]).mean()),
-    }
-
-
-def verified(doubt: np.ndarray) -> dict[str, float]:
-    wrong = set(hitnet.data.sample.label_errors()["id"])
-    order = np.argsort(-doubt, kind="stable")
-    return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
-
-
-def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str, float]:
-    """What the flag "wrong" catches, and the number of errors that the scores add up to."""
-    bad = case["given"] != case["truth"]
-    values = scores.score(scores.doubt(evidence, case["given"]))
-    marked = np.array(scores.flags(evidence, values)) == "wrong"
-    caught = marked & bad
-    return {
-        "flagged": int(marked.sum()),
-        "precision": float(bad[marked].mean()),
-        "recall": float(caught.sum() / bad.sum()),
-        "suggestion_of_flagged": float((evidence.ghost[caught] == case["truth"][caught]).mean()),
-        "expected_errors": float((1 - values).sum()),
-        "errors": int(bad.sum()),
-    }
-
-
-def read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as opened:
-        return {name: opened[name] for name in opened.files}
-
-
-def score(folder: Path) -> None:
-    """Judge the arrays in a folder and keep the figures in the records."""
-    from cleanlab.rank import get_label_quality_scores
-
-    rows = []
-    for path in sorted(folder.glob("*.audit.npz")):
-        name = path.name.removesuffix(".audit.npz")
-        case, other = read(path), read(folder / f"{name}.rival.npz")
-        evidence = scores.gather(case["distances"].astype(np.float64), case["given"])
-        probabilities = other["probabilities"].astype(np.float64)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        judged = [(f"hitnet {m}", scores.doubt(evidence, case["given"], m), evidence.ghost) for m in scores.METHODS]
-        for fewer in range(1, len(case["distances"])):
-            part = scores.gather(case["distances"][:fewer].astype(np.float64), case["given"])
-            judged.append((f"hitnet margin, first {fewer}", scores.doubt(part, case["given"]), part.ghost))
-        for method in ("self_confidence", "normalized_margin"):
-            quality = get_label_quality_scores(case["given"].astype(int), probabilities, method=method)
-            judged.append((f"cleanlab {method}", -quality, probabilities.argmax(axis=1)))
-        for method, doubt, suggested in judged:
-            source = case if method.startswith("hitnet") else other
-            row = {
-                "case": name,
-                "method": method,
-                **(verified(doubt) if name == "sample" else measures(doubt, suggested, case)),
-                **(flagged(evidence, case) if method == "hitnet margin" and name != "sample" else {}),
-                "seconds": None if "first" in method else float(source["seconds"]),
-                **{key: str(source[key]) for key in ("networks", "device", "date", "hitnet")},
-            }
-            rows.append(row)
-    if (ghosts := folder / "ghosts.json").is_file():
-        rows += [{"case": "ghosts", **row} for row in json.loads(ghosts.read_text())]
-    RECORDS.write_text(json.dumps(rows, indent=1) + "\n")
-    print_table(rows)
-
-
-def print_table(rows: list[dict[str, object]]) -> None:
-    """The figures as Markdown, a table for each kind of case."""
-    columns = {
-        "sample": ("method", "top_100", "top_200", "seconds", "networks"),
-        "ghosts": ("rule", "test_errors", "doubtful", "precision", "recall", "average_precision_ghost_distance"),
-        "others": ("case", "method", "auroc", "ap", "p_at_n", "suggestion", "seconds", "networks"),
-    }
-    for kind, names in columns.items():
-        chosen = [row for row in rows if (row["case"] if row["case"] in columns else "others") == kind]
-        if chosen:
-            print("\n| " + " | ".join(names) + " |\n|" + "---|" * len(names))
-        for row in chosen:
-            print("| " + " | ".join(shown(row[name]) for name in names) + " |")
-
-
-def shown(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(f"{one:.2f}" for one in value)
-    if isinstance(value, float):
-        return f"{value:.0f}" if value > 1.5 else f"{value:.4f}"
-    return "" if value is None else str(value)
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """The audit from images to table: wrong labels come first, files are whole, interruptions leave no trace."""
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.audit import judge
-from hitnet.audit.audit import PLANS, collect, default_split, plan_for
+from hitnet.audit.audit import collect, default_split
 from hitnet.data import sample
 from hitnet.training import engine
 from hitnet.training.evaluation import class_distances
@@ -109,11 +108,39 @@ def test_the_networks_are_kept_and_only_the_first_has_a_decoder(audited):
     pd.testing.assert_frame_equal(again.table, audited.table)
 
 
-def test_prototypes_come_from_the_decoder(audited, runs):
+def test_networks_of_two_kinds_take_turns(tmp_path):
+    """Kinds in turn, one decoder in all, the summary names them; an interrupted audit goes on with both."""
+    images = mislabelled(shape=(1, 17, 17))
+    options = {**QUICK, "model": ["hitnet-small", "hitnet"], "models": 3, "epochs": 2}
+    with pytest.raises(Stop):
+        hitnet.audit(images, out=tmp_path / "out", progress=Counting(7), **options)
+    found = hitnet.audit(images, out=tmp_path / "out", resume=True, **options)
+    kept = [hitnet.load(tmp_path / "out" / "models" / f"seed-{seed}").config for seed in range(3)]
+    assert [run.model_name for run in kept] == ["hitnet-small", "hitnet", "hitnet-small"]
+    assert [run.model.decoder for run in kept] == ["standardised", "none", "none"]
+    assert (found.summary["models"], found.summary["model"]) == (3, "hitnet-small, hitnet")
+    assert found.summary["networks"] == [
+        {"model": run.model_name, "seed": run.seed, "recipe": run.recipe.to_dict()} for run in kept
+    ]
+    assert found.prototypes is not None
+    alone = hitnet.train(
+        images, model="hitnet", seed=1, epochs=2, device="cpu", recipe_options=QUICK["recipe_options"],
+        model_options={"decoder": "none"},
+    )  # fmt: skip
+    second = hitnet.load(tmp_path / "out" / "models" / "seed-1").model
+    expected, got = (class_distances(one, images.pixels) for one in (alone.model, second))
+    torch.testing.assert_close(got, expected)
+    with pytest.raises(HitNetError, match="model_name"):
+        hitnet.audit(images, out=tmp_path / "out", resume=True, **{**options, "model": "hitnet-small"})
+
+
+def test_prototypes_come_from_the_first_network_with_a_decoder(audited, runs):
     assert (audited.prototypes.shape, audited.prototypes.dtype) == ((3, 1, 12, 12), torch.uint8)
     bands = audited.prototypes.float().view(3, 3, -1).mean(dim=2)
     assert bands.argmax(dim=1).tolist() == [0, 1, 2]
     assert hitnet.audit(toy_images(), runs=runs[1:], device="cpu").prototypes is None
+    first, second = (hitnet.audit(toy_images(), runs=order, device="cpu") for order in (runs, runs[::-1]))
+    assert torch.equal(first.prototypes, second.prototypes)
 
 
 class Counting(Progress):
@@ -266,12 +293,3 @@ def test_default_split():
     assert [default_split(source) for source in ("mnist", "mnist-sample", "photos", toy_images(6))] == [
         "train", "all", "all", "all"
     ]  # fmt: skip
-
-
-def test_small_sets_get_more_epochs():
-    """At least 300 steps, and never fewer epochs than planned."""
-    small = toy_images(96)  # one step an epoch
-    assert plan_for(small, "hitnet-small", "cpu")[1].epochs == 300
-    assert plan_for(toy_images(1281), "hitnet-small", "cpu")[1].epochs == math.ceil(300 / 11)
-    large = toy_images(300 * 128 // 8)
-    assert plan_for(large, "hitnet-small", "cpu")[1] == PLANS["small"]

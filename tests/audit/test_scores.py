@@ -47,6 +47,8 @@ def test_evidence_against_loops(distances, labels):
         rows = [distances[m, i].tolist() for m in range(models)]
         margins = [row[label] - row[nearest(row, leave_out=label)] for row in rows]
         assert found.mean[i] == pytest.approx(mean)
+        for k, spread in enumerate(found.spread[i].tolist()):
+            assert spread == pytest.approx(statistics.pstdev([row[label] - row[k] for row in rows]), abs=1e-12)
         assert found.own[i] == pytest.approx(mean[label])
         assert found.ghost[i] == ghost != label
         assert found.ghost_distance[i] == pytest.approx(mean[ghost])
@@ -64,52 +66,93 @@ def test_votes_are_the_networks_that_name_a_class():
         assert votes == sum(nearest(network[i].tolist()) == named[i] for network in distances)
 
 
-def prior_by_loops(doubts, labels, ghosts, strength=8):
-    """The hit radius times the logarithm of the pair's rate of doubted labels over that of all."""
-    overall = max(sum(d > 0 for d in doubts) / len(doubts), 1 / len(doubts))
-    found = []
-    for pair in zip(labels, ghosts, strict=True):
-        members = [d for d, *other in zip(doubts, labels, ghosts, strict=True) if tuple(other) == pair]
-        rate = (sum(d > 0 for d in members) + strength) / (len(members) + strength / overall)
-        found.append(0.1 * math.log(rate / overall))
+def prior_by_loops(doubts, labels, rivals, classes, strength=16):
+    """The hit radius times the logarithms of the pair's rate of doubted labels and, halved, of their number."""
+    doubted = [d > 0 for d in doubts]
+    overall = max(sum(doubted) / len(doubts), 1 / len(doubts))
+    found = [[0.0] * classes for _ in range(classes)]
+    for given in range(classes):
+        for other in range(classes):
+            members = [doubted[i] for i in range(len(doubts)) if (labels[i], rivals[i]) == (given, other)]
+            rate = (sum(members) + strength) / (len(members) + strength / overall)
+            even = overall * sum(label == given for label in labels) / (classes - 1)
+            number = (sum(members) + strength) / (even + strength)
+            found[given][other] = 0.1 * math.log(rate / overall) + 0.05 * math.log(number)
     return found
 
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_pair_prior_against_loops(distances, labels):
     doubts = np.random.default_rng(3).normal(-0.2, 0.3, len(labels))
-    ghosts = scores.gather(distances, labels).ghost
+    classes, rivals = distances.shape[2], scores.gather(distances, labels).ghost
     for values in (doubts, -np.abs(doubts), np.abs(doubts)):
-        found = scores.pair_prior(values, labels, ghosts, distances.shape[2])
-        assert found == pytest.approx(prior_by_loops(values.tolist(), labels.tolist(), ghosts.tolist()), abs=1e-12)
-    loose = scores.pair_prior(doubts, labels, ghosts, distances.shape[2], strength=2)
-    assert loose == pytest.approx(prior_by_loops(doubts.tolist(), labels.tolist(), ghosts.tolist(), 2), abs=1e-12)
+        found = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
+        expected = prior_by_loops(values.tolist(), labels.tolist(), rivals.tolist(), classes)
+        assert found == pytest.approx(np.array(expected), abs=1e-12)
+    loose = scores.pair_prior(scores.Doubt(doubts, rivals), labels, classes, strength=2)
+    expected = prior_by_loops(doubts.tolist(), labels.tolist(), rivals.tolist(), classes, 2)
+    assert loose == pytest.approx(np.array(expected), abs=1e-12)
 
 
 def test_a_pair_with_many_mistakes_is_doubted_more():
-    """Of 40 images of one class 10 are doubted, all with the same ghost: 30 in pair (0, 1), 10 in pair (0, 2)."""
-    doubts = np.array([0.5] * 10 + [-0.5] * 30)
-    ghosts = np.array([1] * 30 + [2] * 10)
-    found = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), ghosts, 3)
-    assert found[0] == pytest.approx(0.1 * math.log((10 + 8) / (30 + 32) / 0.25))
-    assert found[-1] == pytest.approx(0.1 * math.log((0 + 8) / (10 + 32) / 0.25))
-    assert found[0] > 0 > found[-1]
+    """Of 40 images of one class 10 are doubted, all with the same rival: 30 in pair (0, 1), 10 in pair (0, 2)."""
+    doubts = scores.Doubt(np.array([0.5] * 10 + [-0.5] * 30), np.array([1] * 30 + [2] * 10))
+    found = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), 3)
+    assert found[0, 1] == pytest.approx(0.1 * math.log(26 / (30 + 64) / 0.25) + 0.05 * math.log(26 / (5 + 16)))
+    assert found[0, 2] == pytest.approx(0.1 * math.log(16 / (10 + 64) / 0.25) + 0.05 * math.log(16 / (5 + 16)))
+    assert found[0, 1] > 0 > found[0, 2]
+
+
+def test_of_two_classes_as_near_the_frequent_confusion_is_the_rival():
+    """30 images of class 0 are plainly of class 2; the last is as near to class 1, which comes first, as to 2."""
+    wrong, even, right = [1.2, 1.3, 0.1], [1.2, 0.3, 0.3], [0.1, 1.2, 1.2]
+    distances = np.array([[wrong] * 30 + [right] * 300 + [even]])
+    labels = np.zeros(331, dtype=np.int64)
+    evidence = scores.gather(distances, labels)
+    found = scores.doubt(evidence, labels)
+    assert (evidence.ghost[-1], found.rival[-1]) == (1, 2)
+    assert found.value[-1] > 0
+
+
+def doubt_by_loops(distances, labels):
+    """Value and rival of each image."""
+    models, _, classes = distances.shape
+    given = labels.tolist()
+    margins = []
+    for i, label in enumerate(given):
+        rows = [distances[m, i].tolist() for m in range(models)]
+        margins.append(statistics.fmean(row[label] - row[nearest(row, leave_out=label)] for row in rows))
+    advantages = []
+    for i, label in enumerate(given):
+        of_class = [m for m, other in zip(margins, given, strict=True) if other == label]
+        shift = statistics.median(of_class) - statistics.median(margins)
+        gaps = [[distances[m, i, label] - distances[m, i, k] for m in range(models)] for k in range(classes)]
+        row = [statistics.fmean(gap) - statistics.pstdev(gap) / 2 - shift / 2 for gap in gaps]
+        row[label] = -math.inf
+        advantages.append(row)
+    first = [max(row) for row in advantages]
+    rivals = [row.index(max(row)) for row in advantages]
+    prior = prior_by_loops(first, given, rivals, classes)
+    final = [
+        [advantage + prior[label][k] for k, advantage in enumerate(row)]
+        for row, label in zip(advantages, given, strict=True)
+    ]
+    return [max(row) for row in final], [row.index(max(row)) for row in final]
 
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_doubt_against_loops(distances, labels):
     evidence = scores.gather(distances, labels)
-    margins, spreads = evidence.margin_mean.tolist(), evidence.margin_std.tolist()
-    expected = []
-    for i, label in enumerate(labels.tolist()):
-        of_class = [m for m, other in zip(margins, labels.tolist(), strict=True) if other == label]
-        shift = statistics.median(of_class) - statistics.median(margins)
-        expected.append(margins[i] - spreads[i] / 2 - shift / 2)
-    prior = prior_by_loops(expected, labels.tolist(), evidence.ghost.tolist())
-    assert scores.doubt(evidence, labels) == pytest.approx([a + b for a, b in zip(expected, prior, strict=True)])
-    assert scores.doubt(evidence, labels, "plain-margin") == pytest.approx(margins)
+    found = scores.doubt(evidence, labels)
+    values, rivals = doubt_by_loops(distances, labels)
+    assert found.value == pytest.approx(values)
+    assert found.rival.tolist() == rivals
+    assert (found.rival != labels).all()
+    plain, paper = (scores.doubt(evidence, labels, method) for method in ("plain-margin", "ghost-distance"))
+    assert plain.value == pytest.approx(evidence.margin_mean)
     ghosts = [0.1 - min(d for k, d in enumerate(mean_of(distances, i)) if k != y) for i, y in enumerate(labels)]
-    assert scores.doubt(evidence, labels, "ghost-distance") == pytest.approx(ghosts)
+    assert paper.value == pytest.approx(ghosts)
+    assert plain.rival.tolist() == paper.rival.tolist() == evidence.ghost.tolist()
 
 
 def test_doubt_changes_none_of_the_evidence():
@@ -136,7 +179,7 @@ def test_direction_0_is_surely_wrong_and_1_surely_right(method):
     right, unsure, wrong = [0.05, 1.5, 1.5], [0.3, 0.35, 1.5], [1.5, 0.02, 1.5]
     distances = np.array([[right, unsure, wrong, right, right]])
     labels = np.zeros(5, dtype=np.int64)
-    found = scores.score(scores.doubt(scores.gather(distances, labels), labels, method))
+    found = scores.score(scores.doubt(scores.gather(distances, labels), labels, method).value)
     assert found[0] > 0.99
     assert found[0] > found[1] > found[2]
     assert found[2] < 0.5
@@ -148,7 +191,7 @@ def test_a_spread_over_the_networks_lowers_the_doubt():
     labels = np.zeros(2, dtype=np.int64)
     evidence = scores.gather(np.stack([agreed, split], axis=1), labels)
     assert evidence.margin_mean == pytest.approx([0.5, 0.5])
-    doubts = scores.doubt(evidence, labels)
+    doubts = scores.doubt(evidence, labels).value
     assert doubts[0] - doubts[1] == pytest.approx(0.5 * 0.4)
 
 
@@ -159,7 +202,7 @@ def test_a_class_that_is_hard_as_a_whole_is_doubted_less():
     distances = np.array([[[1.0, 1.0]] * 8])
     for i, (margin, label) in enumerate(zip(margins, labels.tolist(), strict=True)):
         distances[0, i, label] = 1.0 + margin
-    doubts = scores.doubt(scores.gather(distances, labels), labels)
+    doubts = scores.doubt(scores.gather(distances, labels), labels).value
     # Medians: -0.9 and -0.1, of all -0.1; so the first class's doubts rise by 0.4. Both pairs have the same rate.
     assert doubts == pytest.approx([-0.5, -0.5, -0.5, 0.5, -0.1, -0.1, -0.1, 0.1])
 
@@ -169,7 +212,7 @@ def flag_of(*rows, label=0, method="plain-margin"):
     distances = np.array(rows, dtype=np.float64)[:, None, :]
     labels = np.array([label])
     evidence = scores.gather(distances, labels)
-    (flag,) = scores.flags(evidence, scores.score(scores.doubt(evidence, labels, method)))
+    (flag,) = scores.flags(evidence, scores.score(scores.doubt(evidence, labels, method).value))
     return flag
 
 
@@ -207,19 +250,20 @@ def test_a_ghost_that_hits_is_doubt_enough_by_the_papers_score():
     assert flag_of([0.01, 0.05, 1.3], method="ghost-distance") == "wrong"
 
 
-def test_the_ghost_is_suggested_where_the_label_is_doubted():
+def test_the_rival_is_suggested_where_the_label_is_doubted():
     distances, labels = random_case(2, 400, 3, seed=5)
     evidence = scores.gather(distances, labels)
-    flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels)))
-    suggested = scores.suggest(evidence, labels, flags)
+    doubts = scores.doubt(evidence, labels)
+    flags = scores.flags(evidence, scores.score(doubts.value))
+    suggested = scores.suggest(doubts, labels, flags)
     for i, flag in enumerate(flags):
-        assert suggested[i] == (labels[i] if flag == "ok" else nearest(mean_of(distances, i), leave_out=labels[i]))
+        assert suggested[i] == (labels[i] if flag == "ok" else doubts.rival[i])
 
 
 def test_every_flag_has_its_rule_in_words():
     distances, labels = random_case(2, 400, 3, seed=5)
     evidence = scores.gather(distances, labels)
-    flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels)))
+    flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels).value))
     assert set(flags) == set(scores.FLAGS)
 
 

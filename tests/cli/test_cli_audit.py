@@ -59,6 +59,13 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     assert lines[-1] == "review page: out/report.html"
 
 
+def test_audit_by_two_kinds_of_networks(command, photos, tmp_path):
+    kinds = ("--model", "hitnet-small", "--model", "hitnet", "--image-size", 17, "--models", 2, "--epochs", 1)
+    ended = command("audit", photos, "--out", tmp_path / "out", *kinds, "--device", "cpu")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("photos: 48 labels judged by 2 networks (hitnet-small, hitnet) in ")
+
+
 def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     table = pd.read_csv(audited / "audit.csv", keep_default_na=False)
     wrong = table[table["flag"] == "wrong"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,36 +14,22 @@ import torch
 from torch import Tensor
 
 from hitnet import data as datasets
-from hitnet import files, models
+from hitnet import files
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.page import write_page
+from hitnet.audit.plan import Planned, need_hit_or_miss, plan
 from hitnet.audit.summary import summarise
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.models.heads import HEADS
-from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances
-from hitnet.training.networks import train_networks
+from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
-from hitnet.training.recipe import recipe as find_recipe
+from hitnet.training.run import RunConfig
 from hitnet.training.train import Source, configure, match_classes, source_name, task
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How many networks an audit trains, for how many epochs."""
-
-    models: int
-    epochs: int
-
-
-# By kind of features; see docs/audit.md for what more or less of it gives.
-LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
-PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(2, 40)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ def audit(
     data: Source,
     *,
     models: int | None = None,
-    model: str | None = None,
+    model: str | Sequence[str] | None = None,
     recipe: str | Recipe = "fast",
     epochs: int | None = None,
     split: str | None = None,
@@ -88,7 +74,8 @@ def audit(
 ) -> Audit:
     """Find the doubtful labels of a data set.
 
-    models  how many networks to train, with seeds seed, seed + 1, … (default: see PLANS)
+    models  how many networks to train, with seeds seed, seed + 1, …
+    model   their kind, or several, which then take turns; see `plan` for what is trained by default
     split   train, test or all; by default train for known sets and all for the sample and your own data
     score   how doubt is measured; see `scores.doubt`
     runs    finished runs to judge by, instead of training
@@ -104,21 +91,20 @@ def audit(
         trained = [load(run) for run in runs]
         images = match_classes(images, trained[0].class_names)
     else:
-        trained = train_models(
-            images, folder, models=models, model=model, chosen=recipe, epochs=epochs, seed=seed, device=device,
-            options=recipe_options, progress=progress,
-        )  # fmt: skip
+        networks = plan(images, model=model, count=models, device=device)
+        work = tasks(
+            networks, images, folder, recipe=recipe, epochs=epochs, seed=seed, device=device, options=recipe_options
+        )
+        trained = train_networks(work, images, None, device=pick_device(device), progress=progress)
     result = judge(collect(trained, images, pick_device(device)), images, method=score)
     table = compare_annotators(data, result.table)
     about = source | {
-        "models": len(trained),
-        "model": trained[0].config.model_name,
-        "recipe": trained[0].config.recipe.to_dict(),
+        **describe_networks(trained),
         "score": score,
         "image_size": list(images.shape[1:]),
         "seconds": time.perf_counter() - started,
     }
-    summary, prototypes = summarise(table, images, about), prototype_images(trained[0].model)
+    summary, prototypes = summarise(table, images, about), prototype_images(trained)
     finished = replace(result, table=table, summary=summary, prototypes=prototypes, folder=folder)
     if folder is not None:
         write(finished, folder)
@@ -146,50 +132,41 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     return folder
 
 
-def train_models(
+def tasks(
+    networks: Sequence[Planned],
     images: Images,
     folder: Path | None,
     *,
-    models: int | None,
-    model: str | None,
-    chosen: str | Recipe,
+    recipe: str | Recipe,
     epochs: int | None,
     seed: int,
     device: str,
     options: dict[str, Any] | None,
-    progress: Progress | None,
-) -> list[Run]:
-    """Train the audit's networks, or take up those that are there. Only the first has a decoder, for prototypes."""
-    name, plan = plan_for(images, model, device)
-    count = plan.models if models is None else models
-    if count < 1:
-        raise HitNetError(f"models must be at least 1; got {count}.")
-    length = plan.epochs if epochs is None and chosen == "fast" else epochs
-    where = pick_device(device)
-    config, _ = configure(
-        images, images, None, device=where, model=name, recipe=chosen,
-        recipe_options={"epochs": length, **(options or {})},
-    )  # fmt: skip
-    plain = replace(config, model=replace(config.model, decoder="none"))
-    configs = [replace(config if i == 0 else plain, seed=seed + i) for i in range(count)]
-    targets = [None if folder is None else folder / "models" / f"seed-{one.seed}" for one in configs]
-    tasks = [task(one, target, resume=True) for one, target in zip(configs, targets, strict=True)]
-    return train_networks(tasks, images, None, device=where, progress=progress)
+) -> list[Task]:
+    """The audit's networks to train, or to take up where they stand. Only the first has a decoder, for prototypes."""
+    kinds: dict[str, RunConfig] = {}
+    for network in dict.fromkeys(networks):
+        length = network.epochs if epochs is None and recipe == "fast" else epochs
+        kinds[network.model], _ = configure(
+            images, images, None, device=pick_device(device), model=network.model, recipe=recipe,
+            recipe_options={"epochs": length, **(options or {})},
+        )  # fmt: skip
+    configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
+    configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
+    targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
+    return [task(config, target, resume=True) for config, target in zip(configs, targets, strict=True)]
 
 
-def plan_for(images: Images, model: str | None, device: str) -> tuple[str, Plan]:
-    where = pick_device(device).type
-    name = model or models.default_name(images.shape, where)
-    built = models.config(name, images.shape, images.num_classes)
-    need_hit_or_miss(name, HEADS[built.head].loss)
-    plan = PLANS.get(built.features, PLANS["paper"])
-    steps = find_recipe("fast", features=built.features).steps_per_epoch(len(images))
-    return name, replace(plan, epochs=max(plan.epochs, math.ceil(LEAST_STEPS / steps)))
-
-
-def need_hit_or_miss(model_name: str, loss: str) -> None:
-    if loss != "centripetal":
-        raise HitNetError(f"{model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
+def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
+    """What the summary says of the networks: how many, of which kinds, and each with its seed and recipe."""
+    configs = [run.config for run in trained]
+    return {
+        "models": len(configs),
+        "model": ", ".join(dict.fromkeys(config.model_name for config in configs)),
+        "networks": [
+            {"model": config.model_name, "seed": config.seed, "recipe": config.recipe.to_dict()} for config in configs
+        ],
+    }
 
 
 def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:
@@ -216,9 +193,9 @@ def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "mar
     labels = images.labels.numpy()
     evidence = scores.gather(distances.astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
-    values = scores.score(doubts)
+    values = scores.score(doubts.value)
     flags = scores.flags(evidence, values)
-    suggested = scores.suggest(evidence, labels, flags)
+    suggested = scores.suggest(doubts, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(
         {
@@ -238,15 +215,16 @@ def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "mar
             "rule": [scores.FLAGS[flag] for flag in flags],
         }
     )
-    order = np.lexsort((table["id"], -doubts))
+    order = np.lexsort((table["id"], -doubts.value))
     table = table.iloc[order].reset_index(drop=True)
     arranged = images.select(torch.from_numpy(order))
     return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, {}, arranged, None)
 
 
-def prototype_images(network: Network) -> Tensor | None:
-    """The decoded centre of each class as uint8 (K, C, H, W), or None for a network without decoder."""
-    if network.decoder is None:
+def prototype_images(trained: Sequence[Run]) -> Tensor | None:
+    """The decoded centre of each class as uint8 (K, C, H, W), from the first network that has a decoder, if any."""
+    network = next((run.model for run in trained if run.model.decoder is not None), None)
+    if network is None:
         return None
     decoded = class_prototypes(network, torch.arange(network.config.num_classes))
     return (decoded.cpu() * 255).round().to(torch.uint8)

@@ -106,7 +106,8 @@ def fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
 def summarise(table: pd.DataFrame, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of the page's head: those given, and counts of the table for the rest.
 
-    data             name of the set, images  its size, models  how many were trained, seconds  that it took
+    data             name of the set, images  its size, models  how many were trained, model  of which kinds,
+                     seconds  that it took
     expected_errors  how many labels are probably wrong
     flags            {flag: number of images}
     classes          [{"name", "images", "suspects", "expected_errors", "mean_score"}], all but the name optional
@@ -132,6 +133,7 @@ def summarise(table: pd.DataFrame, names: Sequence[str], given: Mapping[str, Any
         "data": None,
         "images": len(table),
         "models": int(table["models"].max()) if len(table) else None,
+        "model": None,
         "seconds": None,
         "expected_errors": None,
         "flags": {flag: int((flags == flag).sum()) for flag in FLAGS},

@@ -28,6 +28,7 @@ class Evidence:
     """What M networks say of N images.
 
     mean            (N, K) distances, averaged over the networks
+    spread          (N, K) standard deviation of d_given − d_k over the networks
     own             (N,) mean distance of the given class's capsule
     ghost           (N,) class of the nearest other capsule, by mean distance
     ghost_distance  (N,) its mean distance
@@ -39,6 +40,7 @@ class Evidence:
 
     models: int
     mean: Floats
+    spread: Floats
     own: Floats
     ghost: Ints
     ghost_distance: Floats
@@ -71,6 +73,7 @@ def gather(distances: Floats, labels: Ints) -> Evidence:
     return Evidence(
         models=len(distances),
         mean=mean,
+        spread=(own[:, :, None] - distances).std(axis=0),
         own=mean[rows, labels],
         ghost=ghost,
         ghost_distance=mean[rows, ghost],
@@ -86,41 +89,75 @@ def check_method(method: str) -> None:
         raise HitNetError(f"score must be one of {', '.join(METHODS)}; got {method!r}.")
 
 
-def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Floats:
-    """How doubtful each label is (N,): the higher, the more; above 0, another class is the better label.
+@dataclass(frozen=True)
+class Doubt:
+    """How doubtful N labels are.
 
-    margin          the mean margin, less half its spread over the networks, less half of what its class's median
-                    stands above the median of all (a class that is hard as a whole is not wrong as a whole), plus
-                    `pair_prior`: mistakes come in pairs of classes
+    value  (N,) the higher, the more doubtful; above 0, another class is the better label
+    rival  (N,) that class: the one that speaks most against the given one
+    """
+
+    value: Floats
+    rival: Ints
+
+
+def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Doubt:
+    """How doubtful each label is, and in favour of which class.
+
+    margin          of `advantages`, plus `pair_prior`, each image's highest
     plain-margin    the mean margin alone
     ghost-distance  the paper's: how near the nearest other capsule is, whatever the given class's does
     """
-    if method == "plain-margin":
-        return evidence.margin_mean
-    if method == "ghost-distance":
-        return HIT_RADIUS - evidence.ghost_distance
     check_method(method)
-    found = evidence.margin_mean - 0.5 * evidence.margin_std
+    if method == "plain-margin":
+        return Doubt(evidence.margin_mean, evidence.ghost)
+    if method == "ghost-distance":
+        return Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)
+    found = advantages(evidence, labels)
+    prior = pair_prior(highest(found), labels, found.shape[1])
+    return highest(found + prior[labels])
+
+
+def highest(advantage: Floats) -> Doubt:
+    return Doubt(advantage.max(axis=1), advantage.argmax(axis=1))
+
+
+def advantages(evidence: Evidence, labels: Ints) -> Floats:
+    """By how much each class fits better than the given one (N, K); −∞ for the given one itself.
+
+    The mean of d_given − d_k, less half its spread over the networks (those that disagree prove less), less half of
+    what the class's median margin stands above that of all (a class that is hard as a whole is not wrong as a whole).
+    """
+    found = evidence.own[:, None] - evidence.mean - 0.5 * evidence.spread
     overall = np.median(evidence.margin_mean)
     for k in np.unique(labels):
         members = labels == k
         found[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
-    return found + pair_prior(found, labels, evidence.ghost, evidence.mean.shape[1])
+    found[np.arange(len(labels)), labels] = -np.inf
+    return found
 
 
-def pair_prior(doubts: Floats, labels: Ints, ghosts: Ints, classes: int, *, strength: float = 8.0) -> Floats:
-    """What the pair (given, ghost) adds to the doubt (N,): m · ln(r_pair / r), m the hit radius.
+def pair_prior(doubts: Doubt, labels: Ints, classes: int, *, strength: float = 16.0) -> Floats:
+    """What the pair (given, other) adds to the doubt (K, K): m · ln(r_pair / r) + ½ m · ln(n_pair / n), m the hit
+    radius: mistakes come in pairs of classes.
 
-    r is the share of labels with a doubt above 0, r_pair that share among the images of the same given class and
-    ghost, drawn towards r as if by `strength` further errors at that rate: where errors are few, no pair stands out.
-    As `score` is the logistic function of doubt / m, this is Bayes' rule with the pair's own rate for prior odds.
+    r       the share of labels with a doubt above 0
+    r_pair  that share among the images of the given class whose rival is the other
+    n_pair  the number of these, n what it would be if errors fell evenly on classes and pairs
+
+    Numbers are drawn towards evenness as if by `strength` further errors: where errors are few, no pair stands out.
+    As `score` is the logistic function of doubt / m, r_pair enters by Bayes' rule as the prior odds; n_pair favours
+    the frequent confusions of a class over the rare ones.
     """
-    pair = labels * classes + ghosts
-    images = np.bincount(pair, minlength=classes * classes)
-    doubted = np.bincount(pair, weights=doubts > 0, minlength=classes * classes)
-    overall = max(float((doubts > 0).mean()), 1 / len(labels))
-    rate = (doubted + strength) / (images + strength / overall)
-    return HIT_RADIUS * np.log(rate / overall)[pair]
+    shape = (classes, classes)
+    pair = labels * classes + doubts.rival
+    images = np.bincount(pair, minlength=classes * classes).reshape(shape)
+    doubted = np.bincount(pair, weights=doubts.value > 0, minlength=classes * classes).reshape(shape)
+    overall = max(float((doubts.value > 0).mean()), 1 / len(labels))
+    rate = (doubted + strength) / (images + strength / overall) / overall
+    even = overall * images.sum(axis=1, keepdims=True) / (classes - 1)
+    frequency = (doubted + strength) / (even + strength)
+    return HIT_RADIUS * (np.log(rate) + 0.5 * np.log(frequency))
 
 
 def score(doubts: Floats) -> Floats:
@@ -153,6 +190,6 @@ def flags(evidence: Evidence, scores: Floats) -> list[str]:
     return np.select(list(rules.values()), list(rules), default="ok").tolist()
 
 
-def suggest(evidence: Evidence, labels: Ints, flag: list[str]) -> Ints:
-    """The class to propose for each image (N,): the ghost's where the label is doubted, otherwise the given one."""
-    return np.where(np.array(flag) == "ok", labels, evidence.ghost)
+def suggest(doubts: Doubt, labels: Ints, flag: list[str]) -> Ints:
+    """The class to propose for each image (N,): the rival where the label is doubted, otherwise the given one."""
+    return np.where(np.array(flag) == "ok", labels, doubts.rival)

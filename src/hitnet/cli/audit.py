@@ -70,7 +70,9 @@ def audit_group() -> None:
 def run_command(
     data: Data,
     models: Annotated[int | None, typer.Option(help="Networks to train (default: 2 or 4, by kind of network)")] = None,
-    model: Annotated[str | None, typer.Option(help="See `hitnet models`")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
+    ] = None,
     recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the audit's own number")] = None,
     split: Annotated[

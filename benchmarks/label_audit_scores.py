@@ -1,0 +1,138 @@
+"""The figures of benchmarks/label_audit.py, from the arrays that its steps leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import hitnet
+from hitnet.audit import scores
+
+RECORDS = Path(__file__).with_name("records") / "label_audit.json"
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as opened:
+        return {name: opened[name] for name in opened.files}
+
+
+def measures(doubt: np.ndarray, suggested: np.ndarray, case: dict[str, np.ndarray]) -> dict[str, float]:
+    """AUROC, AP, P@n and how often the suggestion is right among the true errors in the first n."""
+    bad = case["given"] != case["truth"]
+    top = np.argsort(-doubt, kind="stable")[: bad.sum()]
+    caught = top[bad[top]]
+    return {
+        "auroc": float(roc_auc_score(bad, doubt)),
+        "ap": float(average_precision_score(bad, doubt)),
+        "p_at_n": float(bad[top].mean()),
+        "suggestion": float((suggested[caught] == case["truth"][caught]).mean()),
+    }
+
+
+def verified(doubt: np.ndarray) -> dict[str, float]:
+    wrong = set(hitnet.data.sample.label_errors()["id"])
+    order = np.argsort(-doubt, kind="stable")
+    return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
+
+
+def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str, float]:
+    """What the flag "wrong" catches, and the number of errors that the scores add up to."""
+    bad = case["given"] != case["truth"]
+    doubts = scores.doubt(evidence, case["given"])
+    values = scores.score(doubts.value)
+    marked = np.array(scores.flags(evidence, values)) == "wrong"
+    caught = marked & bad
+    return {
+        "flagged": int(marked.sum()),
+        "precision": float(bad[marked].mean()),
+        "recall": float(caught.sum() / bad.sum()),
+        "suggestion_of_flagged": float((doubts.rival[caught] == case["truth"][caught]).mean()),
+        "expected_errors": float((1 - values).sum()),
+        "errors": int(bad.sum()),
+    }
+
+
+def judged_by_us(case: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt]]:
+    """All scores by all networks, and the audit's own by the first few of them."""
+    distances, given = case["distances"].astype(np.float64), case["given"]
+    evidence = scores.gather(distances, given)
+    found = [(f"hitnet {method}", scores.doubt(evidence, given, method)) for method in scores.METHODS]
+    for fewer in range(1, len(distances)):
+        part = scores.gather(distances[:fewer], given)
+        found.append((f"hitnet margin, first {fewer}", scores.doubt(part, given)))
+    return found
+
+
+def judged_by_cleanlab(given: np.ndarray, other: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt, dict]]:
+    """Its scores for each kind of network and for the mean of all kinds, with what each cost."""
+    from cleanlab.rank import get_label_quality_scores
+
+    kinds = other["probabilities"].astype(np.float64).reshape(-1, len(given), other["probabilities"].shape[-1])
+    sources = list(zip(kinds, np.atleast_1d(other["networks"]), np.atleast_1d(other["seconds"]), strict=True))
+    if len(sources) > 1:
+        sources.append((kinds.mean(axis=0), "; ".join(other["networks"]), other["seconds"].sum()))
+    found = []
+    for probabilities, networks, seconds in sources:
+        shares = probabilities / probabilities.sum(axis=1, keepdims=True)
+        for method in ("self_confidence", "normalized_margin"):
+            quality = get_label_quality_scores(given.astype(int), shares, method=method)
+            doubts = scores.Doubt(-quality, shares.argmax(axis=1))
+            found.append((f"cleanlab {method}", doubts, {"networks": str(networks), "seconds": float(seconds)}))
+    return found
+
+
+def score_case(path: Path) -> list[dict[str, object]]:
+    """A row for each way to judge; the audit's own says how far it stands above the best of cleanlab's."""
+    name = path.name.removesuffix(".audit.npz")
+    case, other = read(path), read(path.with_name(f"{name}.rival.npz"))
+
+    def row(method: str, doubts: scores.Doubt, cost: dict[str, object], origin: dict[str, np.ndarray]) -> dict:
+        figures = verified(doubts.value) if name == "sample" else measures(doubts.value, doubts.rival, case)
+        made = {key: str(origin[key]) for key in ("device", "date", "hitnet")}
+        return {"case": name, "method": method, **figures, **cost, **made}
+
+    cost = {"networks": str(case["networks"]), "seconds": float(case["seconds"])}
+    rivals = [row(*judged, other) for judged in judged_by_cleanlab(case["given"], other)]
+    rows = []
+    for method, doubts in judged_by_us(case):
+        rows.append(row(method, doubts, cost | ({"seconds": None} if "first" in method else {}), case))
+        if method == "hitnet margin" and name != "sample":
+            evidence = scores.gather(case["distances"].astype(np.float64), case["given"])
+            rows[-1] |= flagged(evidence, case)
+            rows[-1]["ap_above_best_rival"] = rows[-1]["ap"] - max(rival["ap"] for rival in rivals)
+    return rows + rivals
+
+
+def score(folder: Path) -> None:
+    """Judge the arrays in a folder and keep the figures in the records."""
+    rows = [row for path in sorted(folder.glob("*.audit.npz")) for row in score_case(path)]
+    if (ghosts := folder / "ghosts.json").is_file():
+        rows += [{"case": "ghosts", **row} for row in json.loads(ghosts.read_text())]
+    RECORDS.write_text(json.dumps(rows, indent=1) + "\n")
+    print_table(rows)
+
+
+def print_table(rows: list[dict[str, object]]) -> None:
+    """The figures as Markdown, a table for each kind of case."""
+    columns = {
+        "sample": ("method", "top_100", "top_200", "seconds", "networks"),
+        "ghosts": ("rule", "test_errors", "doubtful", "precision", "recall", "average_precision_ghost_distance"),
+        "others": ("case", "method", "auroc", "ap", "p_at_n", "suggestion", "seconds", "networks"),
+    }
+    for kind, names in columns.items():
+        chosen = [row for row in rows if (row["case"] if row["case"] in columns else "others") == kind]
+        if chosen:
+            print("\n| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+        for row in chosen:
+            print("| " + " | ".join(shown(row[name]) for name in names) + " |")
+
+
+def shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(f"{one:.2f}" for one in value)
+    if isinstance(value, float):
+        return f"{value:.0f}" if value > 1.5 else f"{value:.4f}"
+    return "" if value is None else str(value)

@@ -1,0 +1,81 @@
+"""Which networks an audit trains, how many and how long. Networks of several kinds err on different images: together
+they judge better than as many of one kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from hitnet import models
+from hitnet.data.images import Images
+from hitnet.errors import HitNetError
+from hitnet.models.heads import HEADS
+from hitnet.training.device import pick_device
+from hitnet.training.recipe import recipe
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One network to train, by the name of its kind."""
+
+    model: str
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many networks of one kind alone make an audit, and how many epochs they are trained."""
+
+    networks: int
+    epochs: int
+
+
+# By kind of features; see docs/audit.md for what more or less of it gives.
+PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(2, 40)}
+GREY = PLANS | {"resnet9": Plan(4, 12)}  # digits and the like are learned sooner than photographs
+OF_EACH = 2  # networks of each kind, where there are several
+LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
+
+
+def plan(
+    images: Images, *, model: str | Sequence[str] | None = None, count: int | None = None, device: str = "auto"
+) -> list[Planned]:
+    """The networks in the order of their seeds, kinds in turn.
+
+    model  the kind of network, or several; by default those that suit the images and the device
+    count  how many networks in all
+    """
+    names = list(dict.fromkeys([model] if isinstance(model, str) else model or default_kinds(images, device)))
+    kinds = [planned(name, images) for name in names]
+    if count is None:
+        count = features_plan(names[0], images).networks if len(names) == 1 else OF_EACH * len(names)
+    if count < 1:
+        raise HitNetError(f"models must be at least 1; got {count}.")
+    return list(islice(cycle(kinds), count))
+
+
+def default_kinds(images: Images, device: str) -> list[str]:
+    """On a GPU, grey images are judged by the paper's network and a deep one, colour images by the deep one alone."""
+    where = pick_device(device).type
+    if where == "cuda" and images.shape[0] == 1:
+        return ["hitnet", "hitnet-resnet9"]
+    return [models.default_name(images.shape, where)]
+
+
+def planned(name: str, images: Images) -> Planned:
+    built = models.config(name, images.shape, images.num_classes)
+    need_hit_or_miss(name, HEADS[built.head].loss)
+    steps = recipe("fast", features=built.features).steps_per_epoch(len(images))
+    return Planned(name, max(features_plan(name, images).epochs, math.ceil(LEAST_STEPS / steps)))
+
+
+def features_plan(name: str, images: Images) -> Plan:
+    plans = GREY if images.shape[0] == 1 else PLANS
+    return plans.get(models.config(name, images.shape, images.num_classes).features, plans["paper"])
+
+
+def need_hit_or_miss(model_name: str, loss: str) -> None:
+    if loss != "centripetal":
+        raise HitNetError(f"{model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")

@@ -1,0 +1,60 @@
+"""What an audit trains: kinds, numbers and lengths, by images and device."""
+
+import math
+
+import pytest
+import torch
+
+from hitnet import HitNetError
+from hitnet.audit import plan as planning
+from hitnet.audit.plan import GREY, PLANS, Planned, plan
+from toy import toy_images
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """As if there were a GPU."""
+    monkeypatch.setattr(planning, "pick_device", lambda name: torch.device("cpu" if name == "cpu" else "cuda"))
+
+
+def images(count=60_000, channels=1):
+    """As many images of one pixel value; nothing looks at them."""
+    return toy_images(6, shape=(channels, 28, 28)).select(torch.zeros(count, dtype=torch.int64))
+
+
+def test_defaults(gpu):
+    assert plan(images()) == [Planned("hitnet", 12), Planned("hitnet-resnet9", 12)] * 2
+    assert plan(images(channels=3)) == [Planned("hitnet-resnet9", 40)] * 2
+    for channels in (1, 3):
+        assert plan(images(channels=channels), device="cpu") == [Planned("hitnet-small", 8)] * 4
+
+
+def test_one_kind_alone():
+    assert plan(images(), model="hitnet") == [Planned("hitnet", 12)] * 4
+    assert plan(images(), model=["hitnet-resnet9"]) == [Planned("hitnet-resnet9", 12)] * 4
+    assert plan(images(channels=3), model="hitnet-resnet9") == [Planned("hitnet-resnet9", 40)] * 2
+
+
+def test_several_kinds_take_turns():
+    kinds = ["hitnet-small", "hitnet", "hitnet-small"]
+    names = [one.model for one in plan(images(), model=kinds)]
+    assert names == ["hitnet-small", "hitnet", "hitnet-small", "hitnet"]
+    assert [one.model for one in plan(images(), model=kinds, count=3)] == names[:3]
+    assert [one.model for one in plan(images(), model=kinds, count=1)] == names[:1]
+
+
+def test_small_sets_get_more_epochs():
+    """At least 300 steps, and never fewer epochs than planned."""
+    lengths = {count: plan(images(count), model="hitnet-small")[0].epochs for count in (96, 1281, 300 * 128 // 8)}
+    assert lengths == {96: 300, 1281: math.ceil(300 / 11), 300 * 128 // 8: PLANS["small"].epochs}
+    assert [one.epochs for one in plan(images(5000), model=["hitnet", "hitnet-resnet9"], count=2)] == [12, 30]
+    assert GREY["resnet9"].epochs < 30
+
+
+def test_kinds_that_cannot_audit_are_refused():
+    with pytest.raises(HitNetError, match="n1 has no Hit-or-Miss layer"):
+        plan(images(), model=["hitnet", "n1"])
+    with pytest.raises(HitNetError, match="Did you mean 'hitnet-small'"):
+        plan(images(), model=["hitnet", "hitnet-smal"])
+    with pytest.raises(HitNetError, match="models must be at least 1; got 0"):
+        plan(images(), count=0, device="cpu")
