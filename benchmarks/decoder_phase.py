@@ -1,0 +1,86 @@
+"""A decoder that is trained further, alone, once its classifier is done: the capsules then no longer move."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import hitnet
+from hitnet.models.decoders import DenseDecoder
+from hitnet.models.features import keras_init
+from hitnet.models.network import Network
+from hitnet.synthesis.decoding import need_decoder
+from hitnet.training.device import mixed_precision
+from hitnet.training.engine import epoch_seed
+from hitnet.training.evaluation import to_device
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Epochs of the decoder alone, by Adam from 1e-3 down to 0 (cosine), on images shifted as in training.
+
+    width  1 to go on with the decoder as it is; more for a new dense one, so many times as wide
+    """
+
+    name: str
+    epochs: int = 10
+    width: int = 1
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+
+
+def widen(decoder: nn.Module, width: int) -> None:
+    """Give a dense decoder new layers, `width` times as wide."""
+    if not isinstance(decoder, DenseDecoder):
+        raise SystemExit("only a dense decoder is made wider here")
+    first, last = decoder.layers[0], decoder.layers[-1]
+    decoder.layers = nn.Sequential(
+        nn.Linear(first.in_features, 512 * width),
+        nn.ReLU(),
+        nn.Linear(512 * width, 1024 * width),
+        nn.ReLU(),
+        nn.Linear(1024 * width, last.out_features),
+    )
+    keras_init(decoder)
+
+
+def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitnet.Run:
+    """The run with a decoder trained further; the run that is given stays as it is."""
+    network = copy.deepcopy(run.model).eval().requires_grad_(False)
+    decoder, device, seed = need_decoder(network), next(network.parameters()).device, run.config.seed
+    torch.manual_seed(seed)
+    if phase.width > 1:
+        widen(decoder, phase.width)
+    decoder.to(device).train().requires_grad_(True)
+    optimizer = torch.optim.Adam(decoder.parameters(), lr=phase.learning_rate, eps=1e-7, fused=True)
+    augmentation = run.config.recipe.augmentation(mirrored_ok=images.flip)
+    pixels, labels = images.pixels.to(device), images.labels.to(device)
+    steps = phase.epochs * -(-len(images) // phase.batch_size)
+    done = 0
+    for epoch in range(1, phase.epochs + 1):
+        # Epochs are counted on from the classifier's, so that these shifts are new.
+        generator = torch.Generator().manual_seed(epoch_seed(seed, run.config.recipe.epochs + epoch))
+        order = torch.randperm(len(images), generator=generator).to(device)
+        draws = augmentation.draw(len(images), images.shape[1:], generator).to(device)
+        for index, drawn in zip(order.split(phase.batch_size), draws.split(phase.batch_size), strict=True):
+            optimizer.param_groups[0]["lr"] = phase.learning_rate * 0.5 * (1 + math.cos(math.pi * done / steps))
+            step(network, optimizer, to_device(augmentation.apply(pixels[index], drawn), device), labels[index])
+            done += 1
+    network.eval().requires_grad_(True)
+    return replace(run, model=network)
+
+
+def step(network: Network, optimizer: torch.optim.Optimizer, seen: Tensor, labels: Tensor) -> None:
+    decoder, device = need_decoder(network), seen.device
+    with mixed_precision(device):
+        with torch.no_grad():
+            output = network(seen, reconstruct=False)
+        loss = F.mse_loss(decoder(output.capsules, labels, output.extra), seen)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
