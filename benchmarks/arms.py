@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from unittest import mock
+
+import torch
 
 import hitnet
 from decoder_phase import Phase
 from hitnet.models import config
 from hitnet.models.decoders import ConvDecoder
+from hitnet.models.network import Network
+from hitnet.training import step
+from hitnet.training.objective import Objective
+from hitnet.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,7 @@ class Arm:
     model_options  always names the decoder, so that a smaller network may stand in for the model
     phases         further trainings of the decoder alone, each of which gives a row of its own
     conv           sizes of the convolutional decoder that differ from its own
+    last_weight    α of the last epoch, to which it grows from the network's own, by the same factor every epoch
     """
 
     name: str
@@ -30,6 +39,7 @@ class Arm:
     recipe_options: dict[str, Any] = field(default_factory=dict)
     phases: tuple[Phase, ...] = ()
     conv: dict[str, int] = field(default_factory=dict)
+    last_weight: float | None = None
 
     @property
     def names(self) -> list[str]:
@@ -45,13 +55,32 @@ class Arm:
     def shortened(self, epochs: int | None) -> Arm:
         return self if epochs is None else replace(self, name=f"{self.name}, {epochs} epochs", epochs=epochs)
 
-    def patched(self) -> AbstractContextManager[object]:
-        return mock.patch.multiple(ConvDecoder, **self.conv) if self.conv else nullcontext()
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        """Within it, trainings have what no option of a network or a recipe offers."""
+        with ExitStack() as stack:
+            if self.conv:
+                stack.enter_context(mock.patch.multiple(ConvDecoder, **self.conv))
+            if self.last_weight is not None:
+                stack.enter_context(mock.patch.object(step, "Objective", partial(RisingWeight, last=self.last_weight)))
+            yield
 
 
-def weighted(decoder: str, weight: float, *phases: Phase, title: str | None = None) -> Arm:
+class RisingWeight(Objective):
+    """The objective of an epoch under an α that grows geometrically from the network's own to `last`."""
+
+    def __init__(self, model: Network, recipe: Recipe, *, epoch: int, last: float) -> None:
+        super().__init__(model, recipe, epoch=epoch)
+        first, progress = model.config.reconstruction_weight, (epoch - 1) / max(1, recipe.epochs - 1)
+        if not hasattr(model, "weight_now"):
+            model.weight_now = torch.zeros((), device=next(model.parameters()).device)  # type: ignore[assignment]
+        # One tensor for all epochs: a step that is captured in a graph reads it anew.
+        self.weight = model.weight_now.fill_(first * (last / first) ** progress)  # type: ignore[assignment,operator]
+
+
+def weighted(decoder: str, weight: float, *phases: Phase) -> Arm:
     options = {"decoder": decoder, "reconstruction_weight": weight}
-    return Arm(f"{title or decoder}, α = {weight:g}", "hitnet", options, phases=phases)
+    return Arm(f"{decoder}, α = {weight:g}", "hitnet", options, phases=phases)
 
 
 FURTHER, WIDE = Phase("decoder alone for 10 epochs"), Phase("a decoder of twice the width for 10 epochs", width=2)
@@ -66,6 +95,7 @@ DECODERS = (
     weighted("standardised", 1.0),
     weighted("standardised", 0.392),
     weighted("conv", 1.5),
+    replace(weighted("standardised", 0.392), name="standardised, α from 0.392 to 3.92", last_weight=3.92),
 )
 
 SOURCE = weighted("standardised", 1.5)

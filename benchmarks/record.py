@@ -80,9 +80,10 @@ def shown(value: object) -> str:
 
 
 def summary(values: Sequence[float]) -> str:
-    """Mean and, over several, standard deviation."""
-    mean = shown(float(statistics.mean(values)))
-    return mean if len(values) == 1 else f"{mean} ± {shown(statistics.stdev(values))}"
+    """Mean and, where they differ, standard deviation."""
+    if len(set(values)) == 1:
+        return shown(values[0])
+    return f"{shown(float(statistics.mean(values)))} ± {shown(statistics.stdev(values))}"
 
 
 def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
