@@ -83,15 +83,17 @@ def weighted(decoder: str, weight: float, *phases: Phase) -> Arm:
     return Arm(f"{decoder}, α = {weight:g}", "hitnet", options, phases=phases)
 
 
-FURTHER, WIDE = Phase("decoder alone for 10 epochs"), Phase("a decoder of twice the width for 10 epochs", width=2)
+FURTHER = Phase("decoder alone for 10 epochs")
+NAMED = Phase("decoder alone, samples named", named=0.06)
+WIDE = Phase("decoder of twice the width, samples named", named=0.06, width=2)
 
 JUDGE = Arm("judge", "n1", {"head": "softmax", "decoder": "none"})
 PAPER = Arm("paper, 250 epochs", "hitnet", {"decoder": "paper"}, recipe="paper")
 DECODERS = (
     weighted("paper", 0.392),
-    weighted("standardised", 1.5, FURTHER, WIDE),
-    weighted("standardised", 3.92, FURTHER, WIDE),
-    weighted("standardised", 2.0),
+    weighted("standardised", 1.5, FURTHER, NAMED),
+    weighted("standardised", 3.92, FURTHER, NAMED, WIDE),
+    weighted("standardised", 2.0, NAMED),
     weighted("standardised", 1.0),
     weighted("standardised", 0.392),
     weighted("conv", 1.5),
@@ -123,6 +125,7 @@ def photograph_arm(decoder: str, n: int, extra: int, weight: float = 3.92, title
 
 PHOTOGRAPHS = (
     *(photograph_arm(decoder, n, e) for n in (16, 64) for e in (0, 64) for decoder in ("standardised", "conv")),
+    *(photograph_arm(decoder, 64, 64, 39.2) for decoder in ("standardised", "conv")),
     *(photograph_arm(decoder, 16, 0, 0.392) for decoder in ("standardised", "conv")),
     *(photograph_arm("conv", n, e, title="broad conv", **BROAD) for n, e in ((16, 0), (64, 64))),
 )

@@ -9,8 +9,9 @@ import torch
 import arms
 import hitnet
 import synthesis
-from decoder_phase import Phase, train_decoder
+from decoder_phase import Phase, Sampler, naming, train_decoder
 from hitnet.models.decoders import build_decoder
+from hitnet.synthesis.distributions import true_capsules
 from hitnet.training.evaluation import class_distances, reconstruction_error
 from pictures import mean_pair_distance
 from record import Budget, Record, table
@@ -47,7 +48,7 @@ def test_every_part_gives_rows(record):
     assert {row["part"] for row in rows} == set(synthesis.PARTS)
     assert all(0 <= row["error_percent"] <= 100 for row in rows)
     names = {row["arm"] for row in rows if row["part"] == "decoders"}
-    assert names == {*ARMS[:2], *(f"{ARMS[0]}, {phase.name}" for phase in (arms.FURTHER, arms.WIDE))}
+    assert names == {*ARMS[:2], *(f"{ARMS[0]}, {phase.name}" for phase in (arms.FURTHER, arms.NAMED))}
     row = next(row for row in rows if row["part"] == "paper-decoder")
     assert {"mse", "fitted_0.9_named_percent", "diagonal_distance_ratio", "judge_error_percent", "device"} <= set(row)
     assert all(math.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
@@ -100,7 +101,7 @@ def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypat
     call = ["--tiny", "--parts", "decoders", "--only", ARMS[0], "--out", str(path)]
     synthesis.main(call)
     rows = read(path)
-    assert [row["diverged"] for row in rows] == [True] * 3
+    assert [row["diverged"] for row in rows] == [True] * 3  # itself and its two phases
     synthesis.main(call)
     assert read(path) == rows
 
@@ -116,15 +117,40 @@ def test_pair_distance_against_a_loop():
     assert mean_pair_distance(images, labels) == pytest.approx(sum(means) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 2])
-def test_a_decoder_trained_alone_rebuilds_better_and_leaves_the_classifier(width):
+@pytest.mark.parametrize("options", [{}, {"width": 2}, {"named": 0.03}])
+def test_a_decoder_trained_alone_rebuilds_better_and_leaves_the_classifier(options):
     images = toy_images()
     run = hitnet.train(images, model="hitnet-small", epochs=2, device="cpu", model_options={"capsule_dim": 4})
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    further = train_decoder(run, images, Phase("further", epochs=8, width=width, batch_size=32))
+    further = train_decoder(run, images, Phase("further", epochs=8, batch_size=32, **options))
     assert reconstruction_error(further.model, images) < reconstruction_error(run.model, images)
     assert torch.equal(class_distances(further.model, images.pixels), class_distances(run.model, images.pixels))
     assert all(torch.equal(value, before[name]) for name, value in run.model.state_dict().items())
+
+
+def test_capsules_are_drawn_from_both_laws():
+    torch.manual_seed(0)
+    images = toy_images()
+    network = hitnet.build("hitnet-small", images.shape, 3, capsule_dim=4, extra_dim=2).eval()
+    drawn = Sampler(network, images)(torch.ones(40_000, dtype=torch.long))
+    own = true_capsules(network, images)[images.labels == 1]
+    assert torch.allclose(drawn[::2].mean(dim=0), own.mean(dim=0), atol=0.05)
+    assert torch.allclose(torch.cov(drawn[::2].T), torch.cov(own.T, correction=0), atol=0.05)
+    assert torch.allclose(drawn[1::2].mean(dim=0), torch.tensor([0.5] * 4 + [0.0] * 2), atol=0.05)
+    assert torch.allclose(drawn[1::2].std(dim=0), torch.tensor([0.05] * 4 + [1.0] * 2), rtol=0.05)
+
+
+def test_naming_teaches_a_decoder_to_draw_what_its_classifier_knows():
+    images = toy_images()
+    run = hitnet.train(images, model="hitnet-small", epochs=8, device="cpu", model_options={"capsule_dim": 4})
+    labels, losses = torch.arange(300) % 3, []
+    for weight in (0.0, 1.0):
+        phase = Phase("further", epochs=8, batch_size=32, named=weight)
+        network = train_decoder(run, images, phase).model
+        torch.manual_seed(0)
+        with torch.no_grad():
+            losses.append(float(naming(network, Sampler(network, images)(labels), labels)))
+    assert losses[1] < 0.9 * losses[0]
 
 
 def test_a_rising_weight_grows_by_the_same_factor():
