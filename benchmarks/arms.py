@@ -52,6 +52,11 @@ class Arm:
         features = config(self.model, (3, 32, 32), 10, **self.model_options).features
         return hitnet.recipe(self.recipe, features=features, epochs=self.epochs).epochs
 
+    @property
+    def work(self) -> float:
+        """Epochs, those of the decoder alone included as far as they take time."""
+        return self.length + sum(phase.work for phase in self.phases)
+
     def shortened(self, epochs: int | None) -> Arm:
         return self if epochs is None else replace(self, name=f"{self.name}, {epochs} epochs", epochs=epochs)
 
@@ -84,14 +89,14 @@ def weighted(decoder: str, weight: float, *phases: Phase) -> Arm:
 
 
 FURTHER = Phase("decoder alone for 10 epochs")
-NAMED = Phase("decoder alone, samples named", named=0.06)
-WIDE = Phase("decoder of twice the width, samples named", named=0.06, width=2)
+NAMED, MORE = (Phase(f"decoder alone, naming {weight}", named=weight) for weight in (0.06, 0.2))
+WIDE = Phase("decoder of twice the width, naming 0.06", named=0.06, width=2)
 
 JUDGE = Arm("judge", "n1", {"head": "softmax", "decoder": "none"})
 PAPER = Arm("paper, 250 epochs", "hitnet", {"decoder": "paper"}, recipe="paper")
 DECODERS = (
     weighted("paper", 0.392),
-    weighted("standardised", 1.5, FURTHER, NAMED),
+    weighted("standardised", 1.5, FURTHER, NAMED, MORE),
     weighted("standardised", 3.92, FURTHER, NAMED, WIDE),
     weighted("standardised", 2.0, NAMED),
     weighted("standardised", 1.0),

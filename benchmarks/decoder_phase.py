@@ -39,6 +39,12 @@ class Phase:
     batch_size: int = 512
     learning_rate: float = 1e-3
 
+    @property
+    def work(self) -> float:
+        """About how many epochs of a whole training take as long: features are computed once, for pictures also
+        backwards."""
+        return self.epochs * (1 / 3 + (1 if self.named else 0))
+
 
 def widen(decoder: nn.Module, width: int) -> None:
     """Give a dense decoder new layers, `width` times as wide."""
@@ -103,6 +109,8 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
             optimizer.step()
             done += 1
     network.eval().requires_grad_(True)
+    if device.type == "cuda":
+        torch.cuda.synchronize()  # so that its time can be taken
     return replace(run, model=network)
 
 

@@ -66,10 +66,10 @@ class Budget:
         self.end = None if minutes is None else clock() + 60 * minutes
         self.pace: dict[str, float] = {}  # seconds of an image in training, all that belongs to it included
 
-    def allows(self, part: str, images: int) -> bool:
+    def allows(self, part: str, images: float) -> bool:
         return self.end is None or self.clock() + self.pace.get(part, 0.0) * images < self.end
 
-    def took(self, part: str, images: int, seconds: float) -> None:
+    def took(self, part: str, images: float, seconds: float) -> None:
         self.pace[part] = seconds / images
 
 

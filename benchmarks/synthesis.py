@@ -132,7 +132,7 @@ class Bench:
     def missing(self, part: str, data: str, arm: Arm, seeds: Sequence[int], images: hitnet.Images) -> list[int]:
         """The seeds to train now: none where all are in the record, or where there is no time left."""
         left = self.record.missing(part, data, arm.names, seeds)
-        if left and not self.budget.allows(part, len(left) * len(images) * (1 if self.tiny else arm.length)):
+        if left and not self.budget.allows(part, len(left) * len(images) * arm.work):
             print(f"no time left for {part}, {data}, {arm.name}, seeds {left}", flush=True)
             return []
         return left
@@ -162,7 +162,7 @@ class Bench:
             else:
                 for name in arm.names:
                     self.record.add(row | {"arm": name})
-        self.budget.took(part, trained, time.perf_counter() - started)
+        self.budget.took(part, len(seeds) * len(images) * arm.work, time.perf_counter() - started)
 
 
 def pictures(bench: Bench, part: str, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
@@ -179,9 +179,11 @@ def pictures(bench: Bench, part: str, arms: Sequence[Arm], seeds: Sequence[int])
             figures = picture_figures(run, train, test, judge.model, samples=samples)
             bench.record.add(row | figures | judged)
             for phase in arm.phases:
+                started = time.perf_counter()
                 further = train_decoder(run, train, replace(phase, epochs=1) if bench.tiny else phase)
+                took = {"phase_seconds": round(time.perf_counter() - started, 2)}
                 figures = picture_figures(further, train, test, judge.model, samples=samples)
-                bench.record.add(row | {"arm": f"{arm.name}, {phase.name}"} | figures | judged)
+                bench.record.add(row | {"arm": f"{arm.name}, {phase.name}"} | took | figures | judged)
 
 
 def hybrids(
@@ -271,6 +273,9 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, help=f"the record (default: {RECORDS.name} in benchmarks/records)")
     args = parser.parse_args(given)
+    known = {arm.name for arm in (*DECODERS, PAPER, *HYBRIDS, *PHOTOGRAPHS)}
+    if unknown := sorted(set(args.only or []) - known):
+        parser.error(f"no arm is named {', '.join(unknown)}; there are: {'; '.join(sorted(known))}")
     if args.out is None:
         args.out = Path(tempfile.mkdtemp()) / RECORDS.name if args.tiny else RECORDS
     args.arms = lambda arms: [arm for arm in arms if not args.only or arm.name in args.only]

@@ -48,7 +48,7 @@ def test_every_part_gives_rows(record):
     assert {row["part"] for row in rows} == set(synthesis.PARTS)
     assert all(0 <= row["error_percent"] <= 100 for row in rows)
     names = {row["arm"] for row in rows if row["part"] == "decoders"}
-    assert names == {*ARMS[:2], *(f"{ARMS[0]}, {phase.name}" for phase in (arms.FURTHER, arms.NAMED))}
+    assert names == {*ARMS[:2], *(f"{ARMS[0]}, {phase.name}" for phase in (arms.FURTHER, arms.NAMED, arms.MORE))}
     row = next(row for row in rows if row["part"] == "paper-decoder")
     assert {"mse", "fitted_0.9_named_percent", "diagonal_distance_ratio", "judge_error_percent", "device"} <= set(row)
     assert all(math.isfinite(value) for row in rows for value in row.values() if isinstance(value, float))
@@ -101,7 +101,7 @@ def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypat
     call = ["--tiny", "--parts", "decoders", "--only", ARMS[0], "--out", str(path)]
     synthesis.main(call)
     rows = read(path)
-    assert [row["diverged"] for row in rows] == [True] * 3  # itself and its two phases
+    assert [row["diverged"] for row in rows] == [True] * 4  # itself and its three phases
     synthesis.main(call)
     assert read(path) == rows
 
