@@ -22,7 +22,7 @@ ARMS = [
     "standardised, α from 0.392 to 3.92",
     "none",
     "strength 1, share 0.5",
-    "broad conv, n = 64, extra 64, α = 3.92",
+    "broad conv, n = 64, extra 64, α = 39.2",
 ]
 TINY = ["--tiny", "--data", "mnist", "cifar10", "--only", *ARMS]
 
