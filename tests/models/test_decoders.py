@@ -52,9 +52,15 @@ def test_masked_capsules_do_not_matter(name):
     assert not torch.equal(decoder(capsules, classes), decoder(other, classes))
 
 
-def test_the_convolutional_decoder_is_no_larger_than_the_dense_one():
-    dense, conv = (build_decoder(name, (3, 32, 32), 160) for name in ("paper", "conv"))
+def test_the_dense_decoder_has_the_size_of_the_papers():
+    dense = build_decoder("paper", (3, 32, 32), 160)
     assert parameters(dense) == 160 * 512 + 512 + 512 * 1024 + 1024 + 1024 * 3072 + 3072
+
+
+@pytest.mark.parametrize("in_features", [160, 160 + 64, 640, 640 + 64])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64)])
+def test_the_convolutional_decoder_is_no_larger_than_the_dense_one(shape, in_features):
+    dense, conv = (build_decoder(name, shape, in_features) for name in ("paper", "conv"))
     assert parameters(conv) <= parameters(dense)
 
 

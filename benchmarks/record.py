@@ -1,0 +1,102 @@
+"""A record that grows over several calls of a benchmark, the time that one call may take, and tables of both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import hitnet
+from hitnet import files
+
+Row = dict[str, Any]
+KEY = ("part", "data", "arm", "seed")
+
+
+def about() -> dict[str, str]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    return {
+        "device": device,
+        "torch": torch.__version__,
+        "hitnet": hitnet.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+class Record:
+    """Rows of figures, one a trained network, in a JSON file that is written whole after each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[Row] = files.read_json(path) if path.is_file() else []
+        self.known = {self.key(row) for row in self.rows}
+
+    @staticmethod
+    def key(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in KEY)
+
+    def missing(self, part: str, data: str, arms: Sequence[str], seeds: Iterable[int]) -> list[int]:
+        """The seeds for which the row of at least one of these arms is not there yet."""
+        return [seed for seed in seeds if any((part, data, arm, seed) not in self.known for arm in arms)]
+
+    def add(self, row: Row) -> None:
+        """Keep a row, unless there is one for the same network."""
+        if self.key(row) in self.known:
+            return
+        self.known.add(self.key(row))
+        self.rows.append(row | about())
+        files.write_json(self.path, self.rows)
+        print({name: shown(value) for name, value in row.items()}, flush=True)
+
+
+class Budget:
+    """Minutes of work, counted from now: says whether a training may still start.
+
+    The first of a part starts while there is time; later ones only where, by the pace of that part so far, they would
+    also end in time.
+    """
+
+    def __init__(self, minutes: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.end = None if minutes is None else clock() + 60 * minutes
+        self.pace: dict[str, float] = {}  # seconds of an image in training, all that belongs to it included
+
+    def allows(self, part: str, images: float) -> bool:
+        return self.end is None or self.clock() + self.pace.get(part, 0.0) * images < self.end
+
+    def took(self, part: str, images: float, seconds: float) -> None:
+        self.pace[part] = seconds / images
+
+
+def shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
+    return "" if value is None else str(value)
+
+
+def summary(values: Sequence[float]) -> str:
+    """Mean and, where they differ, standard deviation."""
+    if len(set(values)) == 1:
+        return shown(values[0])
+    return f"{shown(float(statistics.mean(values)))} ± {shown(statistics.stdev(values))}"
+
+
+def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
+    """Markdown: a line for each arm on each set, the mean and standard deviation over its networks in each column.
+
+    columns  entries of a row, and what to call them
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["data"], row["arm"]), []).append(row)
+    lines = ["| data | arm | networks | " + " | ".join(columns.values()) + " |", "|---" * (3 + len(columns)) + "|"]
+    for (data, arm), own in groups.items():
+        cells = [[row[name] for row in own if row.get(name) is not None] for name in columns]
+        written = [summary(values) if values else "" for values in cells]
+        lines.append(f"| {data} | {arm} | {len(own)} | " + " | ".join(written) + " |")
+    return "\n".join(lines)
