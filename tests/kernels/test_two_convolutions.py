@@ -49,7 +49,7 @@ def test_values_and_gradients_are_those_of_plain_convolutions(images, shape, sid
 
 def relative_difference(found, expected):
     assert found.shape == expected.shape
-    return float((found.detach().double() - expected.detach()).norm() / expected.norm())
+    return float((found.detach().double() - expected.detach()).norm() / expected.detach().norm())
 
 
 def test_gradients_of_weights_come_in_their_own_memory_order():
