@@ -2,8 +2,8 @@
 
 Where the objects' masks are known, they follow their images as a last channel, so that both are augmented alike.
 
-On a GPU the step is captured in a CUDA graph, one for each batch size; matrix work is in bfloat16, batch-norm,
-distances and losses in float32. Where capture is not possible, the same step runs eagerly.
+Matrix work is in bfloat16 where the device has instructions for it, batch-norm, distances and losses in float32. On a
+GPU the step is captured in a CUDA graph, one for each batch size. Where that is not possible, it runs eagerly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
 from hitnet.data.augment import Augmentation
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
-from hitnet.training.device import mixed_precision
+from hitnet.training.device import training_precision
 from hitnet.training.distributed import Parallel
 from hitnet.training.objective import Objective
 from hitnet.training.recipe import Recipe
@@ -120,7 +120,7 @@ class Step:
     def run(self, batch: Batch) -> None:
         """The step itself; its parts bear the names that a profile shows."""
         labels = batch[1]
-        with mixed_precision(self.device):
+        with training_precision(self.device, self.recipe.precision):
             with record_function("augment"):
                 images, target = self.augmented(batch)
             with record_function("forward"):
