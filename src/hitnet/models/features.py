@@ -75,7 +75,7 @@ class SmallFeatures(Features):
         layers: list[nn.Module] = []
         for out, kernel in zip(self.widths, (5, 3, 3), strict=True):
             convolution = nn.Conv2d(channels, out, kernel, stride=2, padding=kernel // 2, bias=False)
-            layers += [convolution, nn.BatchNorm2d(out), nn.ReLU()]
+            layers += [convolution, nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
             channels, height, width = out, (height + 1) // 2, (width + 1) // 2
         if max(height, width) > self.largest_map:
             height, width = min(height, self.largest_map), min(width, self.largest_map)
@@ -85,8 +85,8 @@ class SmallFeatures(Features):
         keras_init(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.layers(images)
-        return features.flatten(1)
+        maps: Tensor = self.layers(images)
+        return maps.permute(0, 2, 3, 1).flatten(1)  # the order that lies in memory already
 
 
 class ConvNorm(nn.Sequential):
