@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -34,8 +35,8 @@ def evaluation_precision(device: torch.device) -> torch.autocast:
 
 def bfloat16_in_cpu() -> bool:
     """Whether the CPU multiplies matrices in bfloat16 (AMX), as far as PyTorch can tell; old versions cannot."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(capabilities.get("amx_bf16", False))
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return capabilities.get("amx_bf16") is True
 
 
 def room_for_images(device: torch.device) -> int:
