@@ -60,13 +60,14 @@ class PrimaryCapsules(PaperFeatures):
 
 
 class SmallFeatures(Features):
-    """Three strided convolutions of 24, 48 and 64 channels with batch-norm: light enough for two CPU cores.
+    """Three strided convolutions of 32, 48 and 64 channels with batch-norm: light enough for two CPU cores.
 
     Maps that are still larger than 8x8 are averaged down to 8x8, so that the head stays light on large images.
     """
 
     smallest = 8
-    widths = (24, 48, 64)
+    # Multiples of 16: otherwise the threads of PyTorch's batch-norm on a CPU share cache lines and get slow.
+    widths = (32, 48, 64)
     largest_map = 8
 
     def __init__(self, in_shape: tuple[int, int, int]) -> None:
