@@ -18,7 +18,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import hitnet
 from hitnet import models
-from hitnet.training import evaluation
 from hitnet.training import step as steps
-from hitnet.training.device import mixed_precision
 from textbook import TextbookCapsNet, images_per_second, textbook_step
 
 RECORDS = Path(__file__).with_name("records") / "training.json"
@@ -109,10 +106,10 @@ def speed(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
 
 
 def fast(
-    train: hitnet.Images, test: hitnet.Images, *, seeds: int = 10, experiment: str = "fast recipe"
+    train: hitnet.Images, test: hitnet.Images, *, seeds: int = 10, experiment: str = "fast recipe", **options: Any
 ) -> Iterator[Row]:
     """Test errors of the paper's network at the end of the fast recipe, one row a seed."""
-    runs, seconds = trained(train, seeds, test=test, model="hitnet", recipe="fast")
+    runs, seconds = trained(train, seeds, test=test, model="hitnet", recipe="fast", recipe_options=options)
     for run in runs:
         yield {
             "experiment": experiment,
@@ -127,20 +124,7 @@ def fast(
 
 
 def float32(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
-    with in_float32():
-        yield from fast(train, test, seeds=5, experiment="fast recipe, float32")
-
-
-@contextmanager
-def in_float32() -> Iterator[None]:
-    def precision(device: torch.device) -> torch.autocast:
-        return torch.autocast(device.type, enabled=False)
-
-    with (
-        mock.patch.object(steps, "mixed_precision", precision),
-        mock.patch.object(evaluation, "mixed_precision", precision),
-    ):
-        yield
+    yield from fast(train, test, seeds=5, experiment="fast recipe, float32", precision="float32")
 
 
 def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
@@ -148,7 +132,7 @@ def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
     torch.manual_seed(0)
     network = models.build("hitnet", train.shape, train.num_classes)
     network = network.to(device=CUDA, memory_format=torch.channels_last)
-    recipe = hitnet.recipe("paper")
+    recipe = hitnet.recipe("paper", precision="mixed" if mixed else "float32")
     augmentation = recipe.augmentation(mirrored_ok=False)
     step = steps.Step(network, recipe, augmentation, CUDA)
     step.capture = capture
@@ -156,12 +140,10 @@ def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
     order = torch.randperm(len(train), generator=generator)[: PARITY_STEPS * 128].split(128)
     draws = augmentation.draw(PARITY_STEPS * 128, train.shape[1:], generator).split(128)
     found = []
-    precision = mixed_precision if mixed else lambda _: torch.autocast("cuda", enabled=False)
-    with mock.patch.object(steps, "mixed_precision", precision):
-        for index, drawn in zip(order, draws, strict=True):
-            step.totals.zero_()
-            step((train.pixels[index].to(CUDA), train.labels[index].to(CUDA), drawn.to(CUDA)), 1e-3)
-            found.append(float(step.totals[0]) / len(index))
+    for index, drawn in zip(order, draws, strict=True):
+        step.totals.zero_()
+        step((train.pixels[index].to(CUDA), train.labels[index].to(CUDA), drawn.to(CUDA)), 1e-3)
+        found.append(float(step.totals[0]) / len(index))
     return torch.tensor(found)
 
 

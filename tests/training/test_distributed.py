@@ -52,7 +52,7 @@ TWICE = """
             images = toy_images(count)
             run = hitnet.train(
                 images, test=images, model="hitnet-small", recipe="paper", epochs=2, device="cpu",
-                out=Path(out) / str(count), recipe_options={"optimizer": "sgd"},
+                out=Path(out) / str(count), recipe_options={"optimizer": "sgd", "precision": "float32"},
                 model_options={"decoder": "conv", "extra_dim": 2},
             )
             assert "forward" not in vars(run.model.head.norm)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.errors import HitNetError
@@ -40,7 +41,7 @@ class Augmentation:
     def apply(self, pixels: Tensor, draws: Tensor) -> Tensor:
         """Images (B, C, H, W) of any type and their draws (B, 5) → augmented images."""
         if self.shift:
-            pixels = shift(pixels, draws[:, 0], draws[:, 1])
+            pixels = shift(pixels, draws[:, 0], draws[:, 1], most=self.shift)
         if self.flip:
             pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
         if self.cutout:
@@ -48,16 +49,14 @@ class Augmentation:
         return pixels
 
 
-def shift(pixels: Tensor, dy: Tensor, dx: Tensor) -> Tensor:
-    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in."""
-    batch, channels, height, width = pixels.shape
-    rows = torch.arange(height, device=pixels.device) - dy[:, None]
-    columns = torch.arange(width, device=pixels.device) - dx[:, None]
-    inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
-    source = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
-    flat = source.view(batch, 1, height * width).expand(-1, channels, -1)
-    moved = pixels.reshape(batch, channels, height * width).gather(2, flat).view_as(pixels)
-    return moved * inside[:, None].to(moved.dtype)
+def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int) -> Tensor:
+    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in.
+
+    No image is moved by more than `most`: each is a window of the image with so many zeros around it.
+    """
+    batch, _, height, width = pixels.shape
+    windows = F.pad(pixels, (most, most, most, most)).unfold(2, height, 1).unfold(3, width, 1)
+    return windows.permute(0, 2, 3, 1, 4, 5)[torch.arange(batch, device=pixels.device), most - dy, most - dx]
 
 
 def cutout(pixels: Tensor, row: Tensor, column: Tensor, *, side: int) -> Tensor:
