@@ -189,7 +189,7 @@ class Step:
 
     def captured(self, batch: Batch) -> Callable[[Batch], None]:
         """The step for batches of this size as a CUDA graph; the trial steps that this takes leave no trace."""
-        static: Batch = tuple(part.clone() for part in batch)  # type: ignore[assignment]
+        static: Batch = tuple(one.clone() for one in batch)  # type: ignore[assignment]
         before = {name: value.clone() for name, value in self.state().items()}
         totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()
@@ -217,8 +217,8 @@ class Step:
             return self.run
 
         def replay(batch: Batch) -> None:
-            for fixed, part in zip(static, batch, strict=True):
-                fixed.copy_(part)
+            for fixed, given in zip(static, batch, strict=True):
+                fixed.copy_(given)
             graph.replay()
 
         return replay
