@@ -40,7 +40,7 @@ from hitnet.training.device import pick_device, training_precision
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
-from streamed import BATCH, measured, write_files
+from parts.streamed import BATCH, measured, write_files
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
 PARTS = ("images", "memory", "head")

@@ -29,7 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import hitnet
 from hitnet import models
 from hitnet.training import step as steps
-from textbook import TextbookCapsNet, images_per_second, textbook_step
+from parts.textbook import TextbookCapsNet, images_per_second, textbook_step
 
 RECORDS = Path(__file__).with_name("records") / "training.json"
 PARITY_STEPS, TOGETHER, SPEED_IMAGES = 100, 8, 25_600

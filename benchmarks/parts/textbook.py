@@ -33,10 +33,13 @@ class TextbookCapsNet(nn.Module):
         length = vectors.norm(dim=-1, keepdim=True)
         return length**2 / (1 + length**2) * vectors / (length + 1e-8)
 
-    def forward(self, images: Tensor, targets: Tensor) -> Output:
+    def votes(self, images: Tensor) -> Tensor:
         maps = self.conv2(F.relu(self.conv1(images)))
         primary = self.squash(maps.view(len(images), 32, 8, -1).permute(0, 1, 3, 2).reshape(len(images), 1152, 8))
-        votes = (self.weight @ primary[:, :, None, :, None]).squeeze(-1)
+        return (self.weight @ primary[:, :, None, :, None]).squeeze(-1)
+
+    def forward(self, images: Tensor, targets: Tensor) -> Output:
+        votes = self.votes(images)
         logits = torch.zeros_like(votes[..., :1])
         for i in range(3):
             capsules = self.squash((logits.softmax(dim=2) * votes).sum(dim=1, keepdim=True))
