@@ -10,6 +10,7 @@ from torch import nn
 pytest.importorskip("triton", reason="this PyTorch comes without Triton")
 from hitnet import kernels
 from hitnet.kernels import norm_relu as fused
+from hitnet.models import features
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -32,9 +33,9 @@ def plain(maps, given, *, pool):
     [
         ((3, 64, 4, 6), False),
         ((3, 64, 4, 6), True),
-        ((2, 128, 3, 3), True),
+        ((2, 96, 3, 3), True),
         ((5, 64, 8, 8), True),
-        ((7, 64, 1, 3), False),
+        ((7, 48, 1, 3), False),
     ],
 )
 def test_values_gradients_and_running_statistics(shape, pool, monkeypatch):
@@ -78,3 +79,12 @@ def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
         assert not kernels.built(torch.device(DEVICE))
     (said,) = caplog.messages
     assert "cannot be built (no C compiler); PyTorch's take their place" in said
+
+
+def test_a_norm_that_several_processes_share_keeps_its_own_forward(monkeypatch):
+    monkeypatch.setattr(kernels, "wanted", lambda tensor: True)
+    maps, given = torch.randn(2, 64, 2, 2, device=DEVICE), norm()
+    by_kernel = features.norm_relu(maps, given)
+    torch.testing.assert_close(by_kernel, plain(maps, norm(), pool=False), rtol=1e-4, atol=1e-4)
+    given.forward = lambda values: values + 1
+    assert torch.equal(features.norm_relu(maps, given), F.relu(maps + 1))

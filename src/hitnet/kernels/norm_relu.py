@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from hitnet.kernels import normalisation as kernels
 
 SHARES = 256  # programs that sum up rows
-ROWS, CHANNELS = 64, 64  # of a block
+ROWS = 64  # of a block
 
 
 def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tensor:
     """relu(norm(maps)) in training, then a 2x2 maximum if wanted; updates the running statistics of `norm`.
 
-    For maps (B, C, H, W) with C a multiple of 64; kept in the order of memory (B, H, W, C).
+    For maps (B, C, H, W) with C a multiple of 16; kept in the order of memory (B, H, W, C).
     """
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
@@ -26,6 +26,11 @@ def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tens
         maps, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, fused
     )
     return F.max_pool2d(out, 2) if pool and not fused else out
+
+
+def block_of(channels: int) -> int:
+    """How many channels a block takes: a power of 2 that divides them, up to 64."""
+    return min(64, channels & -channels)
 
 
 def shares(rows: int) -> tuple[int, int]:
@@ -50,20 +55,21 @@ class NormRelu(torch.autograd.Function):
     ) -> Tensor:
         x = maps.contiguous(memory_format=torch.channels_last)
         images, channels, height, width = x.shape
-        rows, columns = images * height * width, channels // CHANNELS
+        rows, block = images * height * width, block_of(channels)
+        columns = channels // block
         programs, each = shares(rows)
         parts = torch.empty(3, programs, channels, dtype=torch.float32, device=x.device)
         found = torch.empty(4, channels, dtype=torch.float32, device=x.device)
-        kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=CHANNELS)
+        kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=block)
         kernels.combine[(columns,)](
             parts, weight, bias, running_mean, running_var, found, programs, rows, momentum, epsilon,
-            channels=channels, block_p=SHARES, block_c=CHANNELS, num_warps=8,
+            channels=channels, block_p=SHARES, block_c=block, num_warps=8,
         )  # fmt: skip
         size = (height // 2, width // 2) if pool else (height, width)
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]
         kernels.apply[(-(-results // ROWS), columns)](
-            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=CHANNELS, pool=pool
+            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=block, pool=pool
         )
         ctx.save_for_backward(x, found)
         ctx.pool = pool
@@ -75,9 +81,10 @@ class NormRelu(torch.autograd.Function):
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         images, channels, height, width = x.shape
         rows = images * gradient.shape[2] * gradient.shape[3]
-        columns, (programs, each) = channels // CHANNELS, shares(rows)
+        block, (programs, each) = block_of(channels), shares(rows)
+        columns = channels // block
         parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
-        sizes = {"channels": channels, "block_r": ROWS, "block_c": CHANNELS, "pool": ctx.pool}
+        sizes = {"channels": channels, "block_r": ROWS, "block_c": block, "pool": ctx.pool}
         kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, height, width, **sizes)
         sums = parts.sum(dim=0)
         out = torch.empty_like(x)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, full_precision, mask, one_hot
-from hitnet.models.features import keras_init
+from hitnet.models.features import keras_init, norm_relu
 
 DECODERS = ("paper", "standardised", "conv", "none")
 
@@ -99,7 +99,7 @@ class Doubling(nn.Module):
         self.norm = nn.BatchNorm2d(outward)
 
     def forward(self, maps: Tensor) -> Tensor:
-        return F.relu(self.norm(self.conv(F.interpolate(maps, scale_factor=2.0, mode="nearest"))))
+        return norm_relu(self.conv(F.interpolate(maps, scale_factor=2.0, mode="nearest")), self.norm)
 
 
 class ConvDecoder(Decoder):

@@ -69,6 +69,18 @@ class PrimaryCapsules(PaperFeatures):
         return maps.unflatten(1, (32, 8)).permute(0, 1, 3, 4, 2).flatten(1)
 
 
+def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
+    """Batch-norm → ReLU, then optionally a 2x2 max-pool; in training on a GPU in one pass."""
+    # Where several processes share a batch, they put another forward in the place of batch-norm's own.
+    own = type(norm) is nn.BatchNorm2d and "forward" not in vars(norm)
+    if own and norm.training and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
+        from hitnet.kernels import norm_relu as fused
+
+        return fused.norm_relu(maps, norm, pool=pool)  # type: ignore[arg-type]
+    maps = F.relu(norm(maps), inplace=True)
+    return F.max_pool2d(maps, 2) if pool else maps
+
+
 class SmallFeatures(Features):
     """Three strided convolutions of 32, 48 and 64 channels with batch-norm: light enough for two CPU cores.
 
@@ -104,20 +116,11 @@ class ConvNorm(nn.Sequential):
     """3x3 convolution → batch-norm → ReLU, then optionally a 2x2 max-pool."""
 
     def __init__(self, inward: int, outward: int, *, pool: bool = False) -> None:
-        layers: list[nn.Module] = [
-            nn.Conv2d(inward, outward, 3, padding=1, bias=False),
-            nn.BatchNorm2d(outward),
-            nn.ReLU(inplace=True),
-        ]
-        super().__init__(*layers, *([nn.MaxPool2d(2)] if pool else []))
+        super().__init__(nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.BatchNorm2d(outward))
+        self.pool = pool
 
     def forward(self, input: Tensor) -> Tensor:
-        norm = self[1]
-        if self.training and type(norm) is nn.BatchNorm2d and norm.num_features % 64 == 0 and kernels.wanted(input):
-            from hitnet.kernels.norm_relu import norm_relu
-
-            return norm_relu(self[0](input), norm, pool=len(self) > 3)
-        return super().forward(input)
+        return norm_relu(self[0](input), self[1], pool=self.pool)
 
 
 class Residual(nn.Module):
