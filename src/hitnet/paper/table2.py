@@ -15,13 +15,22 @@ ROWS = (
 )
 
 
+OURS = (
+    ("MNIST, ours", "mnist-ours"),
+    ("MNIST, ours, ResNet-9", "mnist-resnet9"),
+    ("Fashion-MNIST, ours, ResNet-9", "fashion-resnet9"),
+    ("CIFAR-10, ours, ResNet-9", "cifar10-resnet9"),
+    ("SVHN, ours, ResNet-9", "svhn-resnet9"),
+)
+
+
 def render(page: Page) -> str:
     sets = {title: page.experiment(name).data for title, name in ROWS}
     others = [
         [source, *(number(errors.get(data)) for data in sets.values())] for source, errors in CAPSNET_ELSEWHERE.items()
     ]
     return (
-        error_table(page, ROWS)
+        error_table(page, ROWS + OURS)
         + tested_on(page, "affnist-hitnet")
         + "\nCapsNet, as the paper quotes others (error %):\n\n"
         + table(("CapsNet from", *sets), others)
