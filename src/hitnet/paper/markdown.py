@@ -92,7 +92,7 @@ def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str
 
 
 def recipe_words(one: Experiment) -> str:
-    """How an experiment is trained, in a line."""
+    """How an experiment is trained, in a line; the network itself is not told."""
     made = one.full_recipe()
     words = [f"{made.epochs} epochs", f"{made.optimizer} at {made.learning_rate:g}", made.schedule]
     words.append(f"batches of {made.batch_size}")
