@@ -36,11 +36,11 @@ from hitnet import models
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.losses import CentripetalLoss
 from hitnet.models.features import ResNet9Features
-from hitnet.training.device import mixed_precision, pick_device
+from hitnet.training.device import pick_device, training_precision
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
-from streamed import BATCH, measured, write_files
+from parts.streamed import BATCH, measured, write_files
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
 PARTS = ("images", "memory", "head")
@@ -138,7 +138,7 @@ def head_step(
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        with mixed_precision(device):
+        with training_precision(device):
             out = network(images)
             total = F.cross_entropy(out, labels) if kind == "linear" else loss(distances(out), labels)
         total.backward()

@@ -40,7 +40,7 @@ from hitnet.audit.ghosts import find_ghosts
 from hitnet.audit.plan import plan
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
-from label_audit_scores import read, score
+from parts.label_audit_scores import read, score
 
 FOLDS = 4
 LOOK_ALIKES = np.array([6, 7, 7, 5, 9, 3, 0, 1, 3, 4])  # what each digit is taken for

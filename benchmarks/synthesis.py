@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import hitnet
-from arms import DECODERS, HYBRIDS, JUDGE, NO_HYBRID, PAPER, PHOTOGRAPHS, SOURCE, Arm, hybrid_arm
-from decoder_phase import train_decoder
 from hitnet.errors import DivergedError
 from hitnet.training.evaluation import measure
-from pictures import picture_figures
-from record import Budget, Record, Row, table
+from parts.arms import DECODERS, HYBRIDS, JUDGE, NO_HYBRID, PAPER, PHOTOGRAPHS, SOURCE, Arm, hybrid_arm
+from parts.decoder_phase import train_decoder
+from parts.pictures import picture_figures
+from parts.record import Budget, Record, Row, table
 
 RECORDS = Path(__file__).with_name("records") / "synthesis.json"
 JUDGE_SEED, SOURCE_SEED, FINAL_SEED = 1000, 2000, 10  # the final comparison's seeds follow on those of the search

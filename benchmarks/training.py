@@ -1,95 +1,158 @@
-"""Training on a GPU: error of the fast recipe, speed of every network, and parity of the captured step.
+"""Training on a GPU: errors of the fast recipe, the speed of every network, and what makes it.
 
-    python benchmarks/training.py --data-dir DATA [--seeds 5] [--parts fast speed parity]
+    python benchmarks/training.py --data-dir DATA [--parts ladder speed fast parity float32]
 
-Writes benchmarks/records/training.json: one row a run or a measurement.
+ladder   the paper's network from a plain eager loop to networks side by side, beside the card's rate of matrix products
+speed    images a second of every network, alone and eight side by side
+fast     test errors of the paper's network after the fast recipe, ten seeds
+parity   how far the losses of the first 100 steps stray from eager float32
+float32  test errors of the fast recipe in float32, five seeds
+
+Replaces the rows of these parts in benchmarks/records/training.json; each row is a run or a measurement.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import hitnet
 from hitnet import models
 from hitnet.training import step as steps
-from hitnet.training.device import mixed_precision
+from parts.textbook import TextbookCapsNet, images_per_second, textbook_step
 
 RECORDS = Path(__file__).with_name("records") / "training.json"
-PARITY_STEPS = 100
+PARITY_STEPS, TOGETHER, SPEED_IMAGES = 100, 8, 25_600
+CUDA = torch.device("cuda")
+Row = dict[str, Any]
 
 
-def fast(train: hitnet.Images, test: hitnet.Images, seeds: int) -> list[dict[str, Any]]:
-    """Test error of the paper's network after the fast recipe, one row a seed."""
-    rows = []
-    for seed in range(seeds):
-        started = time.perf_counter()
-        run = hitnet.train(train, test=test, model="hitnet", recipe="fast", seed=seed)
-        rows.append(
-            {
-                "experiment": "fast recipe",
-                "network": "hitnet",
-                "data": "mnist",
-                "seed": seed,
-                "epochs": len(run.history),
-                "error_percent": round(run.history[-1]["test_error"], 2),
-                "error_percent_by_epoch": [round(row["test_error"], 2) for row in run.history],
-                "seconds": round(time.perf_counter() - started, 1),
-            }
-        )
-        print(rows[-1], flush=True)
-    return rows
+def trained(train: hitnet.Images, seeds: int, **options: Any) -> tuple[list[hitnet.Run], float]:
+    """So many networks, trained side by side as users would, and the seconds that it took."""
+    started = time.perf_counter()
+    runs = hitnet.train(train, seeds=seeds, **options)
+    return runs, time.perf_counter() - started
 
 
-def speed(train: hitnet.Images) -> list[dict[str, Any]]:
-    """Training images a second in the third epoch of 25,600 MNIST images, with each network's fast recipe."""
-    rows = []
+def rate(train: hitnet.Images, name: str, networks: int) -> float:
+    """Training images a second of all networks together, in their third epoch."""
+    runs, _ = trained(train.first(SPEED_IMAGES), networks, model=name, epochs=3)
+    return sum(run.history[-1]["images_per_second"] for run in runs)
+
+
+def operations(network: torch.nn.Module, shape: tuple[int, ...]) -> float:
+    """Floating-point operations of the matrix products of a training step, for one image."""
+    with FlopCounterMode(display=False) as counter:
+        output = network(torch.rand(2, *shape), torch.tensor([0, 1]))
+        (output.distances.sum() + output.reconstruction.sum()).backward()
+    return counter.get_total_flops() / 2
+
+
+def matmul_rate(size: int = 8192, repeats: int = 10) -> float:
+    """Operations a second of a large bfloat16 matrix product on this card."""
+    a, b = (torch.randn(size, size, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(repeats):
+        a @ b
+    torch.cuda.synchronize()
+    return repeats * 2 * size**3 / (time.perf_counter() - started)
+
+
+def ladder(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
+    peak = matmul_rate()
+    each = operations(models.build("hitnet", train.shape, train.num_classes), train.shape)
+    pytorch_alone = mock.patch("hitnet.kernels.usable", return_value=False)
+
+    def row(what: str, found: float, *, share: bool = True) -> Row:
+        of_peak = {"of_matmul_rate": round(found * each / peak, 4)} if share else {}
+        return {"experiment": "ladder", "what": what, "images_per_second": round(found), **of_peak}
+
+    network = models.build("hitnet", train.shape, train.num_classes)
+    yield row("plain eager loop, float32", images_per_second(textbook_step(network, train)))
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    yield row("textbook CapsNet, eager, TF32", images_per_second(textbook_step(TextbookCapsNet(), train)), share=False)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    with pytorch_alone:
+        yield row("bfloat16, one CUDA graph, PyTorch's convolutions", rate(train, "hitnet", 1))
+        yield row("the same, eight networks side by side", rate(train, "hitnet", TOGETHER))
+    yield row("own kernels", rate(train, "hitnet", 1))
+    yield row("own kernels, eight networks side by side", rate(train, "hitnet", TOGETHER))
+    yield {"experiment": "ladder", "what": "matrix product 8192 x 8192 x 8192", "tflops": round(peak / 1e12)}
+
+
+def speed(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     for name in models.MODELS:
-        run = hitnet.train(train.first(25_600), model=name, epochs=3)
-        rate = round(run.history[-1]["images_per_second"])
-        batch = run.config.recipe.batch_size
-        rows.append({"experiment": "speed", "network": name, "batch_size": batch, "images_per_second": rate})
-        print(rows[-1], flush=True)
-    return rows
+        config = models.config(name, train.shape, train.num_classes)
+        batch = hitnet.recipe("fast", features=config.features).batch_size
+        for networks in (1, TOGETHER):
+            found = round(rate(train, name, networks))
+            yield {
+                "experiment": "speed", "network": name, "batch_size": batch, "networks": networks,
+                "images_per_second": found,
+            }  # fmt: skip
+
+
+def fast(
+    train: hitnet.Images, test: hitnet.Images, *, seeds: int = 10, experiment: str = "fast recipe", **options: Any
+) -> Iterator[Row]:
+    """Test errors of the paper's network at the end of the fast recipe, one row a seed."""
+    runs, seconds = trained(train, seeds, test=test, model="hitnet", recipe="fast", recipe_options=options)
+    for run in runs:
+        yield {
+            "experiment": experiment,
+            "network": "hitnet",
+            "data": "mnist",
+            "seed": run.config.seed,
+            "epochs": len(run.history),
+            "error_percent": round(run.history[-1]["test_error"], 2),
+            "error_percent_by_epoch": [round(row["test_error"], 2) for row in run.history],
+            "seconds": round(seconds / len(runs), 2),  # its share of the whole call
+        }
+
+
+def float32(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
+    yield from fast(train, test, seeds=5, experiment="fast recipe, float32", precision="float32")
 
 
 def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
     """The loss of each of the first 100 steps of the paper's recipe."""
-    device = torch.device("cuda")
     torch.manual_seed(0)
     network = models.build("hitnet", train.shape, train.num_classes)
-    network = network.to(device=device, memory_format=torch.channels_last)
-    recipe = hitnet.recipe("paper")
+    network = network.to(device=CUDA, memory_format=torch.channels_last)
+    recipe = hitnet.recipe("paper", precision="mixed" if mixed else "float32")
     augmentation = recipe.augmentation(mirrored_ok=False)
-    step = steps.Step(network, recipe, augmentation, device)
+    step = steps.Step(network, recipe, augmentation, CUDA)
     step.capture = capture
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train), generator=generator)[: PARITY_STEPS * 128].split(128)
     draws = augmentation.draw(PARITY_STEPS * 128, train.shape[1:], generator).split(128)
     found = []
-    precision = mixed_precision if mixed else lambda _: torch.autocast("cuda", enabled=False)
-    with mock.patch.object(steps, "mixed_precision", precision):
-        for index, drawn in zip(order, draws, strict=True):
-            step.totals.zero_()
-            step((train.pixels[index].to(device), train.labels[index].to(device), drawn.to(device)), 1e-3)
-            found.append(float(step.totals[0]) / len(index))
+    for index, drawn in zip(order, draws, strict=True):
+        step.totals.zero_()
+        step((train.pixels[index].to(CUDA), train.labels[index].to(CUDA), drawn.to(CUDA)), 1e-3)
+        found.append(float(step.totals[0]) / len(index))
     return torch.tensor(found)
 
 
-def parity(train: hitnet.Images) -> list[dict[str, Any]]:
-    """How far the captured bfloat16 step strays from an eager float32 one over 100 steps."""
+def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     captured, eager, exact = (
         losses(train, capture=capture, mixed=mixed) for capture, mixed in ((True, True), (False, True), (False, False))
     )
     relative = (captured - exact).abs() / exact
-    row = {
+    yield {
         "experiment": "parity",
         "network": "hitnet",
         "steps": PARITY_STEPS,
@@ -97,33 +160,43 @@ def parity(train: hitnet.Images) -> list[dict[str, Any]]:
         "mean_relative_difference_to_float32": float(relative.mean()),
         "largest_difference_to_eager_bfloat16": float((captured - eager).abs().max()),
     }
-    print(row, flush=True)
-    return [row]
+
+
+PARTS: dict[str, tuple[Callable[..., Iterator[Row]], str]] = {
+    "ladder": (ladder, "ladder"),
+    "speed": (speed, "speed"),
+    "fast": (fast, "fast recipe"),
+    "parity": (parity, "parity"),
+    "float32": (float32, "fast recipe, float32"),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--parts", nargs="+", choices=["fast", "speed", "parity"], default=["fast", "speed", "parity"])
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=RECORDS)
     args = parser.parse_args()
-    train = hitnet.data.load("mnist", "train", data_dir=args.data_dir)
-    test = hitnet.data.load("mnist", "test", data_dir=args.data_dir)
-    rows: list[dict[str, Any]] = []
-    if "fast" in args.parts:
-        rows += fast(train, test, args.seeds)
-    if "speed" in args.parts:
-        rows += speed(train)
-    if "parity" in args.parts:
-        rows += parity(train)
+    train, test = (hitnet.data.load("mnist", split, data_dir=args.data_dir) for split in ("train", "test"))
     about = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "hitnet": hitnet.__version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
-    args.out.write_text(json.dumps([row | about for row in rows], indent=1) + "\n")
+    rows: list[Row] = json.loads(args.out.read_text()) if args.out.is_file() else []
+    for part in args.parts:
+        make, experiment = PARTS[part]
+        rows = [row for row in rows if row["experiment"] != experiment]
+        for row in make(train, test):
+            rows.append(row | about)
+            print(row, flush=True)
+            args.out.write_text(json.dumps(rows, indent=1) + "\n")
+    errors = [row["error_percent"] for row in rows if row["experiment"] == "fast recipe"]
+    if len(errors) > 1:
+        print(
+            f"fast recipe: mean {statistics.mean(errors):.3f} %, sd {statistics.stdev(errors):.3f}, {len(errors)} runs"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Benchmarks are scripts beside one another; tests import them as they import each other."""
+"""Benchmarks are scripts; tests import them and their parts as they import each other."""
 
 import sys
 from pathlib import Path

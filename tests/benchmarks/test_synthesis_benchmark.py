@@ -6,15 +6,15 @@ import math
 import pytest
 import torch
 
-import arms
 import hitnet
 import synthesis
-from decoder_phase import Phase, Sampler, naming, train_decoder
 from hitnet.models.decoders import build_decoder
 from hitnet.synthesis.distributions import true_capsules
 from hitnet.training.evaluation import class_distances, reconstruction_error
-from pictures import mean_pair_distance
-from record import Budget, Record, table
+from parts import arms
+from parts.decoder_phase import Phase, Sampler, naming, train_decoder
+from parts.pictures import mean_pair_distance
+from parts.record import Budget, Record, table
 from toy import toy_images
 
 ARMS = [

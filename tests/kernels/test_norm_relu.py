@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 pytest.importorskip("triton", reason="this PyTorch comes without Triton")
+from hitnet import kernels
 from hitnet.kernels import norm_relu as fused
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -66,3 +67,14 @@ def test_a_large_mean_does_not_spoil_the_variance():
         F.batch_norm(maps.double(), None, None, given.weight.double(), given.bias.double(), training=True)
     )
     torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=2e-2)
+
+
+def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
+    assert kernels.built(torch.device(DEVICE))
+    monkeypatch.setattr(
+        fused, "norm_relu", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("no C compiler\nat all"))
+    )
+    with caplog.at_level("WARNING", logger="hitnet"):
+        assert not kernels.built(torch.device(DEVICE))
+    (said,) = caplog.messages
+    assert "cannot be built (no C compiler); PyTorch's take their place" in said

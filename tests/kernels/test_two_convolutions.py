@@ -33,7 +33,9 @@ def plain(images, first, second, *, relu):
     [(3, (1, 7, 8), 3, True), (3, (3, 9, 6), 3, False), (130, (1, 6, 5), 2, True)],
 )
 def test_values_and_gradients_are_those_of_plain_convolutions(images, shape, side, relu, monkeypatch):
-    monkeypatch.setattr("hitnet.kernels.two_convolutions.multiprocessors", lambda device: 12)  # work is split up, too
+    # Work is split up, too.
+    monkeypatch.setattr("hitnet.kernels.two_convolutions.multiprocessors", lambda device: 12)
+    monkeypatch.setattr("hitnet.kernels.two_convolutions.PLACES", 2)
     first, second = layers(shape[0], side)
     batch = torch.rand(images, *shape, device=first.weight.device)
     out = two_convolutions(batch, first, second, relu=relu, dtype=torch.float32)

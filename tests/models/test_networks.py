@@ -155,7 +155,7 @@ def test_config_round_trip():
 def test_default_networks():
     assert default_name((3, 32, 32), "cpu") == "hitnet-small"
     assert default_name((3, 32, 32), "cuda") == "hitnet-resnet9"
-    assert default_name((1, 28, 28), "cuda") == "hitnet"
+    assert default_name((1, 28, 28), "cuda") == "hitnet-conv"
 
 
 def test_squash_variant_is_centripetal_towards_the_origin():

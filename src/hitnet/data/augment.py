@@ -63,7 +63,7 @@ class Augmentation:
         if self.warp:
             pixels = warp(pixels, draws[:, 6:10] * (self.warp / 1000))
         if self.shift:
-            pixels = shift(pixels, draws[:, 0], draws[:, 1])
+            pixels = shift(pixels, draws[:, 0], draws[:, 1], most=self.shift)
         if self.flip:
             pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
         if self.cutout:
@@ -71,16 +71,14 @@ class Augmentation:
         return pixels
 
 
-def shift(pixels: Tensor, dy: Tensor, dx: Tensor) -> Tensor:
-    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in."""
-    batch, channels, height, width = pixels.shape
-    rows = torch.arange(height, device=pixels.device) - dy[:, None]
-    columns = torch.arange(width, device=pixels.device) - dx[:, None]
-    inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
-    source = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
-    flat = source.view(batch, 1, height * width).expand(-1, channels, -1)
-    moved = pixels.reshape(batch, channels, height * width).gather(2, flat).view_as(pixels)
-    return moved * inside[:, None].to(moved.dtype)
+def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int) -> Tensor:
+    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in.
+
+    No image is moved by more than `most`: each is a window of the image with so many zeros around it.
+    """
+    batch, _, height, width = pixels.shape
+    windows = F.pad(pixels, (most, most, most, most)).unfold(2, height, 1).unfold(3, width, 1)
+    return windows.permute(0, 2, 3, 1, 4, 5)[torch.arange(batch, device=pixels.device), most - dy, most - dx]
 
 
 def invert(pixels: Tensor, chosen: Tensor, *, channels: int) -> Tensor:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+log = logging.getLogger("hitnet")
 
 
 @functools.cache
@@ -16,7 +19,24 @@ def usable(device: torch.device) -> bool:
         device.type == "cuda"
         and importlib.util.find_spec("triton") is not None
         and torch.cuda.get_device_capability(device) >= (9, 0)
+        and built(device)
     )
+
+
+def built(device: torch.device) -> bool:
+    """Whether a first small kernel can be compiled and launched; if not, one line says why."""
+    try:
+        from hitnet.kernels.norm_relu import norm_relu
+
+        norm_relu(torch.zeros(1, 64, 1, 2, device=device), nn.BatchNorm2d(64, device=device))
+    except Exception as error:  # whatever Triton, the C compiler that it calls, or the driver may say
+        said = str(error).strip().splitlines()
+        log.warning(
+            "The GPU's own kernels cannot be built (%s); PyTorch's take their place, more slowly.",
+            said[0] if said else type(error).__name__,
+        )
+        return False
+    return True
 
 
 def wanted(tensor: Tensor) -> bool:

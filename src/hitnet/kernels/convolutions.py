@@ -39,7 +39,7 @@ def first_forward(
         w = tl.load(weight + n[None, :] * inner + k[:, None], mask=known[:, None], other=0.0)
         total = tl.dot(tl.trans(a), w, total)
     total = tl.maximum(total + tl.load(bias + n).to(tl.float32)[None, :], 0.0)
-    rowstart = (position * padded + b) * channels
+    rowstart = (position * padded + b).to(tl.int64) * channels
     tl.store(out + rowstart[:, None] + n[None, :], total.to(out.dtype.element_ty))
 
 
@@ -65,7 +65,7 @@ def first_weight_gradient(
         corner = (position // out_width) * width + position % out_width
         a = tl.load(pixels + (corner + offset)[:, None] * padded + b[None, :], mask=(k < inner)[:, None], other=0.0)
         a = tl.where((k == inner)[:, None], 1.0, a).to(pixels.dtype.element_ty)
-        g = tl.load(gradient + (position * padded + b)[:, None] * channels + n[None, :])
+        g = tl.load(gradient + (position * padded + b)[:, None].to(tl.int64) * channels + n[None, :])
         total = tl.dot(a, g, total)
     rowstart = (program * tl.num_programs(1) * block_k + k) * channels
     tl.store(parts + rowstart[:, None] + n[None, :], total)
@@ -91,43 +91,43 @@ def second_forward(
         w = weight.load([0, tap * channels + c])
         total = tl.dot(a, w.T, total)
     row = (share * positions + position) * padded + block * rows + tl.arange(0, rows)
-    tl.store(parts + row[:, None] * channels + tl.arange(0, channels)[None, :], total)
+    tl.store(parts + row[:, None].to(tl.int64) * channels + tl.arange(0, channels)[None, :], total)
 
 
 @triton.jit
 def second_gather(
-    parts, bias, out, shares, images, padded,
-    positions: tl.constexpr, block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
+    parts, bias, out, shares, positions, padded,
+    block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
 ):  # fmt: skip
     """Add up the shares and the bias of one image's channels: parts → out (images, channels, positions)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
-    p = tl.arange(0, block_p)
+    p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
     total = tl.zeros((block_p, block_n), dtype=tl.float32) + tl.load(bias + n).to(tl.float32)[None, :]
     for share in range(shares):
-        rowstart = ((share * positions + p) * padded + b) * channels
+        rowstart = ((share * positions + p) * padded + b).to(tl.int64) * channels
         total += tl.load(parts + rowstart[:, None] + n[None, :], mask=inside, other=0.0)
     if relu:
         total = tl.maximum(total, 0.0)
-    place = (b * channels + n)[None, :] * positions + p[:, None]
+    place = (b * channels + n)[None, :].to(tl.int64) * positions + p[:, None]
     tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def second_scatter(
-    gradient, out, kept, images, padded,
-    positions: tl.constexpr, block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
+    gradient, out, kept, images, positions, padded,
+    block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
 ):  # fmt: skip
     """The way back, past the relu: gradient (images, channels, positions) → kept (positions, images, channels)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
-    p = tl.arange(0, block_p)
+    p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
-    place = (b * channels + n)[None, :] * positions + p[:, None]
+    place = (b * channels + n)[None, :].to(tl.int64) * positions + p[:, None]
     real = inside & (tl.full((block_p, 1), b, tl.int32) < images)
     g = tl.load(gradient + place, mask=real, other=0.0)
     if relu:
         g = tl.where(tl.load(out + place, mask=real, other=0.0) > 0, g, 0.0)
-    rowstart = (p * padded + b) * channels
+    rowstart = (p * padded + b).to(tl.int64) * channels
     tl.store(kept + rowstart[:, None] + n[None, :], g.to(kept.dtype.element_ty), mask=inside)
 
 

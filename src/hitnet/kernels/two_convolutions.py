@@ -14,6 +14,7 @@ from hitnet.kernels import convolutions as kernels
 from hitnet.kernels.streams import beside
 
 ROWS, DEPTH = 128, 64  # images in a block, and how much of the inner dimension is multiplied at a time
+PLACES = 64  # positions of one image that are gathered or scattered at a time
 WIDE = {"num_warps": 8, "num_stages": 4}
 
 
@@ -86,25 +87,19 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
         side=g.side, stride=g.stride, rows=ROWS, depth=DEPTH, channels=g.channels, **WIDE,
     )  # fmt: skip
     out = maps.new_empty(g.images, g.channels, *g.out_size)
-    kernels.second_gather[(g.images, g.channels // 32)](
-        parts, bias, out, shares, g.images, g.padded,
-        positions=positions, block_p=next_power(positions), block_n=32, channels=g.channels, relu=relu,
-    )  # fmt: skip
+    kernels.second_gather[(g.images, g.channels // 32, -(-positions // PLACES))](
+        parts, bias, out, shares, positions, g.padded, block_p=PLACES, block_n=32, channels=g.channels, relu=relu
+    )
     return out
-
-
-def next_power(count: int) -> int:
-    return 1 << (count - 1).bit_length()
 
 
 def position_major(g: Geometry, gradient: Tensor, out: Tensor, *, relu: bool) -> Tensor:
     """The gradient (images, channels, height, width) of the output, past its relu, as (positions·images, channels)."""
     positions = g.out_size[0] * g.out_size[1]
     kept = out.new_empty(positions * g.padded, g.channels)
-    kernels.second_scatter[(g.padded, g.channels // 32)](
-        gradient, out, kept, g.images, g.padded,
-        positions=positions, block_p=next_power(positions), block_n=32, channels=g.channels, relu=relu,
-    )  # fmt: skip
+    kernels.second_scatter[(g.padded, g.channels // 32, -(-positions // PLACES))](
+        gradient, out, kept, g.images, positions, g.padded, block_p=PLACES, block_n=32, channels=g.channels, relu=relu
+    )
     return kept
 
 

@@ -1,4 +1,4 @@
-"""All networks that the paper compares, and two lighter or stronger ones, each built by name."""
+"""All networks that the paper compares, and three of our own, each built by name."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ MODELS: dict[str, Named] = {
         "CapsNet of Sabour et al. (2017) with dynamic routing in three iterations",
         {"features": "primary-capsules", "head": "routing"},
     ),
+    "hitnet-conv": Named(
+        "HitNet with a convolutional decoder, for better pictures; the default for grey images on a GPU",
+        {"decoder": "conv", "reconstruction_weight": 1.5},
+    ),
     "hitnet-small": Named(
         "Hit-or-Miss on three small strided convolutions; the default without a GPU",
         {"features": "small", "decoder": "standardised"},
@@ -64,4 +68,4 @@ def default_name(in_shape: tuple[int, int, int], device: str) -> str:
     """What to train where nothing is asked for."""
     if device == "cpu":
         return "hitnet-small"
-    return "hitnet-resnet9" if in_shape[0] == 3 else "hitnet"
+    return "hitnet-resnet9" if in_shape[0] == 3 else "hitnet-conv"

@@ -88,6 +88,7 @@ TITLES = {
     "hitnet": "HitNet",
     "hitnet-squash": "HitNet with squash",
     "capsnet": "CapsNet",
+    "hitnet-conv": "HitNet with a convolutional decoder",
     "hitnet-resnet9": "HitNet with ResNet-9",
 }
 

@@ -54,8 +54,8 @@ def pair(name: str) -> tuple[Experiment, Experiment]:
 
 
 TEACHER = on(
-    "mnist-ours-teacher", MNIST, 1, how="better decoder", recipe="fast", note=BEYOND,
-    options={**PAPER_NETWORK, "epochs": 20}, model_options={"decoder": "conv", "reconstruction_weight": 1.5},
+    "mnist-ours-teacher", MNIST, 1, network="hitnet-conv", recipe="fast", options={**PAPER_NETWORK, "epochs": 20},
+    note=BEYOND,
 )  # fmt: skip
 OURS: tuple[Experiment, ...] = (
     TEACHER,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -20,8 +21,17 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def mixed_precision(device: torch.device) -> torch.autocast:
-    """bfloat16 matrix work on a GPU; a context that changes nothing elsewhere. Weights are cast once a use."""
+def training_precision(device: torch.device, precision: str = "mixed") -> torch.autocast:
+    """bfloat16 matrix work where the device has instructions for it and `precision`, a recipe's, is "mixed".
+
+    Elsewhere a context that changes nothing. Weights are cast once a use.
+    """
+    fast = device.type == "cuda" or bfloat16_in_cpu()
+    return torch.autocast(device.type, torch.bfloat16, enabled=fast and precision == "mixed", cache_enabled=False)
+
+
+def evaluation_precision(device: torch.device) -> torch.autocast:
+    """bfloat16 matrix work on a GPU; float32 on a CPU, where distances do not depend on the batch they are found in."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 
@@ -54,6 +64,12 @@ class Stopwatch:
             stop.synchronize()
             return start.elapsed_time(stop) / 1000
         return stop - start  # type: ignore[operator]
+
+
+def bfloat16_in_cpu() -> bool:
+    """Whether the CPU multiplies matrices in bfloat16 (AMX), as far as PyTorch can tell; old versions cannot."""
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return capabilities.get("amx_bf16") is True
 
 
 def room_for_images(device: torch.device) -> int:

@@ -10,6 +10,7 @@ import atexit
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,7 +134,8 @@ def watched(ranks: Ranks) -> Iterator[None]:
         raise
     finally:
         if in_main_thread:
-            signal.signal(signal.SIGTERM, before)
+            # An error under way is to be told before this process ends, though torchrun asks it to stop meanwhile.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.exc_info()[0] else before)
 
 
 class Parallel:

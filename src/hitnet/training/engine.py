@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import record_function
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import DivergedError
@@ -20,7 +19,7 @@ from hitnet.training.device import Stopwatch, sent
 from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
-from hitnet.training.profiling import Profiling
+from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
@@ -178,7 +177,7 @@ class Trainer:
 
     def joined(self, taken: Iterator[tuple[Tensor, Tensor]], drawn: Sequence[Tensor]) -> Iterator[Batch]:
         for draw in drawn:
-            with record_function("batch"):
+            with part("batch"):
                 pixels, labels = next(taken)
             yield pixels, labels, draw
 

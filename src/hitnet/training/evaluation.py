@@ -14,7 +14,7 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
-from hitnet.training.device import mixed_precision
+from hitnet.training.device import evaluation_precision
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -
     was_training = model.training
     model.eval()
     found = []
-    with mixed_precision(device):
+    with evaluation_precision(device):
         for batch in pixels.split(batch_size):
             found.append(model(to_device(batch, device), reconstruct=False).distances.float())
     model.train(was_training)
@@ -105,7 +105,7 @@ def reconstruction_error(model: Network, images: Images, *, batch_size: int = 10
     device = next(model.parameters()).device
     model.eval()
     total = 0.0
-    with mixed_precision(device):
+    with evaluation_precision(device):
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)
             target = seen = to_device(images.pixels[part], device)

@@ -27,6 +27,7 @@ class Recipe:
     label_smoothing  for cross-entropy alone
     augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
                    spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
+    precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32"
     ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on
     """
 
@@ -53,6 +54,7 @@ class Recipe:
     ghost_rule: GhostRule = "always"
     ghost_probability: float = 1.0
     ghosts_from_epoch: int = 1
+    precision: Literal["mixed", "float32"] = "mixed"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate", "adam_epsilon", "ghosts_from_epoch"):
@@ -65,6 +67,7 @@ class Recipe:
         check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
         check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
         check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
+        check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
         if not 0 <= self.augment_strength < math.inf:
             raise HitNetError(
                 f"Recipe {self.name!r}: augment_strength must not be negative; got {self.augment_strength}."

@@ -18,7 +18,7 @@ from hitnet.models.network import Network
 from hitnet.synthesis.decoding import need_decoder
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
-from hitnet.training.device import mixed_precision
+from hitnet.training.device import training_precision
 from hitnet.training.engine import epoch_seed
 from hitnet.training.evaluation import to_device
 
@@ -101,7 +101,7 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
             optimizer.param_groups[0]["lr"] = phase.learning_rate * 0.5 * (1 + math.cos(math.pi * done / steps))
             seen = to_device(augmentation.apply(pixels[index], drawn), device)
             optimizer.zero_grad(set_to_none=True)
-            with mixed_precision(device):
+            with training_precision(device):
                 loss = rebuilding(network, seen, labels[index])
                 if sampler is not None:
                     loss = loss + phase.named * naming(network, sampler(labels[index]), labels[index])

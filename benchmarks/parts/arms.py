@@ -12,13 +12,13 @@ from unittest import mock
 import torch
 
 import hitnet
-from decoder_phase import Phase
 from hitnet.models import config
 from hitnet.models.decoders import ConvDecoder
 from hitnet.models.network import Network
 from hitnet.training import step
 from hitnet.training.objective import Objective
 from hitnet.training.recipe import Recipe
+from parts.decoder_phase import Phase
 
 
 @dataclass(frozen=True)

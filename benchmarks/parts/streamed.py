@@ -1,6 +1,6 @@
 """Training from files on disk, watched: its memory, its speed, and for how long its steps wait for a batch.
 
-    python benchmarks/streamed.py FOLDER [--device auto] [--steps N] [--threads N]
+    python benchmarks/parts/streamed.py FOLDER [--device auto] [--steps N] [--threads N]
 
 trains one epoch of hitnet-small on the image files of FOLDER and prints figures as JSON. benchmarks/growth.py runs it.
 """

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import hitnet
 from hitnet.audit import scores
 
-RECORDS = Path(__file__).with_name("records") / "label_audit.json"
+RECORDS = Path(__file__).parents[1] / "records" / "label_audit.json"
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
