@@ -23,7 +23,8 @@ class Recipe:
     shift, flip, cutout, warp, invert
                    augmentation (see data.augment); flip acts only on sets whose images may be mirrored
     average        the network that is tested and kept has the average of the weights over the last steps: what one step
-                   leaves of the steps before it, e.g. 0.999; 0: the weights of the last step
+                   leaves of the steps before it, e.g. 0.998 for about the last 500; 0: the weights of the last step.
+                   More than a tenth of all steps is too many
     label_smoothing  for cross-entropy alone
     augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
                    spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
