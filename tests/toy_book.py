@@ -52,7 +52,7 @@ def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -
         network=one.network, data=one.data, fingerprint="f", images=one.images, recipe=one.full_recipe().to_dict(),
         epochs=one.epochs, wrong=counts, tested=one.tested_each_epoch, tested_on="test", final_wrong=counts[-1],
         final_tested=one.test_images, seconds=2.0, epoch_seconds=1.0, images_per_second=100.0, beside=1, device=CPU,
-        torch="2", code="c", date="2026-01-01", weights="w",
+        torch="2", code="c", date="2026-01-01", weights="w", model_options=dict(one.model_options),
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 

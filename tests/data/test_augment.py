@@ -1,10 +1,12 @@
-"""Shifts, mirroring and cutout against plain loops."""
+"""Shifts, mirroring, cutout, warping and inversion against plain loops."""
+
+import math
 
 import pytest
 import torch
 
 from hitnet import HitNetError
-from hitnet.data.augment import Augmentation, cutout, shift
+from hitnet.data.augment import Augmentation, cutout, invert, shift, warp
 
 
 def naive_shift(image, dy, dx):
@@ -69,3 +71,62 @@ def test_nothing_asked_nothing_done():
     assert torch.equal(none.apply(pixels, none.draw(2, (4, 4), torch.Generator())), pixels)
     with pytest.raises(HitNetError, match="must not be negative"):
         Augmentation(-1)
+
+
+def naive_warp(image, xx, xy, yx, yy):
+    """Bilinear interpolation between the four pixels around the place that each pixel comes from."""
+    channels, height, width = image.shape
+    padded = torch.zeros(channels, height + 2, width + 2)
+    padded[:, 1:-1, 1:-1] = image
+    out = torch.zeros(channels, height, width)
+    for row in range(height):
+        for column in range(width):
+            y, x = row - (height - 1) / 2, column - (width - 1) / 2
+            from_y = y + yx * x + yy * y + (height - 1) / 2
+            from_x = x + xx * x + xy * y + (width - 1) / 2
+            top, left = math.floor(from_y), math.floor(from_x)
+            for b, q in ((top, 1 - (from_y - top)), (top + 1, from_y - top)):
+                for a, p in ((left, 1 - (from_x - left)), (left + 1, from_x - left)):
+                    if -1 <= b <= height and -1 <= a <= width:
+                        out[:, row, column] += q * p * padded[:, b + 1, a + 1]
+    return out
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 8)])
+def test_warp_against_interpolation_by_hand(shape):
+    maps = torch.tensor([[0, 0, 0, 0], [0.2, 0, 0, 0.2], [0, -0.3, 0.3, 0], [-0.25, 0.1, 0.05, 0.3]])
+    pixels = torch.randint(0, 256, (len(maps), *shape), dtype=torch.uint8)
+    found = warp(pixels.float(), maps)
+    for image, warped, entries in zip(pixels, found, maps.tolist(), strict=True):
+        assert torch.allclose(warped, naive_warp(image.float(), *entries), atol=1e-3)
+    whole = warp(pixels, maps)
+    assert whole.dtype == torch.uint8
+    assert torch.equal(whole[0], pixels[0])
+    assert (whole.float() - found).abs().max() <= 0.501
+
+
+def test_invert_turns_the_drawn_pictures_but_not_their_masks():
+    pixels = torch.randint(0, 256, (3, 2, 4, 4), dtype=torch.uint8)
+    found = invert(pixels, torch.tensor([1, 0, 1]), channels=1)
+    assert torch.equal(found[1], pixels[1])
+    assert torch.equal(found[:, 1], pixels[:, 1])
+    assert torch.equal(found[0, 0].long(), 255 - pixels[0, 0].long())
+
+
+def test_warp_and_invert_are_drawn_after_all_else():
+    """So that a seed draws the same shifts with and without them."""
+    plain, more = (
+        one.draw(5000, (9, 9), torch.Generator().manual_seed(3)) for one in (Augmentation(2), Augmentation(2, warp=0.1))
+    )
+    assert torch.equal(more[:, :5], plain)
+    assert set(more[:, 5].tolist()) == {0, 1}
+    assert (more[:, 6:].min(), more[:, 6:].max()) == (-1000, 1000)
+    assert more[:, 6:].float().mean(dim=0).abs().max() < 50
+
+
+def test_all_of_it_in_one_call():
+    both = Augmentation(0, warp=0.2, invert=True)
+    pixels = torch.randint(0, 256, (8, 1, 7, 7), dtype=torch.uint8)
+    draws = both.draw(8, (7, 7), torch.Generator().manual_seed(0))
+    expected = warp(invert(pixels, draws[:, 5], channels=1), draws[:, 6:].float() * 0.2 / 1000)
+    assert torch.equal(both.apply(pixels, draws), expected)

@@ -41,6 +41,18 @@ def test_convolutions_counted_one_by_one():
         assert convolution_work((channels, side, side)) == naive(channels, side)
 
 
+def test_residual_networks_cost_by_the_pixel():
+    # About 200,000 images/s at 28 x 28 and 150,000 at 32 x 32, eight side by side.
+    costs, experiments = Costs(H200), PAPER.experiments
+    mnist, cifar = experiments["mnist-resnet9"], experiments["cifar10-resnet9"]
+    assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / 200_000)
+    assert costs.seconds(cifar, epochs=1) == pytest.approx((50_000 + 10_000 / 3) / 150_000, rel=0.05)
+    softmax = experiments["cifar10-resnet9-softmax"]
+    measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0))])
+    assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed is measured
+    assert measured.seconds(experiments["mnist-ours"]) == costs.seconds(experiments["mnist-ours"])
+
+
 def test_known_speeds():
     assert known_speed("capsnet", H200) < known_speed("hitnet", H200) < known_speed("n1", H200)
     assert known_speed("hitnet", CPU) == 60

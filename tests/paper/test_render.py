@@ -26,9 +26,9 @@ def test_an_empty_ledger_says_so_in_every_cell(page):
     text = page()
     assert "The ledger is empty" in text
     cells = row(text, "Toy")
-    assert cells[1:6] == ["50.00", "–", "–", "–", "0 of 3"]
-    assert "no runs yet; 3 take" in cells[6]
-    assert "`hitnet reproduce toy`" in cells[6]
+    assert cells[1:7] == ["50.00", "–", "–", "–", "0 of 3", "–"]
+    assert "no runs yet; 3 take" in cells[7]
+    assert "`hitnet reproduce toy`" in cells[7]
     assert "Not drawn yet" in text
     assert "No analysis" in text
 
@@ -40,8 +40,8 @@ def test_statistics_in_the_table(page, book, ledger):
     cells = row(page(), "Toy")
     # 25 % and 50 %: mean 37.5, standard deviation 17.68, interval ± 12.706 · 17.68 / √2
     assert cells[2] == "37.50 [-121.33, 196.33]"
-    assert cells[3:6] == ["17.678", "25.00", "2 of 3"]
-    assert cells[6].startswith("1 takes")
+    assert cells[3:7] == ["17.678", "25.00", "2 of 3", "2.0 on cpu (toy, 1 threads)"]
+    assert cells[7].startswith("1 takes")
 
 
 def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path):
@@ -86,6 +86,7 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
     assert row(text, "HitNet with squash")[5] == "0 of 3"
     assert row(text, "CIFAR-10, augmented")[5:] == [
         "0, not planned",
+        "–",
         "no runs yet; 1 takes 116 s on an H200: `hitnet reproduce cifar10-hybrid --runs 1`",
     ]
 
@@ -102,7 +103,7 @@ def test_table_1_and_the_curves_of_a_full_ledger(page, ledger, tmp_path):
     # 20 runs that end with 38, 39 or 40 wrong images: 7, 6 and 7 of them. The standard deviation is √(14/19) images,
     # the interval ± 2.093 of it / √20.
     assert cells[2] == "0.390 [0.386, 0.394] **≠**"
-    assert cells[3:] == ["0.009 (0.033)", "0.008 (0.025)", "20 of 20", ""]
+    assert cells[3:] == ["0.009 (0.033)", "0.008 (0.025)", "20 of 20", "2.0 on cpu (toy, 1 threads)", ""]
     assert (tmp_path / "docs/images/paper/curves.png").stat().st_size > 5000
     assert "mean of 20 runs" in text
 

@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from scipy import stats
 
-from hitnet.paper.statistics import differs, summarise
+from hitnet.paper.statistics import difference, differs, summarise
 from toy_book import record
 
 T_975 = {2: 4.302653, 4: 2.776445}  # Student's t, from a printed table
@@ -58,3 +59,21 @@ def test_differences_beyond_the_interval_and_the_rounding(long_runs):
     assert not differs(found, found.mean + found.margin, half_unit=0.005)
     assert not differs(found, found.mean - found.margin - 0.004, half_unit=0.005)
     assert differs(found, found.mean + found.margin + 0.006, half_unit=0.005)
+
+
+def test_two_means_against_welch_by_hand(book):
+    toy = book.experiments["toy"]
+    one, other = ([record(toy, [12, wrong]) for wrong in counts] for counts in ([3, 4, 6], [5, 9]))
+    found = difference(one, other)
+    a, b = ([100 * r.final_wrong / 12 for r in records] for records in (one, other))
+    assert found.mean == pytest.approx(sum(a) / 3 - sum(b) / 2)
+    parts = naive_std(a) ** 2 / 3, naive_std(b) ** 2 / 2
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 1)
+    assert found.margin == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(sum(parts)))
+    assert found.interval == pytest.approx((found.mean - found.margin, found.mean + found.margin))
+
+
+def test_means_of_single_runs_are_not_compared(book):
+    made = [record(book.experiments["toy"], [5, 3])]
+    assert difference(made, made * 2) is difference(made * 2, []) is None
+    assert difference(made * 2, made * 2).interval == (0, 0)

@@ -59,3 +59,15 @@ def test_mistakes_are_named():
         Recipe.from_dict({"speed": 3})
     with pytest.raises(HitNetError, match="speed"):
         recipe("fast", speed=3)
+
+
+@pytest.mark.parametrize("entry", ["warp", "average", "label_smoothing"])
+def test_shares_are_below_one(entry):
+    for value in (-0.1, 1.0, math.nan):
+        with pytest.raises(HitNetError, match=f"{entry} must be at least 0 and below 1"):
+            recipe("fast", **{entry: value})
+
+
+def test_augmentation_of_a_recipe():
+    made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(mirrored_ok=False)
+    assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)

@@ -1,7 +1,8 @@
 """What a run costs: estimated from speeds that were measured once, then from the ledger's own runs on this device.
 
-The unit of work is the training on one grey image of 28 x 28. Larger images cost more in proportion to the
-multiplications of the paper's two convolutions; testing on an image costs a third of training on it.
+The unit of work is the training on one grey image of 28 x 28. Larger images cost more: in proportion to the
+multiplications of the paper's two convolutions or, for networks with other features, to their pixels. Testing on an
+image costs a third of training on it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
 
-# Images a second in training, 28 x 28 grey. H200: eight networks side by side, benchmarks/records/training.json.
+# Images a second in training, 28 x 28 grey, eight networks side by side (benchmarks/records/training.json; that of
+# hitnet-resnet9 from trials).
 H200 = "NVIDIA H200"
 SPEEDS: dict[str, float] = {
     "hitnet": 318_800.0,
@@ -26,7 +28,7 @@ SPEEDS: dict[str, float] = {
     "hitnet-squash": 318_800.0,
     "capsnet": 105_800.0,
     "hitnet-small": 545_400.0,
-    "hitnet-resnet9": 123_300.0,
+    "hitnet-resnet9": 200_000.0,
 }
 CPU_HITNET = 60.0  # two cores
 OTHER_GPU = 0.25  # a guess, of an H200's speed
@@ -59,18 +61,24 @@ def convolution_work(shape: Shape) -> float:
     return 256 * 81 * (first * channels + second * 256)
 
 
+def image_work(experiment: Experiment) -> float:
+    """An image of an experiment in units of work."""
+    if experiment.features in ("paper", "primary-capsules"):
+        return convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
+    _, height, width = experiment.in_shape
+    return height * width / (28 * 28)
+
+
 def epoch_work(experiment: Experiment, images: int) -> float:
     """An epoch in units of work."""
-    size = convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
     training = images * (1 + (TEACHER_COST if experiment.teacher else 0))
-    return size * (training + TEST_COST * experiment.tested_each_epoch)
+    return image_work(experiment) * (training + TEST_COST * experiment.tested_each_epoch)
 
 
 def last_work(experiment: Experiment) -> float:
     """What follows the last epoch: the test on all images, where epochs were tested on fewer; the reading of ghosts."""
-    size = convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
     tested = experiment.test_images if experiment.each_epoch else 0
-    return size * TEST_COST * (tested + (experiment.images if experiment.read_ghosts else 0))
+    return image_work(experiment) * TEST_COST * (tested + (experiment.images if experiment.read_ghosts else 0))
 
 
 @dataclass(frozen=True)

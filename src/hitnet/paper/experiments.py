@@ -24,6 +24,7 @@ class Experiment:
 
     images, test_images  how many the whole data set has: a run on fewer is a short one
     options              entries of the recipe that differ from the one that is named
+    model_options        entries of the network's configuration that differ from the one that is named
     teacher              the experiment whose run with seed 0 modifies the images (hybrid augmentation)
     each_epoch           test on so many images after each epoch, and on all of them at the end
     read_ghosts          keep the ghosts of all training images, for the analysis over all runs
@@ -40,6 +41,7 @@ class Experiment:
     wanted: int
     recipe: str = "paper"
     options: Mapping[str, Any] = field(default_factory=dict)
+    model_options: Mapping[str, Any] = field(default_factory=dict)
     classes: int = 10
     teacher: str | None = None
     each_epoch: int | None = None
@@ -48,8 +50,11 @@ class Experiment:
 
     def full_recipe(self) -> Recipe:
         """The recipe of a run that counts."""
-        features = models.config(self.network, self.in_shape, self.classes).features
-        return find_recipe(self.recipe, features=features, **self.options)
+        return find_recipe(self.recipe, features=self.features, **self.options)
+
+    @property
+    def features(self) -> str:
+        return models.config(self.network, self.in_shape, self.classes, **self.model_options).features
 
     @property
     def epochs(self) -> int:
@@ -83,6 +88,8 @@ TITLES = {
     "hitnet": "HitNet",
     "hitnet-squash": "HitNet with squash",
     "capsnet": "CapsNet",
+    "hitnet-conv": "HitNet with a convolutional decoder",
+    "hitnet-resnet9": "HitNet with ResNet-9",
 }
 
 

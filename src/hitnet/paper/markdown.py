@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 
 from hitnet.paper.book import Page
 from hitnet.paper.claims import Claim
+from hitnet.paper.cost import H200
+from hitnet.paper.experiments import Experiment
+from hitnet.paper.records import RunRecord
 from hitnet.paper.statistics import Summary, differs, summarise
 
 NONE = "–"
@@ -45,12 +49,27 @@ def runs_cell(page: Page, name: str, summary: Summary | None) -> str:
     )
 
 
-ERROR_HEADER = ("", "paper, error %", "here, error % [95 %]", "std", "best", "runs here", "missing")
+def seconds_cell(records: Sequence[RunRecord]) -> str:
+    """The mean time of a run, for each device that is not an H200 with its name."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        found.setdefault(record.device, []).append(record.seconds)
+    cells = []
+    for device, seconds in sorted(found.items()):
+        mean = statistics.mean(seconds)
+        cells.append(f"{mean:.{0 if mean >= 10 else 1}f}" + ("" if device == H200 else f" on {device}"))
+    return "; ".join(cells) or NONE
 
 
-def error_row(page: Page, title: str, name: str) -> list[str]:
-    """A row of ERROR_HEADER for one experiment."""
-    claim, records = page.book.claims.get(name), page.records(name)
+ERROR_HEADER = (
+    "", "paper, error %", "here, error % [95 %]", "std", "best", "runs here", "s a model", "missing",
+)  # fmt: skip
+
+
+def error_row(page: Page, title: str, name: str, compared: str | None = None) -> list[str]:
+    """A row of ERROR_HEADER for one experiment; `compared` names the one whose error in the paper stands beside it,
+    where it is not the same."""
+    claim, records = page.book.claims.get(compared or name), page.records(name)
     summary = summarise(records)
     said = number(claim.mean if claim else None, 1 if claim and claim.half_unit > 0.01 else 2)
     if claim and claim.best is not None:
@@ -59,15 +78,32 @@ def error_row(page: Page, title: str, name: str) -> list[str]:
         said += " (runs not given)"
     runs = runs_cell(page, name, summary)
     if summary is None:
-        return [title, said, NONE, NONE, NONE, runs, page.missing(name)]
+        return [title, said, NONE, NONE, NONE, runs, NONE, page.missing(name)]
     left = page.experiment(name).wanted - summary.runs
     missing = page.missing(name, left).removeprefix("no runs yet; ") if left > 0 else ""
-    return [title, said, mean_cell(summary, claim), number(summary.std, 3), number(summary.best), runs, missing]
+    mean = mean_cell(summary, claim if compared is None else None)
+    figures = [mean, number(summary.std, 3), number(summary.best)]
+    return [title, said, *figures, runs, seconds_cell(records), missing]
 
 
-def error_table(page: Page, rows: Sequence[tuple[str, str]]) -> str:
-    """Errors of several experiments: (title, experiment)."""
-    return table(ERROR_HEADER, [error_row(page, title, name) for title, name in rows])
+def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
+    """Errors of several experiments: (title, experiment), or (title, experiment, the one of the paper beside it)."""
+    return table(ERROR_HEADER, [error_row(page, *row) for row in rows])
+
+
+def recipe_words(one: Experiment) -> str:
+    """How an experiment is trained, in a line; the network itself is not told."""
+    made = one.full_recipe()
+    words = [f"{made.epochs} epochs", f"{made.optimizer} at {made.learning_rate:g}", made.schedule]
+    words.append(f"batches of {made.batch_size}")
+    for name in ("weight_decay", "shift", "flip", "cutout", "warp", "invert", "average", "label_smoothing"):
+        value = getattr(made, name)
+        if value:
+            words.append(name.replace("_", " ") + ("" if value is True else f" {value:g}"))
+    if one.teacher:
+        share, strength = made.augment_share, made.augment_strength
+        words.append(f"{100 * share:g} % of each batch modified by {one.teacher} (strength {strength:g})")
+    return ", ".join(words)
 
 
 def tested_on(page: Page, name: str) -> str:

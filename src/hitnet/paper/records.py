@@ -6,7 +6,7 @@ none is ever chosen by the test set.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hitnet.errors import HitNetError
@@ -26,6 +26,7 @@ class RunRecord:
     epoch_seconds  the median epoch, test included; again its share
     device, code   where, and which version of this software; several where a run was continued elsewhere
     weights        fingerprint of the trained weights
+    model_options  how the network differs from the one that is named
     teacher        fingerprint of the weights behind hybrid augmentation
     """
 
@@ -50,6 +51,7 @@ class RunRecord:
     date: str
     weights: str
     teacher: str | None = None
+    model_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def error(self) -> float:
@@ -67,7 +69,7 @@ class RunRecord:
 
 def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
     names = {f.name for f in fields(RunRecord)}
-    if set(entry.facts) - names or names - set(entry.facts) - {"teacher"}:
+    if set(entry.facts) - names or names - set(entry.facts) - {"teacher", "model_options"}:
         raise HitNetError(
             f"{ledger.path}, line {ledger.lines[entry.key]}: the record of {entry.experiment} has other entries than "
             "this version of hitnet knows. Use the version that wrote it, or a later one."
@@ -79,6 +81,8 @@ def shortened(record: RunRecord, experiment: Experiment) -> str | None:
     """Why a run is no full run of an experiment; None for one that is."""
     if record.network != experiment.network or record.data != experiment.data:
         return f"it is {record.network} on {record.data}"
+    if record.model_options != dict(experiment.model_options):
+        return f"it is {record.network} with {record.model_options or 'no options of its own'}"
     if record.images != experiment.images:
         return f"{record.images:,} of {experiment.images:,} training images"
     if record.final_tested != experiment.test_images or record.tested != experiment.tested_each_epoch:

@@ -1,4 +1,4 @@
-"""All results of the paper, in its order."""
+"""All results of the paper, in its order, and those beyond it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from hitnet.paper import (
     augmentation,
     curves,
     ghost_pages,
+    ours,
     prototypes,
     shifts,
+    softmax,
     speed,
     squash,
     table1,
@@ -18,6 +20,7 @@ from hitnet.paper import (
 from hitnet.paper.book import Book
 from hitnet.paper.claims import CLAIMS
 from hitnet.paper.experiments import EXPERIMENTS
+from hitnet.paper.our_experiments import OURS
 
 RESULTS = (
     table1.CONSTANT,
@@ -33,5 +36,7 @@ RESULTS = (
     table3.RESULT,
     ghost_pages.MNIST,
     ghost_pages.SVHN,
+    ours.RESULT,
+    softmax.RESULT,
 )
-PAPER = Book({one.name: one for one in EXPERIMENTS}, {one.name: one for one in RESULTS}, CLAIMS)
+PAPER = Book({one.name: one for one in (*EXPERIMENTS, *OURS)}, {one.name: one for one in RESULTS}, CLAIMS)

@@ -153,6 +153,7 @@ class Runner:
             runs = train(
                 one.data,
                 model=one.network,
+                model_options=dict(one.model_options),
                 recipe=recipe,
                 epochs=epochs,
                 augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
@@ -219,6 +220,7 @@ class Runner:
             date=datetime.now(UTC).date().isoformat(),
             weights=weights_fingerprint(trained.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
+            model_options=dict(one.model_options),
         )
 
     def origin_file(self, trained: Run) -> Path:

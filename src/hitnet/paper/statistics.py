@@ -55,6 +55,31 @@ def irregularity(records: Sequence[RunRecord]) -> float | None:
     return float(np.mean([np.std(record.errors[-LAST:], ddof=1) for record in records]))
 
 
+@dataclass(frozen=True)
+class Difference:
+    """How far apart two means are, in percentage points; margin is half the width of its 95 % interval."""
+
+    mean: float
+    margin: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.mean - self.margin, self.mean + self.margin
+
+
+def difference(one: Sequence[RunRecord], other: Sequence[RunRecord]) -> Difference | None:
+    """The mean error of some runs less that of others, by Welch's t; None where either has fewer than two runs."""
+    if min(len(one), len(other)) < 2:
+        return None
+    errors = [np.array([record.error for record in records]) for records in (one, other)]
+    parts = [float(values.var(ddof=1)) / len(values) for values in errors]
+    mean, variance = float(errors[0].mean() - errors[1].mean()), sum(parts)
+    if not variance:
+        return Difference(mean, 0.0)
+    freedom = variance**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, errors, strict=True))
+    return Difference(mean, float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance))
+
+
 def differs(summary: Summary, value: float, *, half_unit: float) -> bool | None:
     """Whether a published mean, known to ± half_unit, lies outside our interval; None where there is no interval."""
     if summary.margin is None:

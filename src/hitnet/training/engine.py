@@ -14,6 +14,7 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
+from hitnet.training.average import Average
 from hitnet.training.device import Stopwatch, sent
 from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
@@ -79,6 +80,7 @@ class Trainer:
         self.progress = progress or Progress()
         self.profiling: Profiling | None = None
         self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
+        self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, self.augmentation, device, modify=modify, parallel=self.parallel)
         self.history: History = []
@@ -87,12 +89,22 @@ class Trainer:
         self.next_save = time.monotonic() + CHECKPOINT_SECONDS
         self.resume()
 
+    @property
+    def trained(self) -> Network:
+        """The network that is tested and kept: the one in training, or the average of its weights."""
+        return self.model if self.average is None else self.average.network
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors that training changes from step to step, by name; live."""
+        return self.step.state() | ({} if self.average is None else self.average.state())
+
     def resume(self) -> None:
         saved = self.ranks.from_first(lambda: self.run.saved() if self.run else None)
         if saved is None:
             return
         with torch.no_grad():
-            self.step.restore(saved.tensors)
+            for name, value in self.state().items():
+                value.copy_(saved.tensors[name])
         self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
         self.begun = (saved.step, saved.tensors) if saved.step else None
 
@@ -119,8 +131,8 @@ class Trainer:
         if self.parallel is not None:
             self.parallel.release()
         if self.run:
-            self.run.finish(self.model, self.history)
-        self.model.eval()
+            self.run.finish(self.trained, self.history)
+        self.trained.eval()
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """The step after `i` others of this epoch."""
@@ -128,6 +140,8 @@ class Trainer:
             whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
             self.parallel.begin(len(batch[1]), whole)
         self.step(batch, self.rate(epoch, i))
+        if self.average is not None:
+            self.average.add((epoch - 1) * self.steps_per_epoch + i + 1)
         self.progress.step()
         if self.profiling is not None:
             self.profiling.step(len(batch[1]))
@@ -177,7 +191,7 @@ class Trainer:
         totals = self.ranks.total(self.step.totals)
         if self.run is not None:
             extra = {"totals": totals, **random_state(self.device)} if step else {}
-            self.run.save(self.step.state() | extra, self.history, step=step)
+            self.run.save(self.state() | extra, self.history, step=step)
         ended = time.monotonic()
         self.next_save = ended + CHECKPOINT_SECONDS * max(1.0, (ended - began) / CHECKPOINT_WRITING)
 
@@ -208,7 +222,7 @@ class Trainer:
         """How many of the test images are named wrongly, hit, and how many capsules miss; not waited for."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         for pixels, labels in test.in_order():
-            found = class_distances(self.model, pixels)
+            found = class_distances(self.trained, pixels)
             own = found.gather(1, labels[:, None])
             misses = (found >= MISS_RADIUS).sum() - (own >= MISS_RADIUS).sum()
             wrong = (self.model.head.predict(found) != labels).sum()

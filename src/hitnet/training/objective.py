@@ -21,6 +21,9 @@ class Objective:
             raise HitNetError(
                 "Ghost capsules need the centripetal loss; train a network whose name starts with hitnet."
             )
+        if recipe.label_smoothing and kind != "cross-entropy":
+            raise HitNetError("label_smoothing needs a network with softmax and cross-entropy (head softmax).")
+        self.smoothing = recipe.label_smoothing
         self.weight = model.config.reconstruction_weight
         self.kind = kind
         self.ghosts = recipe.ghosts if epoch >= recipe.ghosts_from_epoch else 0
@@ -35,7 +38,8 @@ class Objective:
 
     def __call__(self, output: Output, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
         if self.kind == "cross-entropy":
-            terms = {"classification": F.cross_entropy(output.capsules.squeeze(-1), targets)}
+            logits = output.capsules.squeeze(-1)
+            terms = {"classification": F.cross_entropy(logits, targets, label_smoothing=self.smoothing)}
         else:
             terms = {"classification": self.classify(output.distances, targets)}
         loss = terms["classification"]

@@ -20,7 +20,12 @@ class Recipe:
     learning_rate  the highest one; `schedule` says how it changes:
                    constant, exponential (times `decay` after each epoch), cosine (to 0),
                    one-cycle (up from 0 over the first fifth, then down to 0, in straight lines)
-    shift, flip, cutout    augmentation; flip acts only on sets whose images may be mirrored
+    shift, flip, cutout, warp, invert
+                   augmentation (see data.augment); flip acts only on sets whose images may be mirrored
+    average        the network that is tested and kept has the average of the weights over the last steps: what one step
+                   leaves of the steps before it, e.g. 0.998 for about the last 500; 0: the weights of the last step.
+                   More than a tenth of all steps is too many
+    label_smoothing  for cross-entropy alone
     augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
                    spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
     precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32"
@@ -39,6 +44,10 @@ class Recipe:
     shift: int = 2
     flip: bool = False
     cutout: int = 0
+    warp: float = 0.0
+    invert: bool = False
+    average: float = 0.0
+    label_smoothing: float = 0.0
     augment: Literal["none", "hybrid"] = "none"
     augment_strength: float = 1.0
     augment_share: float = 0.5
@@ -64,6 +73,11 @@ class Recipe:
             raise HitNetError(
                 f"Recipe {self.name!r}: augment_strength must not be negative; got {self.augment_strength}."
             )
+        for name in ("warp", "average", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise HitNetError(
+                    f"Recipe {self.name!r}: {name} must be at least 0 and below 1; got {getattr(self, name)}."
+                )
         if not 0 < self.augment_share <= 1:
             raise HitNetError(
                 f"Recipe {self.name!r}: augment_share must be above 0 and at most 1; got {self.augment_share}."
@@ -84,7 +98,7 @@ class Recipe:
         return -(-images // self.batch_size)
 
     def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
-        return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout)
+        return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout, self.warp, self.invert)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

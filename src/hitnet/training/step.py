@@ -29,7 +29,7 @@ from hitnet.training.recipe import Recipe
 log = logging.getLogger("hitnet")
 CLEAR_STEPS, TINY = 100, 1e-30
 TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
-Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, 5)
+Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, D)
 Modify = Callable[[Tensor, Tensor], Tensor]  # images (B, C, H, W) in [0, 1] and labels (B,) → new images
 
 
@@ -170,7 +170,7 @@ class Step:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""
         pixels, labels, draws = batch
         channels = self.model.config.in_shape[0]
-        moved = self.augmentation.apply(pixels, draws)
+        moved = self.augmentation.apply(pixels, draws, channels=channels)
         images = unit_images(moved[:, :channels]).contiguous(memory_format=torch.channels_last)
         if self.modify is not None:
             images = self.modify(images, labels).contiguous(memory_format=torch.channels_last)

@@ -78,7 +78,7 @@ class Group:
             try:
                 if turns.advance():
                     continue
-                self.ended[one] = (turns.trainer.model, turns.trainer.history)
+                self.ended[one] = (turns.trainer.trained, turns.trainer.history)
             except DivergedError as error:
                 self.ended[one] = error.with_traceback(None)  # which would hold the network
             except torch.cuda.OutOfMemoryError:
