@@ -33,6 +33,11 @@ def block_of(channels: int) -> int:
     return min(64, channels & -channels)
 
 
+def with_pool(pool: bool) -> dict[str, int]:
+    """A square of four rows for each row of the result wants twice the threads to hold it in registers."""
+    return {"pool": pool, "num_warps": 8 if pool else 4}
+
+
 def shares(rows: int) -> tuple[int, int]:
     """How many programs sum up the rows, and how many rows each of them takes."""
     each = -(-rows // SHARES)
@@ -69,7 +74,7 @@ class NormRelu(torch.autograd.Function):
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]
         kernels.apply[(-(-results // ROWS), columns)](
-            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=block, pool=pool
+            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
         )
         ctx.save_for_backward(x, found)
         ctx.pool = pool
@@ -84,7 +89,7 @@ class NormRelu(torch.autograd.Function):
         block, (programs, each) = block_of(channels), shares(rows)
         columns = channels // block
         parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
-        sizes = {"channels": channels, "block_r": ROWS, "block_c": block, "pool": ctx.pool}
+        sizes = {"channels": channels, "block_r": ROWS, "block_c": block, **with_pool(ctx.pool)}
         kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, height, width, **sizes)
         sums = parts.sum(dim=0)
         out = torch.empty_like(x)
