@@ -26,7 +26,7 @@ def test_times_in_words(seconds, words):
 
 
 def test_an_epoch_of_mnist_on_an_h200_takes_what_was_measured():
-    # Ten networks of 20 epochs took 44.7 s with tests, eight of them side by side (benchmarks/records/training.json).
+    # Ten networks of 20 epochs took 44.7 s with tests, eight of them side by side (benchmarks/TRIALS.md).
     found = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
     assert found == pytest.approx(4.47, rel=0.15)
 

@@ -17,8 +17,9 @@ import torch
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
 
-# Images a second in training, 28 x 28 grey, eight networks side by side (benchmarks/records/training.json; that of
-# hitnet-resnet9 from trials).
+# Images a second in training, 28 x 28 grey, eight networks side by side: measured in trials (benchmarks/TRIALS.md) for
+# hitnet, n1, capsnet and hitnet-small. n2, n2b and hitnet-squash are taken for hitnet; hitnet-resnet9 is a guess, from
+# 123,300 measured before it had a batch-norm of its own.
 H200 = "NVIDIA H200"
 SPEEDS: dict[str, float] = {
     "hitnet": 318_800.0,

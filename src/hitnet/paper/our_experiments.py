@@ -1,7 +1,7 @@
 """Experiments beyond the paper: its network under a better recipe, and Hit-or-Miss on a residual network, beside the
 same network with softmax and cross-entropy.
 
-Each takes at most 30 seconds a model on an H200 (networks side by side).
+Each is meant to take at most 30 seconds a model on an H200, networks side by side; the ledger says what it took.
 """
 
 from __future__ import annotations

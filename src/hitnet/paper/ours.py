@@ -1,4 +1,4 @@
-"""Beyond the paper: the errors that its ideas reach today, in at most 30 seconds a model."""
+"""Beyond the paper: the errors that its ideas reach today, meant for at most 30 seconds a model."""
 
 from __future__ import annotations
 
