@@ -7,9 +7,10 @@
 
 `audit` runs the command `hitnet audit` with its own defaults, times the whole of it, and keeps the networks' distances.
 `rival`, after it, trains softmax networks on the same features by the same recipe in 4-fold cross-validation, over at
-least as many images and as many seconds in all, and keeps their probabilities; where the audit mixes two kinds of
-networks, each kind gets all that time, and cleanlab also the mean of both. Both steps want a GPU for all cases but
-`sample`. `score` needs cleanlab; it prints the table and writes benchmarks/records/label_audit.json.
+least as many images and as many seconds in all, and keeps their probabilities, means over the same views; where the
+audit mixes two kinds of networks, each kind gets all that time, and cleanlab also the mean of both. Both steps want a
+GPU for all cases but `sample`. `score` needs cleanlab; it prints the table and writes
+benchmarks/records/label_audit.json.
 
 Cases: sample (MNIST's test set, 15 errors found by people), mnist-uniform (10 % of the labels replaced by another
 at random), mnist-alike (5 % replaced by a look-alike), cifar10n (people's labels; --cifar10n names an .npz with
@@ -35,7 +36,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
-from hitnet.audit.audit import collect
+from hitnet.audit.audit import collect, mean_distances
 from hitnet.audit.ghosts import find_ghosts
 from hitnet.audit.plan import plan
 from hitnet.training.device import pick_device
@@ -77,9 +78,7 @@ def rival(images: hitnet.Images, model: str, epochs: int) -> np.ndarray:
     found = np.zeros((len(images), images.num_classes), dtype=np.float32)
     for fold, (inside, outside) in enumerate(folds(images)):
         run = hitnet.train(images.select(inside), model=model, epochs=epochs, seed=fold, model_options=SOFTMAX)
-        held = images.pixels[outside]
-        views = [held, held.flip(-1)] if images.flip else [held]
-        found[outside] = np.mean([class_distances(run.model, view).cpu().numpy() for view in views], axis=0)
+        found[outside] = mean_distances(run.model, images.pixels[outside], images.flip).numpy()
     return found
 
 

@@ -256,14 +256,32 @@ def test_classes_are_matched_to_those_of_the_runs_by_name(runs):
     pd.testing.assert_frame_equal(one.table, two.table)
 
 
-def test_images_that_may_be_mirrored_are_judged_with_their_mirror_image(runs):
+def moved(pixels, down, right):
+    """Shifted by so many pixels, one image at a time, black where nothing is known."""
+    found = torch.zeros_like(pixels)
+    height, width = pixels.shape[2:]
+    for y in range(max(0, down), min(height, height + down)):
+        for x in range(max(0, right), min(width, width + right)):
+            found[:, :, y, x] = pixels[:, :, y - down, x - right]
+    return found
+
+
+def test_images_that_may_be_mirrored_are_judged_by_shifted_and_mirrored_views_too(runs):
     images = replace(mislabelled(), flip=True)
     (run,) = (hitnet.load(runs[0]),)
     found = hitnet.audit(images, runs=runs[:1], device="cpu")
-    both = [class_distances(run.model, pixels).double() for pixels in (images.pixels, images.pixels.flip(-1))]
-    mean = ((both[0] + both[1]) / 2)[found.table["id"].tolist()]
-    np.testing.assert_allclose(found.distances, mean.numpy(), rtol=1e-5)
-    assert not np.allclose(found.distances, both[0][found.table["id"].tolist()].numpy(), rtol=1e-5)
+    shifted = [moved(images.pixels, *by) for by in ((0, 0), (2, 0), (-2, 0), (0, 2), (0, -2))]
+    each = [class_distances(run.model, view).double() for one in shifted for view in (one, one.flip(-1))]
+    order = found.table["id"].tolist()
+    np.testing.assert_allclose(found.distances, (sum(each) / 10)[order].numpy(), rtol=1e-5)
+    assert not np.allclose(found.distances, each[0][order].numpy(), rtol=1e-5)
+
+
+def test_images_that_may_not_be_mirrored_are_judged_as_they_are(runs):
+    images = replace(mislabelled(), flip=False)
+    found = hitnet.audit(images, runs=runs[:1], device="cpu")
+    plain = class_distances(hitnet.load(runs[0]).model, images.pixels)
+    np.testing.assert_allclose(found.distances, plain[found.table["id"].tolist()].numpy(), rtol=1e-5)
 
 
 def test_ids_stay_those_of_the_whole_set():

@@ -24,7 +24,7 @@ def images(count=60_000, channels=1):
 
 def test_defaults(gpu):
     assert plan(images()) == [Planned("hitnet", 12), Planned("hitnet-resnet9", 12)] * 2
-    assert plan(images(channels=3)) == [Planned("hitnet-resnet9", 40)] * 2
+    assert plan(images(channels=3)) == [Planned("hitnet-resnet9", 40)] * 4
     for channels in (1, 3):
         assert plan(images(channels=channels), device="cpu") == [Planned("hitnet-small", 8)] * 4
 
@@ -32,7 +32,7 @@ def test_defaults(gpu):
 def test_one_kind_alone():
     assert plan(images(), model="hitnet") == [Planned("hitnet", 12)] * 4
     assert plan(images(), model=["hitnet-resnet9"]) == [Planned("hitnet-resnet9", 12)] * 4
-    assert plan(images(channels=3), model="hitnet-resnet9") == [Planned("hitnet-resnet9", 40)] * 2
+    assert plan(images(channels=3), model="hitnet-resnet9") == [Planned("hitnet-resnet9", 40)] * 4
 
 
 def test_several_kinds_take_turns():

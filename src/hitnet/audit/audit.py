@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet import data as datasets
@@ -22,6 +23,7 @@ from hitnet.audit.plan import Planned, need_hit_or_miss, plan
 from hitnet.audit.summary import summarise
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
+from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
@@ -30,6 +32,9 @@ from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
 from hitnet.training.train import Source, configure, match_classes, source_name, task
+
+BATCH = 10_000  # images on the device at once, in all their views
+VIEW_SHIFT = 2  # pixels
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
 
 
 def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:
-    """Class distances (M, N, K) in float32; where images may be mirrored, of image and mirror image on average."""
+    """Class distances (M, N, K) in float32, each the mean over an image's views."""
     found = []
     for run in trained:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
@@ -181,11 +186,29 @@ def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndar
             )
         check_fit(run.model, images)
         network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        mean = class_distances(network, images.pixels)
-        if images.flip:
-            mean = (mean + class_distances(network, images.pixels.flip(-1))) / 2
-        found.append(mean.cpu().numpy())
+        parts = images.pixels.split(BATCH)
+        found.append(torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts]).numpy())
     return np.stack(found)
+
+
+def mean_distances(network: Network, pixels: Tensor, mirrored_ok: bool) -> Tensor:
+    """Class distances (N, K) on the CPU, each the mean over an image's views."""
+    seen = [class_distances(network, view) for view in views(pixels, mirrored_ok)]
+    return torch.stack(seen).mean(dim=0).cpu()
+
+
+def views(pixels: Tensor, mirrored_ok: bool) -> Iterator[Tensor]:
+    """Images (N, C, H, W) as they are; where they may be mirrored, also shifted four ways, and each mirrored."""
+    if not mirrored_ok:
+        yield pixels
+        return
+    height, width = pixels.shape[2:]
+    by = VIEW_SHIFT
+    around = F.pad(pixels, [by] * 4)
+    for down, right in ((0, 0), (-by, 0), (by, 0), (0, -by), (0, by)):
+        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
+        yield view
+        yield view.flip(-1)
 
 
 def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "margin") -> Audit:

@@ -33,7 +33,7 @@ class Plan:
 
 
 # By kind of features; see docs/audit.md for what more or less of it gives.
-PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(2, 40)}
+PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(4, 40)}
 GREY = PLANS | {"resnet9": Plan(4, 12)}  # digits and the like are learned sooner than photographs
 OF_EACH = 2  # networks of each kind, where there are several
 LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
