@@ -6,11 +6,12 @@
     memory  peak memory of training hitnet-small from a folder of 10,000 and of 200,000 JPEG files, which the script
             makes and removes, and the share of an epoch that steps wait for a batch; each in a process of its own
     head    a training step of a ResNet-9 with Hit-or-Miss layer and centripetal loss (n = 16) against one with a linear
-            layer and cross-entropy, for 10, 100 and 1000 classes
+            layer, softmax and cross-entropy, for 10, 100 and 1000 classes
 
 On a GPU where there is one, otherwise on the CPU. Contestants take turns and each time is the best of `--repeats`.
 `--steps` ends the epoch of `memory` after so many steps, with the whole set still listed, labelled and in its drawn
-order. Writes benchmarks/records/growth.json: one row a measurement. `--tiny` is to see that it works.
+order. Writes benchmarks/records/growth.json: one row a measurement, in place of those of the same part and device.
+`--tiny` is to see that it works.
 """
 
 from __future__ import annotations
@@ -27,19 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 import hitnet
 from cpu import best_of
 from hitnet import models
-from hitnet.capsules import HitOrMiss, distances
-from hitnet.losses import CentripetalLoss
-from hitnet.models.features import ResNet9Features
-from hitnet.training.device import pick_device, training_precision
+from hitnet.training.device import pick_device
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
+from hitnet.training.step import Step
 from parts.streamed import BATCH, measured, write_files
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
@@ -122,43 +119,19 @@ def memory_part(device: torch.device, args: argparse.Namespace) -> list[dict[str
 
 
 def head_step(
-    kind: str, classes: int, device: torch.device, shape: tuple[int, int, int], batch: int
+    head: str, classes: int, device: torch.device, shape: tuple[int, int, int], batch: int
 ) -> Callable[[], None]:
-    """A training step of a ResNet-9 under one of the two heads: forward, loss, backward, update."""
+    """A training step of a ResNet-9 under one of the two heads, as the engine takes it."""
     torch.manual_seed(0)
-    features = ResNet9Features(shape)
-    head: nn.Module = HitOrMiss(features.num_features, classes)
-    if kind == "linear":
-        head = nn.Linear(features.num_features, classes)
-    network = nn.Sequential(features, head).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    loss = CentripetalLoss()
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True, fused=True)
-    images = torch.rand(batch, *shape, device=device).contiguous(memory_format=torch.channels_last)
+    network = models.build("hitnet-resnet9", shape, classes, decoder="none", head=head)
+    network = network.to(device=device, memory_format=torch.channels_last)
+    recipe = hitnet.recipe("fast", features="resnet9")
+    augmentation = recipe.augmentation(mirrored_ok=True)
+    step = Step(network, recipe, augmentation, device)
+    images = torch.randint(0, 256, (batch, *shape), dtype=torch.uint8, device=device)
     labels = torch.randint(0, classes, (batch,), device=device)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with training_precision(device):
-            out = network(images)
-            total = F.cross_entropy(out, labels) if kind == "linear" else loss(distances(out), labels)
-        total.backward()
-        optimizer.step()
-
-    return step if device.type == "cpu" else captured(step)
-
-
-def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """The step as a CUDA graph, as the engine runs it."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
-        step()
-    return graph.replay
+    draws = augmentation.draw(batch, shape[1:], torch.Generator().manual_seed(0)).to(device)
+    return lambda: step((images, labels, draws), 0.01)
 
 
 def head_clock(step: Callable[[], None], device: torch.device, steps: int) -> Callable[[], float]:
@@ -183,7 +156,7 @@ def head_part(device: torch.device, args: argparse.Namespace) -> list[dict[str, 
     for classes in counts:
         clocks = {
             kind: head_clock(head_step(kind, classes, device, shape, batch), device, 50 if on_gpu else 1)
-            for kind in ("linear", "hit-or-miss")
+            for kind in ("softmax", "hit-or-miss")
         }
         seconds = best_of(clocks, args.repeats)
         rows.append(
@@ -195,7 +168,7 @@ def head_part(device: torch.device, args: argparse.Namespace) -> list[dict[str, 
                 "classes": classes,
                 "capsule_dim": 16,
                 "milliseconds_a_step": {kind: round(1e3 * value, 3) for kind, value in seconds.items()},
-                "hit_or_miss_relative_to_linear": round(seconds["hit-or-miss"] / seconds["linear"], 3),
+                "hit_or_miss_relative_to_softmax": round(seconds["hit-or-miss"] / seconds["softmax"], 3),
             }
         )
         print(rows[-1], flush=True)
@@ -225,9 +198,10 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
     }
     measure = {"images": images_part, "memory": memory_part, "head": head_part}
-    rows = []
+    rows = json.loads(args.out.read_text()) if args.out.is_file() else []
     for part in args.parts:
-        rows += [row | about for row in measure[part](device, args)]
+        found = [row | about for row in measure[part](device, args)]
+        rows = [row for row in rows if (row["experiment"], row["device"]) != (part, about["device"])] + found
         args.out.parent.mkdir(exist_ok=True)
         args.out.write_text(json.dumps(rows, indent=1) + "\n")
 

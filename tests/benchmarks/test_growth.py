@@ -24,4 +24,4 @@ def test_every_part_measures_something(tmp_path):
     assert small["peak_bytes"] != large["peak_bytes"]
     assert min(small["peak_bytes"], large["peak_bytes"]) > 100 * 2**20
     assert 0 <= large["share_of_time_waiting_for_a_batch"] <= 1
-    assert head["hit_or_miss_relative_to_linear"] > 0
+    assert head["hit_or_miss_relative_to_softmax"] > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitnet.paper import PAPER
-from hitnet.paper.cost import H200, Costs, convolution_work, in_words, known_speed
+from hitnet.paper.cost import H200, SPEEDS, Costs, convolution_work, in_words, known_speed
 from toy_book import CPU, record
 
 
@@ -42,11 +42,11 @@ def test_convolutions_counted_one_by_one():
 
 
 def test_residual_networks_cost_by_the_pixel():
-    # About 200,000 images/s at 28 x 28 and 150,000 at 32 x 32, eight side by side.
     costs, experiments = Costs(H200), PAPER.experiments
     mnist, cifar = experiments["mnist-resnet9"], experiments["cifar10-resnet9"]
-    assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / 200_000)
-    assert costs.seconds(cifar, epochs=1) == pytest.approx((50_000 + 10_000 / 3) / 150_000, rel=0.05)
+    assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"])
+    larger = (32 * 32) / (28 * 28)
+    assert costs.seconds(cifar, epochs=1) == pytest.approx(larger * (50_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"])
     softmax = experiments["cifar10-resnet9-softmax"]
     measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0))])
     assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed is measured

@@ -87,7 +87,7 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
     assert row(text, "CIFAR-10, augmented")[5:] == [
         "0, not planned",
         "–",
-        "no runs yet; 1 takes 116 s on an H200: `hitnet reproduce cifar10-hybrid --runs 1`",
+        "no runs yet; 1 takes 112 s on an H200: `hitnet reproduce cifar10-hybrid --runs 1`",
     ]
 
 

@@ -17,19 +17,18 @@ import torch
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
 
-# Images a second in training, 28 x 28 grey, eight networks side by side: measured in trials (benchmarks/TRIALS.md) for
-# hitnet, n1, capsnet and hitnet-small. n2, n2b and hitnet-squash are taken for hitnet; hitnet-resnet9 is a guess, from
-# 123,300 measured before it had a batch-norm of its own.
+# Images a second in training, 28 x 28 grey, eight networks side by side (benchmarks/records/training.json).
 H200 = "NVIDIA H200"
 SPEEDS: dict[str, float] = {
-    "hitnet": 318_800.0,
-    "n1": 339_300.0,
-    "n2": 318_800.0,
-    "n2b": 318_800.0,
-    "hitnet-squash": 318_800.0,
-    "capsnet": 105_800.0,
-    "hitnet-small": 545_400.0,
-    "hitnet-resnet9": 200_000.0,
+    "hitnet": 330_368.0,
+    "n1": 414_662.0,
+    "n2": 330_460.0,
+    "n2b": 334_389.0,
+    "hitnet-squash": 330_117.0,
+    "capsnet": 108_976.0,
+    "hitnet-conv": 169_305.0,
+    "hitnet-small": 868_241.0,
+    "hitnet-resnet9": 182_130.0,
 }
 CPU_HITNET = 60.0  # two cores
 OTHER_GPU = 0.25  # a guess, of an H200's speed

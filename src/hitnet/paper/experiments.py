@@ -102,7 +102,8 @@ def on(name: str, facts: DataFacts, wanted: int, *, network: str = "hitnet", how
 
 GHOSTS = {"ghosts": 1, "ghost_rule": "always", "epochs": 60}
 GHOST_NOTE = "60 epochs; the paper does not say how long it trained here, elsewhere 250"
-HYBRID = {"augment": "hybrid"}
+# "Networks trained from scratch on such data": all images are modified. How far, the paper does not say.
+HYBRID = {"augment": "hybrid", "augment_strength": 1.0, "augment_share": 1.0}
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     *(
