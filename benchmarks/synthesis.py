@@ -58,7 +58,7 @@ COLUMNS = {
         "within_percent": "within 0.5 ± 2m/√n %",
         "component_sd": "sd",
     },
-    "hybrid": {"error_percent": "held-out error %", "images_per_second": "images/s"},
+    "hybrid": {"error_percent": "held-out error %"},
     "hybrid-final": {"error_percent": "test error %", "images_per_second": "images/s"},
     "photographs": {
         "error_percent": "test error %",

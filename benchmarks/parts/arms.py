@@ -105,7 +105,7 @@ DECODERS = (
     replace(weighted("standardised", 0.392), name="standardised, α from 0.392 to 3.92", last_weight=3.92),
 )
 
-SOURCE = weighted("standardised", 1.5)
+SOURCE = weighted("conv", 1.5)  # as in the network that is the default on a GPU
 
 
 def hybrid_arm(strength: float, share: float) -> Arm:
@@ -116,7 +116,7 @@ def hybrid_arm(strength: float, share: float) -> Arm:
 NO_HYBRID = Arm("none", "hitnet", {"decoder": "paper"})
 HYBRIDS = (
     NO_HYBRID,
-    *(hybrid_arm(*one) for one in ((1, 0.25), (0.5, 0.25), (1, 0.5), (2, 0.25), (0.5, 0.5), (0.2, 1))),
+    *(hybrid_arm(*one) for one in ((1, 0.25), (2, 0.25), (1, 0.5), (0.5, 0.5), (0.5, 0.25), (0.2, 1))),
 )
 
 BROAD = {"widest": 256, "narrowest": 64, "hidden": 512}
