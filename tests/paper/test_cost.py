@@ -48,14 +48,23 @@ def test_residual_networks_cost_by_the_pixel():
     larger = (32 * 32) / (28 * 28)
     assert costs.seconds(cifar, epochs=1) == pytest.approx(larger * (50_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"])
     softmax = experiments["cifar10-resnet9-softmax"]
-    measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0))])
+    measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0, beside=8))])
     assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed is measured
     assert measured.seconds(experiments["mnist-ours"]) == costs.seconds(experiments["mnist-ours"])
 
 
+def test_few_networks_do_not_fill_a_gpu():
+    toy = PAPER.experiments["mnist-hitnet-constant"]
+    alone = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
+    many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
+    assert alone.seconds(toy) / alone.fullness(1) == pytest.approx(many.seconds(toy))
+    assert 0 < many.fullness(1) < many.fullness(2) < many.fullness(3) < many.fullness(4) == 1
+    assert Costs(CPU).fullness(1) == 1
+
+
 def test_known_speeds():
     assert known_speed("capsnet", H200) < known_speed("hitnet", H200) < known_speed("n1", H200)
-    assert known_speed("hitnet", CPU) == 60
+    assert known_speed("hitnet", CPU) == 253
     assert known_speed("hitnet", "Some other GPU") < known_speed("hitnet", H200)
 
 

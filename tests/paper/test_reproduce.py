@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -20,10 +21,10 @@ HERE = device_name(pick_device("cpu"))
 
 @pytest.fixture
 def work(book, ledger, tmp_path):
-    def call(name, **options):
+    def call(*names, **options):
         said = []
         outcome = reproduce(
-            name, book=book, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu",
+            *names, book=book, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu",
             say=said.append, **options,
         )  # fmt: skip
         return outcome, said
@@ -229,41 +230,93 @@ def test_everything(work, book, ledger):
     assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
 
 
+def diverging(monkeypatch, which):
+    """Let those networks diverge at once of whose lot and task `which` is true."""
+    real = running.train_lots
+
+    def train_lots(lots, tell, **options):
+        well = []
+        for lot in lots:
+            for task in lot.tasks:
+                if which(lot, task):
+                    tell(task, DivergedError("Training diverged in epoch 1."))
+            well.append(replace(lot, tasks=[task for task in lot.tasks if not which(lot, task)]))
+        real(well, tell, **options)
+
+    monkeypatch.setattr(running, "train_lots", train_lots)
+
+
 def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledger, monkeypatch):
-    train = running.train
-
-    def fails(data, **options):
-        if options["augment_from"]:
-            raise DivergedError("Training diverged in epoch 1.")
-        return train(data, **options)
-
-    monkeypatch.setattr(running, "train", fails)
+    diverging(monkeypatch, lambda lot, task: lot.modify is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
 
 
-def test_networks_are_trained_side_by_side_as_far_as_the_budget_goes(work, book, ledger, monkeypatch):
+@pytest.fixture
+def trained(monkeypatch):
+    """The groups that are trained side by side: experiment and seed of each network."""
+    found, real = [], running.train_lots
+
+    def train_lots(lots, *arguments, **options):
+        found.append(sorted((task.folder.path.parent.name, task.config.seed) for lot in lots for task in lot.tasks))
+        real(lots, *arguments, **options)
+
+    monkeypatch.setattr(running, "train_lots", train_lots)
+    return found
+
+
+def test_networks_are_trained_side_by_side_as_far_as_the_budget_goes(work, book, ledger, monkeypatch, trained):
     monkeypatch.setitem(running.AT_ONCE, "cpu", 2)
-    toy, groups, train = book.experiments["toy"], [], running.train
+    toy = book.experiments["toy"]
     add(ledger, toy, 0, record(toy, device=HERE, epoch_seconds=10.0))
-    monkeypatch.setattr(running, "train", lambda *a, **options: groups.append(options["seeds"]) or train(*a, **options))
     outcome, _ = work("toy", budget=0.5, clock=Clock())  # 30 s, 20 s a run
-    assert (groups, outcome.left) == ([[1]], ["toy, seed 2"])
+    assert (trained, outcome.left) == ([[("toy", 1)]], ["toy, seed 2"])
     work("toy", runs=7)
-    assert groups[1:] == [[2], [3, 4], [5, 6]]
+    assert trained[1:] == [[("toy", 2)], [("toy", 3), ("toy", 4)], [("toy", 5), ("toy", 6)]]
     made = full_runs(ledger, toy)
     assert [made[seed].beside for seed in range(7)] == [1, 1, 1, 2, 2, 2, 2]
 
 
+def test_experiments_that_cost_about_the_same_are_trained_side_by_side(work, book, ledger, monkeypatch, trained):
+    work("toy", runs=1)
+    alone = {seed: made.weights for seed, made in full_runs(ledger, book.experiments["toy"]).items()}
+    shutil.rmtree(ledger.path.parent / "runs")
+    ledger.path.unlink()
+    ledger.read()
+    monkeypatch.setitem(running.AT_ONCE, "cpu", 8)
+    outcome, _ = work("all")
+    teacher, *others = trained[1:]
+    assert teacher == [("toy", 0)]
+    assert others == [[("toy-hybrid", 0)], [("toy", 1), ("toy", 2), ("toy-ghosts", 0), ("toy-ghosts", 1)]]
+    assert len(outcome.done) == 6
+    assert full_runs(ledger, book.experiments["toy"])[0].weights == alone[0]
+    assert {made.beside for made in full_runs(ledger, book.experiments["toy-ghosts"]).values()} == {4}
+
+
+def test_what_has_ended_is_recorded_though_the_budget_ends_before_the_others(work, book, ledger, monkeypatch):
+    monkeypatch.setattr("hitnet.training.engine.CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setitem(running.AT_ONCE, "cpu", 2)
+    toy, longer = book.experiments["toy"], replace(book.experiments["toy"], name="longer", wanted=1)
+    longer = replace(longer, options={**longer.options, "epochs": 4})
+    small = replace(book, experiments={"toy": replace(toy, wanted=1), "longer": longer}, results={})
+    clock, said = Clock(), []
+
+    class Slow(Progress):
+        epochs = 0
+
+        def epoch(self, row):
+            self.epochs += 1
+            clock.now += 100.0 if self.epochs == 5 else 0.1  # the third epoch of the longer one
+
+    options = {"book": small, "ledger": ledger, "docs": ".", "runs_dir": ledger.path.parent / "runs", "device": "cpu"}
+    outcome = reproduce("all", budget=1, clock=clock, progress=Slow(), say=said.append, **options)
+    assert (outcome.done, outcome.left) == (["toy, seed 0"], ["longer, seed 0"])
+    assert "longer, seed 0: stopped after epoch 3" in said[-1]
+    assert reproduce("all", **options).done == ["longer, seed 0"]
+
+
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
-    train = running.train
-
-    def fails(*arguments, **options):
-        if options["seeds"] == [0]:
-            raise DivergedError("Training diverged in epoch 1.")
-        return train(*arguments, **options)
-
-    monkeypatch.setattr(running, "train", fails)
+    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
     outcome, _ = work("toy", runs=2)
     assert outcome.done == ["toy, seed 1"]
     assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
@@ -271,8 +324,6 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 
 
 def test_data_that_are_not_whole_cannot_be_counted(book, work, ledger):
-    from dataclasses import replace
-
     larger = replace(book.experiments["toy"], images=49)
     with pytest.raises(HitNetError, match="cannot be counted: 48 of 49 training images"):
         reproduce(
@@ -288,14 +339,18 @@ def test_numbers_must_be_above_zero(work, option):
         work("toy", **{option: 0})
 
 
+def test_several_names(work, ledger):
+    outcome, _ = work("toy-picture", "toy-ghosts", "toy-ghost-page", runs=1)
+    assert outcome.done == ["toy, seed 0", "toy-ghosts, seed 0"]
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
+
+
 def test_an_unknown_name_is_answered_with_a_near_one(work):
     with pytest.raises(HitNetError, match="Did you mean 'toy-table'"):
         work("toy-tabel")
 
 
 def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, tmp_path):
-    from dataclasses import replace
-
     fewer = replace(book.experiments["toy"], each_epoch=5)
     small = replace(book, experiments={"toy": fewer}, results={})
     reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")

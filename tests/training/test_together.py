@@ -1,5 +1,7 @@
 """Many networks in one process: each is what it would be alone, whatever happens to the others."""
 
+import re
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from hitnet.errors import DivergedError
 from hitnet.training import RunFolder, engine, together
 from hitnet.training.progress import Progress
 
+TIME = re.compile("second|beside")
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 RANDOM = {"ghosts": 1, "ghost_probability": 0.5, "batch_size": 32}
 
@@ -19,7 +22,7 @@ def same(one, other):
 
 
 def timeless(run):
-    return [{key: value for key, value in row.items() if "second" not in key} for row in run.history]
+    return [{key: value for key, value in row.items() if not TIME.search(key)} for row in run.history]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -32,7 +35,10 @@ def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_onc
         alone = hitnet.train(toy, test=toy, epochs=2, seed=run.config.seed, recipe_options=RANDOM, **SMALL)
         assert same(run, alone)
         assert timeless(run) == timeless(alone)
+        assert {row["beside"] for row in alone.history} == {1}
     assert not same(many[0], many[1])
+    besides = [[row["beside"] for row in run.history] for run in many]
+    assert besides == {1: [[1, 1]] * 3, 2: [[2, 2], [2, 2], [1, 1]], 3: [[3, 3]] * 3}[at_once]
 
 
 class Counting(Progress):

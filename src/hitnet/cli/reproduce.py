@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce_command(
-    name: Annotated[str | None, typer.Argument(help="A result or an experiment (see --list), or all")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")
+    ] = None,
     list_: Annotated[
         bool, typer.Option("--list", help="Name all results, their cost here, and how far they are")
     ] = False,
@@ -45,28 +47,30 @@ def reproduce_command(
     \b
     hitnet reproduce --list                   what there is, what it costs on this machine, how far it has come
     hitnet reproduce table1-constant --budget 25
+    hitnet reproduce squash mnist-n1-decay    several at once: on a GPU they are trained side by side
     hitnet reproduce --render                 write docs/results.md
 
     Interrupted at any moment, the same command goes on where it was, here or on another machine.
     """
-    if [name is not None, list_, render].count(True) != 1:
+    if [bool(names), list_, render].count(True) != 1:
         raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
     shortening = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget}
-    misplaced = [f"--{option}" for option, value in shortening.items() if value is not None and name is None]
+    misplaced = [f"--{option}" for option, value in shortening.items() if value is not None and not names]
     if misplaced:
         raise HitNetError(f"{', '.join(misplaced)} goes with the NAME of a result; see `hitnet reproduce --list`.")
     book = paper.PAPER
-    found = paper.Ledger(ledger_path(ledger, writing=name is not None))
+    found = paper.Ledger(ledger_path(ledger, writing=bool(names)))
     folder = docs or docs_folder()
     if list_:
         print_list(book, found, device)
-    elif name is None:
+    elif not names:
         console.print(f"written: {paper.render(book, found, folder)}", soft_wrap=True)
     else:
-        book.of(name)
-        with training_progress(f"Reproducing {name}") as bar:
+        for name in names:
+            book.of(name)
+        with training_progress(f"Reproducing {', '.join(names)}") as bar:
             outcome = paper.reproduce(
-                name, book=book, ledger=found, docs=folder, runs=runs, epochs=epochs, limit=limit, budget=budget,
+                *names, book=book, ledger=found, docs=folder, runs=runs, epochs=epochs, limit=limit, budget=budget,
                 data_dir=data_dir, device=device, runs_dir=runs_dir, progress=bar,
                 say=lambda text: console.print(text, soft_wrap=True),
             )  # fmt: skip

@@ -30,7 +30,12 @@ SPEEDS: dict[str, float] = {
     "hitnet-small": 868_241.0,
     "hitnet-resnet9": 182_130.0,
 }
-CPU_HITNET = 60.0  # two cores
+FULLNESS = {
+    1: 0.54,
+    2: 0.75,
+    3: 0.88,
+}  # of that speed, so few networks side by side reach: 1 measured, the others guessed
+CPU_HITNET = 253.0  # two cores with AMX (benchmarks/records/cpu.json)
 OTHER_GPU = 0.25  # a guess, of an H200's speed
 TEST_COST = 1 / 3
 TEACHER_COST = 0.5  # encoding and decoding each batch by the network behind hybrid augmentation, beside the training
@@ -94,11 +99,17 @@ class Costs:
         same = [pair for pair in here if pair[0].name == experiment.name]
         near = same or [pair for pair in here if pair[0].network == experiment.network]
         if near:
-            return statistics.median(epoch_work(one, r.images) / r.epoch_seconds for one, r in near)
+            return statistics.median(
+                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(r.beside) for one, r in near
+            )
         return known_speed(experiment.network, self.device)
 
+    def fullness(self, networks: int) -> float:
+        """How much of its speed the device reaches with so many networks side by side."""
+        return 1.0 if self.device.startswith("cpu") else FULLNESS.get(networks, 1.0)
+
     def seconds(self, experiment: Experiment, *, epochs: int | None = None, images: int | None = None) -> float:
-        """A run, or what is left of one."""
+        """A run, or what is left of one; on a GPU its share, where many are trained side by side."""
         work = epoch_work(experiment, experiment.images if images is None else images)
         count = experiment.epochs if epochs is None else epochs
         return (count * work + last_work(experiment)) / self.speed(experiment)

@@ -7,30 +7,21 @@ nothing else is remembered, so that the work can go on after any interruption, a
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hitnet.errors import HitNetError
-from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book
+from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
-from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import PICTURE, Ledger
-from hitnet.paper.records import full_runs
-from hitnet.paper.running import BudgetSpent, Length, Runner
+from hitnet.paper.records import RunRecord, full_runs
+from hitnet.paper.running import BudgetSpent, Job, Length, Runner
 from hitnet.training.progress import Progress
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Task:
-    """Runs to do side by side: because they are missing from the ledger, or because their weights are needed here."""
-
-    experiment: Experiment
-    seeds: tuple[int, ...]
 
 
 @dataclass
@@ -43,8 +34,7 @@ class Outcome:
 
 
 def reproduce(
-    name: str,
-    *,
+    *names: str,
     book: Book,
     ledger: Ledger,
     docs: str | Path,
@@ -59,7 +49,7 @@ def reproduce(
     say: Say = lambda text: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Do the missing runs of a result, an experiment or everything, and what follows from them.
+    """Do the missing runs of results, experiments or everything, and what follows from them.
 
     runs           so many runs of each experiment, instead of its own number
     epochs, limit  shorten the runs (fewer epochs, only the first images): recorded as short, counted nowhere
@@ -72,10 +62,10 @@ def reproduce(
     )
     length = Length(epochs, limit)
     outcome = Outcome()
-    for task in tasks(name, book, ledger, runner, runs, length):
-        do(task, runner, length, outcome, say)
+    for group in groups(names, book, ledger, runner, runs, length):
+        do(group, runner, length, outcome, say)
     if length.full:
-        finish(name, book, ledger, runner, runs, Path(docs), say)
+        finish(names, book, ledger, runner, runs, Path(docs), say)
     return outcome
 
 
@@ -85,12 +75,17 @@ def check(**given: float | None) -> None:
             raise HitNetError(f"--{name} must be above 0; got {value}.")
 
 
-def tasks(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | None, length: Length) -> list[Task]:
-    """What to do, in order: low seeds first, so that every cell of a table has a run early; teachers before pupils."""
-    results, experiments = book.of(name)
-    pictures = [result for result in results if result.draw]
+def groups(
+    names: Sequence[str], book: Book, ledger: Ledger, runner: Runner, runs: int | None, length: Length
+) -> list[list[Job]]:
+    """Runs to do, because they are missing from the ledger or their weights are needed here, in groups to be trained
+    side by side: low seeds first, so that every cell of a table has a run early; teachers before pupils."""
     missing: dict[str, set[int]] = {}
-    if not (len(results) == 1 and pictures):
+    pictures: list[Result] = []
+    for results, experiments in map(book.of, names):
+        pictures += [result for result in results if result.draw]
+        if len(results) == 1 and results[0].draw:
+            continue
         for one in experiments:
             seeds = range(one.wanted if runs is None else runs)
             missing[one.name] = {seed for seed in seeds if ledger.get(*length.key(one, seed)) is None}
@@ -100,71 +95,88 @@ def tasks(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | Non
             missing.setdefault(one.name, set()).add(PICTURE_SEED)
     teachers = {book.experiments[one].teacher for one, seeds in missing.items() if seeds} - {None}
     before = [book.experiments[one] for one in book.experiments if one in teachers]
-    first = [Task(one, (TEACHER_SEED,)) for one in before if not runner.finished(one, TEACHER_SEED, length)]
-    for task in first:
-        missing.get(task.experiment.name, set()).discard(TEACHER_SEED)
-    groups = [
-        Task(book.experiments[one], group) for one, seeds in missing.items() for group in shared_out(seeds, runner)
-    ]
-    return first + sorted(groups, key=lambda task: task.seeds[0])
+    first = [Job(one, TEACHER_SEED) for one in before if not runner.finished(one, TEACHER_SEED, length)]
+    jobs = [Job(one, seed) for one in book.experiments.values() for seed in missing.get(one.name, ())]
+    others = shared_out([job for job in jobs if job not in first], runner.side_by_side)
+    return shared_out(first, runner.side_by_side) + sorted(others, key=lambda group: group[0].seed)
 
 
-def shared_out(seeds: set[int], runner: Runner) -> list[tuple[int, ...]]:
-    """Seeds in groups of about the same size, as large as are trained side by side here."""
-    ordered = sorted(seeds)
-    groups = -(-len(ordered) // runner.side_by_side)
-    ends = [len(ordered) * i // groups for i in range(groups + 1)] if groups else []
-    return [tuple(ordered[start:end]) for start, end in itertools.pairwise(ends)]
+def shared_out(jobs: list[Job], most: int) -> list[list[Job]]:
+    """Jobs of about the same cost an epoch in groups of about the same size, of `most` at the most; by seed."""
+    kinds: dict[Any, list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: job.seed):
+        one = job.experiment
+        kinds.setdefault((one.in_shape, one.features, one.teacher is not None), []).append(job)
+    found = []
+    for own in kinds.values():
+        count = -(-len(own) // most)
+        found += [own[len(own) * i // count : len(own) * (i + 1) // count] for i in range(count)]
+    return found
 
 
 def drawn(result: str, book: Book, ledger: Ledger) -> bool:
     return ledger.get(PICTURE, book.results[result].experiments[0], (PICTURE_SEED,), result) is not None
 
 
-def do(task: Task, runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
-    """Those runs of a task that fit."""
-    one = task.experiment
-    short = "" if length.of(one) is None else f" (short: {length.of(one)})"
-    what = {seed: f"{one.name}, seed {seed}{short}" for seed in task.seeds}
-    if one.teacher and not runner.finished(runner.book.experiments[one.teacher], TEACHER_SEED, length):
-        outcome.left += what.values()
-        say(f"{what[task.seeds[0]]}: waits for its teacher, {one.teacher} with seed {TEACHER_SEED}")
-        return
-    fitting, needed, room = [], 0.0, runner.room()
-    for seed in task.seeds:
-        needed += runner.estimate(one, seed, length)
-        if room is None or needed <= room:
-            fitting.append(seed)
+def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
+    """Those runs of a group that fit."""
+    what = {job: in_short(job, length) for job in group}
+    fitting: list[Job] = []
+    needed, room = 0.0, runner.room()
+    for job in group:
+        teacher = job.experiment.teacher
+        if teacher and not runner.finished(runner.book.experiments[teacher], TEACHER_SEED, length):
+            say(f"{what[job]}: waits for its teacher, {teacher} with seed {TEACHER_SEED}")
             continue
-        outcome.left.append(what[seed])
-        say(f"{what[seed]}: not begun; it would take until {in_words(needed)} from now, and {in_words(room)} are left")
-    try:
-        done = runner.run(one, fitting, length) if fitting else {}
-    except BudgetSpent as stop:
-        outcome.left += [what[seed] for seed in fitting]
+        needed += runner.estimate(job, length)
+        time_needed = needed / runner.costs.fullness(len(fitting) + 1)
+        if room is None or time_needed <= room:
+            fitting.append(job)
+            continue
         say(
-            f"{what[fitting[0]]}: stopped after epoch {stop.epoch}, the budget is spent; it goes on from its run folder"
+            f"{what[job]}: not begun; it would take until {in_words(time_needed)} from now, and {in_words(room)} are "
+            "left"
         )
-        return
-    for seed, made in done.items():
+    ended: set[Job] = set()
+
+    def tell(job: Job, made: RunRecord | str) -> None:
+        ended.add(job)
         if isinstance(made, str):
-            outcome.failed.append(f"{what[seed]}: {made}")
-            say(f"{what[seed]}: {made}")
+            outcome.failed.append(f"{what[job]}: {made}")
+            say(f"{what[job]}: {made}")
         else:
-            outcome.done.append(what[seed])
-            say(f"{what[seed]}: error {made.error:.2f} % after {made.epochs} epochs, {in_words(made.seconds)}")
+            outcome.done.append(what[job])
+            say(f"{what[job]}: error {made.error:.2f} % after {made.epochs} epochs, {in_words(made.seconds)}")
+
+    try:
+        if fitting:
+            runner.run(fitting, length, tell)
+    except BudgetSpent as stop:
+        open_ones = [what[job] for job in fitting if job not in ended]
+        say(
+            f"{', '.join(open_ones)}: stopped after epoch {stop.epoch}, the budget is spent; to be gone on with from "
+            "the run folder"
+        )
+    outcome.left += [what[job] for job in group if job not in ended]
 
 
-def finish(name: str, book: Book, ledger: Ledger, runner: Runner, runs: int | None, docs: Path, say: Say) -> None:
+def in_short(job: Job, length: Length) -> str:
+    label = length.of(job.experiment)
+    return f"{job.experiment.name}, seed {job.seed}" + ("" if label is None else f" (short: {label})")
+
+
+def finish(
+    names: Sequence[str], book: Book, ledger: Ledger, runner: Runner, runs: int | None, docs: Path, say: Say
+) -> None:
     """What is made of runs once they are there: analyses of ghosts, and pictures."""
     from hitnet.paper import ghosts, pictures  # both draw
 
-    results, experiments = book.of(name)
-    for one in experiments:
+    found = [book.of(name) for name in names]
+    for one in {one.name: one for _, experiments in found for one in experiments}.values():
         seeds = tuple(range(one.wanted if runs is None else runs))
         if one.read_ghosts and seeds and set(seeds) <= set(full_runs(ledger, one)):
             ghosts.analyse(one, seeds, runner, docs, say)
-    for result in results:
+    for result in {result.name: result for results, _ in found for result in results}.values():
         ready = result.draw and runner.finished(book.experiments[result.experiments[0]], PICTURE_SEED)
         if ready and not drawn(result.name, book, ledger):
             pictures.draw(result, book, ledger, runner, docs, say)

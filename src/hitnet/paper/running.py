@@ -1,11 +1,11 @@
-"""One run of an experiment: its folder, its training, its line in the ledger."""
+"""Runs of experiments: their folders, their training side by side, their lines in the ledger."""
 
 from __future__ import annotations
 
 import hashlib
 import statistics
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +19,33 @@ from hitnet import files
 from hitnet.data.images import Images
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper.book import TEACHER_SEED, Book
-from hitnet.paper.cost import device_name
+from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import RUN, SHORT, Entry, Ledger
 from hitnet.paper.records import RunRecord, shortened
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
+from hitnet.training.networks import Lot, Task, train_lots
 from hitnet.training.progress import Progress
-from hitnet.training.run import Run, RunFolder
+from hitnet.training.run import Run, RunFolder, load
 from hitnet.training.together import AT_ONCE
-from hitnet.training.train import train, weights_fingerprint
+from hitnet.training.train import configure, read, several_tasks, weights_fingerprint
 
 ORIGIN = "origin.json"  # in a run folder: where and with which code it was worked on
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an experiment."""
+
+    experiment: Experiment
+    seed: int
+
+    def __hash__(self) -> int:
+        return hash((self.experiment.name, self.seed))
+
+
+Tell = Callable[[Job, RunRecord | str], None]
 
 
 class BudgetSpent(Exception):
@@ -70,10 +85,13 @@ class Length:
 
 
 class Guard(Progress):
-    """Passes on what training says, and stops it where the next epoch would go past the end of the budget."""
+    """Passes on what trainings say, and stops them where the next epoch would go past the end of the budget.
 
-    def __init__(self, inner: Progress, end: float | None, epochs: int, clock: Callable[[], float]) -> None:
-        self.inner, self.end, self.epochs, self.clock = inner, end, epochs, clock
+    last  the epochs that may be a training's last, after which there is nothing to stop
+    """
+
+    def __init__(self, inner: Progress, end: float | None, last: Collection[int], clock: Callable[[], float]) -> None:
+        self.inner, self.end, self.last, self.clock = inner, end, last, clock
 
     def plan(self, steps: int) -> None:
         self.inner.plan(steps)
@@ -83,7 +101,7 @@ class Guard(Progress):
 
     def epoch(self, row: dict[str, Any]) -> None:
         self.inner.epoch(row)
-        last = row["epoch"] == self.epochs
+        last = row["epoch"] in self.last
         if self.end is not None and not last and self.clock() + row["seconds"] > self.end:
             raise BudgetSpent(row["epoch"])
 
@@ -122,63 +140,73 @@ class Runner:
     def finished(self, one: Experiment, seed: int, length: Length = Length()) -> bool:
         return RunFolder(self.folder(one, seed, length)).finished
 
-    def estimate(self, one: Experiment, seed: int, length: Length) -> float:
-        """Seconds that are left of a run, by what is known of this device."""
-        if self.finished(one, seed, length):
+    @property
+    def costs(self) -> Costs:
+        return self.book.costs(device_name(pick_device(self.device)), self.ledger)
+
+    def estimate(self, job: Job, length: Length) -> float:
+        """Seconds that are left of a run, its share where many are trained side by side, by what is known here."""
+        one = job.experiment
+        if self.finished(one, job.seed, length):
             return 0.0
-        run = RunFolder(self.folder(one, seed, length))
+        run = RunFolder(self.folder(one, job.seed, length))
         behind = len(run.history()) if run.state_file.is_file() else 0
-        costs = self.book.costs(device_name(pick_device(self.device)), self.ledger)
         images = min(length.limit or one.images, one.images)
-        return costs.seconds(one, epochs=max(0, (length.epochs or one.epochs) - behind), images=images)
+        return self.costs.seconds(one, epochs=max(0, (length.epochs or one.epochs) - behind), images=images)
 
     def test_images(self, one: Experiment) -> Images:
         if one.data not in self.tests:
-            self.tests = {one.data: datasets.load(one.data, "test", data_dir=self.data_dir)}
+            self.tests[one.data] = datasets.load(one.data, "test", data_dir=self.data_dir)
         return self.tests[one.data]
 
-    def run(self, one: Experiment, seeds: Sequence[int], length: Length) -> dict[int, RunRecord | str]:
-        """Train side by side, or go on with, or take up finished runs; record those that the ledger has not.
+    def run(self, jobs: Sequence[Job], length: Length, tell: Tell) -> None:
+        """Train side by side what is not finished, and record what the ledger has not.
 
-        Gives for each seed its record, or why it diverged.
+        `tell` hears of each job as soon as it has ended: its record, or why it diverged.
         """
-        test, recipe = self.test_images(one), one.full_recipe()
-        epochs = length.epochs or recipe.epochs
-        open_ones = [seed for seed in seeds if not self.finished(one, seed, length)]
-        for seed in open_ones:
-            note_origin(self.folder(one, seed, length), device_name(pick_device(self.device)), len(open_ones))
-        teacher = None if one.teacher is None else self.book.experiments[one.teacher]
-        made: dict[int, RunRecord | str] = {}
-        try:
-            runs = train(
-                one.data,
-                model=one.network,
-                model_options=dict(one.model_options),
-                recipe=recipe,
-                epochs=epochs,
-                augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
-                seeds=list(seeds),
-                out=self.home(one, length),
-                device=self.device,
-                limit=length.limit,
-                resume=True,
-                test=test.first(one.each_epoch),
-                data_dir=self.data_dir,
-                progress=Guard(self.progress or Progress(), self.end, epochs, self.clock),
-            )
-        except DivergedError as error:
-            runs = list(error.runs)
-            well = {run.config.seed for run in runs}
-            made = {seed: str(error) for seed in seeds if seed not in well}
-        for trained in runs:
-            seed = trained.config.seed
-            record = made[seed] = self.record(one, trained, test)
-            self.enter(one, seed, length, record)
-            if one.read_ghosts and length.of(one) is None:
-                from hitnet.paper.ghosts import keep_reading
+        of = {self.folder(job.experiment, job.seed, length): job for job in jobs}
+        for folder, job in of.items():
+            if RunFolder(folder).finished:
+                tell(job, self.keep(job, load(folder), length))
+        left = {folder: job for folder, job in of.items() if not RunFolder(folder).finished}
+        where = pick_device(self.device)
+        experiments = {job.experiment.name: job.experiment for job in left.values()}
+        lots = [self.lot(one, left.values(), length) for one in experiments.values()]
+        for folder in left:
+            note_origin(folder, device_name(where))
 
-                keep_reading(trained, self.folder(one, seed, length), self.data_dir, pick_device(self.device))
-        return made
+        def ended(task: Task, outcome: Run | DivergedError) -> None:
+            job = left[Path(task.path)]
+            tell(job, str(outcome) if isinstance(outcome, DivergedError) else self.keep(job, outcome, length))
+
+        last = {length.epochs or job.experiment.epochs for job in left.values()}
+        guard = Guard(self.progress or Progress(), self.end, last, self.clock)
+        train_lots(lots, ended, device=where, progress=guard)
+
+    def lot(self, one: Experiment, jobs: Collection[Job], length: Length) -> Lot:
+        """What is to be trained of one experiment."""
+        where = pick_device(self.device)
+        test = self.test_images(one).first(one.each_epoch)
+        images, _ = read(one.data, test, device=where, limit=length.limit, stream=None, data_dir=self.data_dir)
+        teacher = None if one.teacher is None else self.book.experiments[one.teacher]
+        config, modify = configure(
+            one.data, images, test, device=where, model=one.network, model_options=dict(one.model_options),
+            recipe=one.full_recipe(), recipe_options={"epochs": length.epochs},
+            augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length),
+        )  # fmt: skip
+        seeds = [job.seed for job in jobs if job.experiment.name == one.name]
+        return Lot(several_tasks(config, 0, seeds, self.home(one, length), resume=True), images, test, modify)
+
+    def keep(self, job: Job, trained: Run, length: Length) -> RunRecord:
+        """Record a finished run, and read its ghosts where they are wanted."""
+        one = job.experiment
+        record = self.record(one, trained, self.test_images(one))
+        self.enter(one, job.seed, length, record)
+        if one.read_ghosts and length.of(one) is None:
+            from hitnet.paper.ghosts import keep_reading
+
+            keep_reading(trained, self.folder(one, job.seed, length), self.data_dir, pick_device(self.device))
+        return record
 
     def enter(self, one: Experiment, seed: int, length: Length, record: RunRecord) -> None:
         kind, name, seeds, label = length.key(one, seed)
@@ -196,8 +224,7 @@ class Runner:
         tested = min(one.each_epoch or len(test), len(test))
         wrong = [round(row["test_error"] * tested / 100) for row in history]
         origin = files.read_json(self.origin_file(trained))
-        beside = max(one["beside"] for one in origin)
-        seconds = [row["seconds"] / beside for row in history]
+        seconds = [row["seconds"] / row["beside"] for row in history]
         return RunRecord(
             network=config.model_name,
             data=one.data,
@@ -212,8 +239,8 @@ class Runner:
             final_tested=len(test),
             seconds=round(sum(seconds), 1),
             epoch_seconds=round(statistics.median(seconds), 4),
-            images_per_second=round(beside * statistics.median(row["images_per_second"] for row in history), 1),
-            beside=beside,
+            images_per_second=round(statistics.median(row["images_per_second"] * row["beside"] for row in history), 1),
+            beside=max(row["beside"] for row in history),
             device=joined(origin, "device"),
             torch=joined(origin, "torch"),
             code=joined(origin, "code"),
@@ -232,11 +259,11 @@ class Runner:
         return int((prediction != test.labels).sum())
 
 
-def note_origin(folder: Path, device: str, beside: int) -> None:
-    """Add this machine, this code and the number of networks side by side to those that worked on a run."""
+def note_origin(folder: Path, device: str) -> None:
+    """Add this machine and this code to those that worked on a run."""
     file = folder / ORIGIN
     before = files.read_json(file) if file.is_file() else []
-    here = {"device": device, "torch": torch.__version__, "code": code_version(), "beside": beside}
+    here = {"device": device, "torch": torch.__version__, "code": code_version()}
     if here not in before:
         files.write_json(file, [*before, here])
 

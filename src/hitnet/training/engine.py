@@ -79,6 +79,7 @@ class Trainer:
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
         self.profiling: Profiling | None = None
+        self.beside = 1  # how many networks are trained side by side, this one included
         self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
@@ -122,7 +123,8 @@ class Trainer:
             # A GPU is still busy with all this; the next epoch is made ready before waiting for the figures.
             upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
             yield
-            self.history.append(self.row(epoch, watch, first, tested) | {"seconds": time.perf_counter() - started})
+            row = self.row(epoch, watch, first, tested)
+            self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.beside})
             self.progress.epoch(self.history[-1])
             if epoch < self.recipe.epochs:
                 self.checkpoint(0)

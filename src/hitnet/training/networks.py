@@ -18,7 +18,7 @@ from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.run import History, Run, RunConfig, RunFolder, load
 from hitnet.training.step import Modify
-from hitnet.training.together import fit_all
+from hitnet.training.together import Trained, fit_all
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,16 @@ class Task:
         an_epoch = self.config.recipe.steps_per_epoch(self.config.data["images"])
         epochs, steps = (0, 0) if self.folder is None else self.folder.position()
         return (self.config.recipe.epochs - epochs) * an_epoch - steps
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Networks to train on the same images."""
+
+    tasks: Sequence[Task]
+    images: ImageSet
+    test: ImageSet | None
+    modify: Modify | None = None
 
 
 def train_networks(
@@ -78,6 +88,32 @@ def train_networks(
     if len(good) < len(runs):
         raise all_that_diverged(tasks, runs, good)
     return good
+
+
+def train_lots(
+    lots: Sequence[Lot],
+    tell: Callable[[Task, Run | DivergedError], None],
+    *,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> None:
+    """Train networks on several sets of images side by side, those with low seeds first.
+
+    `tell` hears of each as soon as it has ended; one that diverges leaves the others alone.
+    """
+    pairs: list[tuple[Task, Callable[[], Trainer]]] = []
+    for lot in lots:
+        makers = trainer_makers(lot.tasks, lot.images, lot.test, device, lot.modify, progress, ALONE)
+        pairs += zip(lot.tasks, makers, strict=True)
+    pairs.sort(key=lambda pair: pair[0].config.seed)
+    if progress is not None:
+        progress.plan(sum(task.steps_left() for task, _ in pairs))
+
+    def ended(one: int, outcome: Trained | DivergedError) -> None:
+        task = pairs[one][0]
+        tell(task, outcome if isinstance(outcome, DivergedError) else finished_run(task, *outcome))
+
+    fit_all([make for _, make in pairs], device, tell=ended)
 
 
 def profiled(make: Callable[[], Trainer], folder: RunFolder | None, device: torch.device) -> Trainer:

@@ -22,6 +22,7 @@ from hitnet.training.run import History
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
 Trained = tuple[Network, History]
+Tell = Callable[[int, Trained | DivergedError], None]
 
 
 class Turns:
@@ -54,8 +55,8 @@ class Turns:
 class Group:
     """Trainings that take turns; `ended` has each one's network and history, or why it diverged."""
 
-    def __init__(self, makers: Sequence[Callable[[], Trainer]], device: torch.device) -> None:
-        self.makers, self.device = makers, device
+    def __init__(self, makers: Sequence[Callable[[], Trainer]], device: torch.device, tell: Tell) -> None:
+        self.makers, self.device, self.tell = makers, device, tell
         self.waiting = deque(range(len(makers)))
         self.running: dict[int, Turns] = {}
         self.ended: dict[int, Trained | DivergedError] = {}
@@ -73,8 +74,10 @@ class Group:
 
     def turn(self) -> int | None:
         """One step of each; gives the one for which there was no memory, if any."""
+        beside = len(self.running)
         for one, turns in list(self.running.items()):
             self.take_over(one)
+            turns.trainer.beside = beside
             try:
                 if turns.advance():
                     continue
@@ -84,6 +87,7 @@ class Group:
             except torch.cuda.OutOfMemoryError:
                 return one
             del self.running[one]
+            self.tell(one, self.ended[one])
         return None
 
     def take_over(self, one: int) -> None:
@@ -116,14 +120,19 @@ class Group:
 
 
 def fit_all(
-    makers: Sequence[Callable[[], Trainer]], device: torch.device, *, at_once: int | None = None
+    makers: Sequence[Callable[[], Trainer]],
+    device: torch.device,
+    *,
+    at_once: int | None = None,
+    tell: Tell = lambda one, ended: None,
 ) -> list[Trained | DivergedError]:
     """Train what the makers make, up to `at_once` side by side; in their order, what became of each.
 
+    `tell` hears of each as soon as it has ended, by its place in that order; the others wait meanwhile.
     Where the GPU's memory does not hold them all, one is put back, begins again later from its last checkpoint, and
     fewer go on side by side.
     """
-    group, most = Group(makers, device), at_once or AT_ONCE[device.type]
+    group, most = Group(makers, device, tell), at_once or AT_ONCE[device.type]
     with own_randomness():
         while group.waiting or group.running:
             full = group.start(most)
