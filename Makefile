@@ -30,7 +30,7 @@ demo: setup
 	$(BIN)/hitnet audit mnist-sample --out demo/audit
 
 test: setup browser lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # the networks of the tests are too small to share between cores
+	$(BIN)/python -m pytest
 
 lint: setup
 	$(BIN)/ruff check
