@@ -8,7 +8,7 @@ Each trained network is a row of benchmarks/records/synthesis.json as soon as it
 again, so that calls add up; --budget says after how many minutes nothing new is begun.
 
 decoders       MNIST, the paper's network, fast recipe: what the decoder sees, and how much it counts (α)
-paper-decoder  the paper's decoder and recipe, 250 epochs
+paper-decoder  the paper's decoder and recipe, 250 epochs; --paper-run measures a run of it that is there already
 hybrid         MNIST and Fashion-MNIST: strength and share of hybrid images, searched for with the last sixth of the
                training images held out; the test images have no say in it
 hybrid-final   one strength and share against none, on other seeds, all training images, the test images
@@ -212,7 +212,17 @@ def decoders_part(bench: Bench) -> None:
 
 
 def paper_part(bench: Bench) -> None:
-    pictures(bench, "paper-decoder", [PAPER], bench.seeds(1))
+    if bench.args.paper_run is None:
+        pictures(bench, "paper-decoder", [PAPER], bench.seeds(1))
+        return
+    run = hitnet.load(bench.args.paper_run)
+    if run.config.recipe != hitnet.recipe(PAPER.recipe) or run.config.model.decoder != "paper":
+        raise SystemExit(f"{bench.args.paper_run} is no run of the paper's network by the paper's recipe")
+    train, test = (bench.load("mnist", split) for split in ("train", "test"))
+    judge, error = bench.judge()
+    row = {"part": "paper-decoder", "data": "mnist", "arm": PAPER.name, "seed": run.config.seed, "diverged": False}
+    row |= {"epochs": len(run.history), "train_images": run.config.data["images"], "judge_error_percent": error}
+    bench.record.add(row | picture_figures(run, train, test, judge.model, samples=20 if bench.tiny else 1000))
 
 
 def hybrid_part(bench: Bench) -> None:
@@ -270,6 +280,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, help="of photographs, instead of the recipe's own")
     parser.add_argument("--strength", type=float, default=1.0, help="of hybrid-final")
     parser.add_argument("--share", type=float, default=0.25, help="of hybrid-final")
+    parser.add_argument("--paper-run", type=Path, help="of paper-decoder: a finished run, e.g. of `hitnet reproduce`")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, help=f"the record (default: {RECORDS.name} in benchmarks/records)")
     args = parser.parse_args(given)

@@ -106,6 +106,22 @@ def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypat
     assert read(path) == rows
 
 
+def test_a_run_of_the_paper_that_is_there_already_is_measured(tmp_path, monkeypatch):
+    images = hitnet.data.load("mnist-sample", "train", limit=200)
+    real = hitnet.recipe
+    monkeypatch.setattr(hitnet, "recipe", lambda name, **options: real(name, **{**options, "epochs": 1}))
+    options = {"model": "hitnet-small", "model_options": {"decoder": "paper"}, "device": "cpu"}
+    hitnet.train(images, recipe=hitnet.recipe("paper"), seed=3, out=tmp_path / "paper", **options)
+    hitnet.train(images, recipe="fast", epochs=1, out=tmp_path / "fast", **options)
+    call = ["--tiny", "--parts", "paper-decoder", "--out", str(tmp_path / "record.json"), "--paper-run"]
+    with pytest.raises(SystemExit, match="fast is no run of the paper's network"):
+        synthesis.main([*call, str(tmp_path / "fast")])
+    synthesis.main([*call, str(tmp_path / "paper")])
+    (row,) = read(tmp_path / "record.json")
+    assert (row["arm"], row["seed"], row["epochs"], row["train_images"]) == (arms.PAPER.name, 3, 1, 200)
+    assert 0 <= row["fitted_named_percent"] <= 100
+
+
 def test_pair_distance_against_a_loop():
     torch.manual_seed(0)
     images, labels = torch.rand(9, 1, 3, 3), torch.tensor([0, 1, 0, 1, 1, 0, 2, 1, 0])
