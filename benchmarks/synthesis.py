@@ -14,7 +14,7 @@ hybrid         MNIST and Fashion-MNIST: strength and share of hybrid images, sea
 hybrid-final   one strength and share against none, on other seeds, all training images, the test images
 photographs    CIFAR-10 and SVHN, hitnet-resnet9: the convolutional decoder beside the dense one
 
-Pictures are judged by an `n1` that is trained in the same call; what is measured is said in benchmarks/pictures.py.
+Pictures are judged by an `n1` that is trained in the same call; what is measured is said in parts/pictures.py.
 --tiny goes through every part in a minute on a CPU, to see that it works: its figures mean nothing.
 """
 

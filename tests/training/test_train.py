@@ -204,3 +204,11 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
         raise ValueError("half way")
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_images_are_mirrored_only_where_they_may_be(toy):
+    options = {"epochs": 1, "recipe_options": {"flip": True, "batch_size": 32}, **SMALL}
+    known, said, other = (hitnet.train(toy, mirror=mirror, **options) for mirror in (None, False, True))
+    assert [run.config.data["mirror"] for run in (known, said, other)] == [False, False, True]
+    assert same(weights(known), weights(said))
+    assert not same(weights(known), weights(other))

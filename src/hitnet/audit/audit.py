@@ -74,6 +74,7 @@ def audit(
     data_dir: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
     strict: bool = False,
+    mirror: bool | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
@@ -85,12 +86,15 @@ def audit(
     score   how doubt is measured; see `scores.doubt`
     runs    finished runs to judge by, instead of training
     out     folder for the table, the summary and the page; the networks are kept in out/models
+    mirror  whether images may be mirrored, in training and to be judged; None: what is known of the set, which of your
+            own files is no
     """
     started = time.perf_counter()
     scores.check_method(score)
     chosen_split = split or default_split(data)
     source: dict[str, Any] = {"source": source_name(data), "split": chosen_split}
     images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
+    images = images if mirror is None else replace(images, flip=mirror)
     folder = prepare(out, source | {"images": len(images)}, resume=resume)
     if runs:
         trained = [load(run) for run in runs]
@@ -198,17 +202,15 @@ def mean_distances(network: Network, pixels: Tensor, mirrored_ok: bool) -> Tenso
 
 
 def views(pixels: Tensor, mirrored_ok: bool) -> Iterator[Tensor]:
-    """Images (N, C, H, W) as they are; where they may be mirrored, also shifted four ways, and each mirrored."""
-    if not mirrored_ok:
-        yield pixels
-        return
+    """Images (N, C, H, W) as they are; colour images also shifted four ways; each also mirrored, where it may be."""
     height, width = pixels.shape[2:]
-    by = VIEW_SHIFT
+    by = VIEW_SHIFT if pixels.shape[1] > 1 else 0
     around = F.pad(pixels, [by] * 4)
-    for down, right in ((0, 0), (-by, 0), (by, 0), (0, -by), (0, by)):
+    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
         view = around[:, :, by + down : by + down + height, by + right : by + right + width]
         yield view
-        yield view.flip(-1)
+        if mirrored_ok:
+            yield view.flip(-1)
 
 
 def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "margin") -> Audit:

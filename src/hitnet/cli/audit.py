@@ -16,7 +16,7 @@ from hitnet import files, plots
 from hitnet.audit import apply_corrections, audit, export, find_ghosts
 from hitnet.audit.audit import Audit, collect, default_split
 from hitnet.cli.terminal import console, short_name, training_progress
-from hitnet.cli.train import Data, DataDir, Device, ImageSize, Strict
+from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.errors import HitNetError
 from hitnet.training import load
 from hitnet.training.device import pick_device
@@ -69,7 +69,7 @@ def audit_group() -> None:
 @app.command("run")
 def run_command(
     data: Data,
-    models: Annotated[int | None, typer.Option(help="Networks to train (default: 2 or 4, by kind of network)")] = None,
+    models: Annotated[int | None, typer.Option(help="Networks to train (default: 4, or 2 of each kind)")] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
     ] = None,
@@ -90,6 +90,7 @@ def run_command(
     data_dir: DataDir = None,
     image_size: ImageSize = None,
     strict: Strict = False,
+    mirror: Mirror = None,
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
     target = out or Path("audits") / short_name(data)
@@ -111,6 +112,7 @@ def run_command(
             data_dir=data_dir,
             image_size=image_size,
             strict=strict,
+            mirror=mirror,
             recipe_options={"ghosts": ghosts, "ghost_rule": ghost_rule},
             progress=bar,
         )

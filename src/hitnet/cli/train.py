@@ -24,6 +24,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 DataDir = Annotated[Path | None, typer.Option(help="Where named data sets lie (default: HITNET_DATA or the cache)")]
 ImageSize = Annotated[int | None, typer.Option(help="Bring the images of a folder or table to this height and width")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first unreadable image instead of skipping it")]
+Mirror = Annotated[
+    bool | None, typer.Option(help="Whether images may be mirrored, as photographs may (default: known sets know)")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 
@@ -52,6 +55,7 @@ def train_command(
     stream: Annotated[
         bool | None, typer.Option(help="Read images from disk as training goes (default: if memory is short)")
     ] = None,
+    mirror: Mirror = None,
     decoder: Annotated[str | None, typer.Option(help="paper, standardised, conv or none")] = None,
     capsule_dim: Annotated[int | None, typer.Option(help="Components of a capsule (paper: 16)")] = None,
     extra_dim: Annotated[int | None, typer.Option(help="Components for the decoder alone, e.g. background")] = None,
@@ -90,6 +94,7 @@ def train_command(
             image_size=image_size,
             strict=strict,
             stream=stream,
+            mirror=mirror,
             model_options=given(
                 decoder=decoder, capsule_dim=capsule_dim, extra_dim=extra_dim,
                 reconstruction_weight=reconstruction_weight,

@@ -29,5 +29,9 @@ def render(page: Page) -> str:
 
 
 RESULT = Result(
-    "ours", "Lower errors with Hit-or-Miss", "beyond the paper", (TEACHER.name, *(name for _, name, _ in ROWS)), render
+    "ours",
+    "Hit-or-Miss beyond the paper's recipe and network",
+    "beyond the paper",
+    (TEACHER.name, *(name for _, name, _ in ROWS)),
+    render,
 )

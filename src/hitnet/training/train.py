@@ -67,6 +67,7 @@ def describe(source: Source, images: ImageSet, test: ImageSet | None) -> dict[st
         "images": len(images),
         "test_images": None if test is None else len(test),
         "class_names": list(images.class_names),
+        "mirror": images.flip,
         "fingerprint": fingerprint(images),
     }
 
@@ -89,6 +90,7 @@ class Options(TypedDict, total=False):
     image_size: int | tuple[int, int] | None
     strict: bool
     stream: bool | None
+    mirror: bool | None
     model_options: dict[str, Any] | None
     recipe_options: dict[str, Any] | None
     progress: Progress | None
@@ -126,6 +128,7 @@ def train(
     image_size: int | tuple[int, int] | None = None,
     strict: bool = False,
     stream: bool | None = None,
+    mirror: bool | None = None,
     model_options: dict[str, Any] | None = None,
     recipe_options: dict[str, Any] | None = None,
     progress: Progress | None = None,
@@ -143,6 +146,8 @@ def train(
     resume    go on with the run in `out`; a finished run is returned as it is
     stream    read a folder's or table's images from disk as training goes (True), keep them in memory (False), or read
               them from disk if they would take more than half of the free memory (None)
+    mirror    whether an image may be mirrored in training, by recipes that do so; None: what is known of the set, which
+              of your own files is no
     progress  told of every step and epoch
     profile   write where a step's time goes into the run folder (profile.json, profile.txt)
     """
@@ -155,6 +160,7 @@ def train(
             data, test, device=where, limit=limit, stream=stream, data_dir=data_dir, image_size=image_size,
             strict=strict,
         )  # fmt: skip
+        images = images if mirror is None else replace(images, flip=mirror)
         config, modify = configure(
             data, images, tested, device=where, model=model, model_options=model_options,
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
