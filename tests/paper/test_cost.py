@@ -44,9 +44,9 @@ def test_convolutions_counted_one_by_one():
 def test_residual_networks_cost_by_the_pixel():
     costs, experiments = Costs(H200), PAPER.experiments
     mnist, cifar = experiments["mnist-resnet9"], experiments["cifar10-resnet9"]
-    assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"])
+    assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"][1])
     larger = (32 * 32) / (28 * 28)
-    assert costs.seconds(cifar, epochs=1) == pytest.approx(larger * (50_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"])
+    assert costs.seconds(cifar, epochs=1) == pytest.approx(larger * (50_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"][1])
     softmax = experiments["cifar10-resnet9-softmax"]
     measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0, beside=8))])
     assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed is measured
@@ -57,9 +57,11 @@ def test_few_networks_do_not_fill_a_gpu():
     toy = PAPER.experiments["mnist-hitnet-constant"]
     alone = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
     many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
-    assert alone.seconds(toy) / alone.fullness(1) == pytest.approx(many.seconds(toy))
-    assert 0 < many.fullness(1) < many.fullness(2) < many.fullness(3) < many.fullness(4) == 1
-    assert Costs(CPU).fullness(1) == 1
+    assert alone.seconds(toy) / alone.fullness("hitnet", 1) == pytest.approx(many.seconds(toy))
+    found = [many.fullness("hitnet", beside) for beside in (1, 2, 4, 8, 12)]
+    assert found[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
+    assert found[0] < found[1] < found[2] < found[3] == found[4] == 1
+    assert Costs(CPU).fullness("hitnet", 1) == 1
 
 
 def test_known_speeds():

@@ -8,12 +8,13 @@ import pytest
 
 import hitnet
 from hitnet.errors import DivergedError, HitNetError
-from hitnet.paper import Ledger, reproduce, running
+from hitnet.paper import Ledger, origin, reproduce, running
 from hitnet.paper.cost import device_name
 from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.device import pick_device
 from hitnet.training.progress import Progress
+from hitnet.training.run import RunFolder
 from toy_book import add, record
 
 HERE = device_name(pick_device("cpu"))
@@ -59,9 +60,9 @@ def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
 
 
 def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
-    monkeypatch.setattr(running, "source_root", lambda: None)
-    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", running.code_version())
-    assert running.code_version() == running.code_version()
+    monkeypatch.setattr(origin, "source_root", lambda: None)
+    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", origin.code_version())
+    assert origin.code_version() == origin.code_version()
 
 
 def test_more_runs_on_demand(work, book, ledger):
@@ -111,20 +112,31 @@ def test_the_known_speed_is_used_until_one_is_measured(work):
     assert len(outcome.left) == 3
 
 
-def test_a_run_stops_inside_the_budget_and_goes_on(work, book, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.training.engine.CHECKPOINT_SECONDS", -1.0)
+class Steps(Progress):
+    """Counts steps; each epoch takes so many seconds of a clock."""
+
+    def __init__(self, clock=None, seconds=()):
+        self.steps, self.clock, self.seconds = 0, clock, list(seconds)
+
+    def step(self):
+        self.steps += 1
+
+    def epoch(self, row):
+        if self.seconds:
+            self.clock.now += self.seconds.pop(0)
+
+
+def test_a_run_stops_inside_the_budget_and_goes_on(work, book, ledger, tmp_path):
     clock = Clock()
-
-    class Slow(Progress):
-        def epoch(self, row):
-            clock.now += 59.999
-
     # The estimate says that it fits, but the first epoch takes all the time there is.
-    outcome, said = work("toy", runs=1, budget=1, clock=clock, progress=Slow())
+    outcome, said = work("toy", runs=1, budget=1, clock=clock, progress=Steps(clock, [59.999]))
     assert outcome.left == ["toy, seed 0"]
-    assert "stopped after epoch 1" in said[0]
+    assert "toy, seed 0: stopped after epoch 1, the budget is spent" in said[0]
     assert ledger.entries == {}
-    assert work("toy", runs=1)[0].done == ["toy, seed 0"]
+    assert RunFolder(tmp_path / "runs/toy/seed-0").position() == (1, 0)
+    counted = Steps()
+    assert work("toy", runs=1, progress=counted)[0].done == ["toy, seed 0"]
+    assert counted.steps == 2  # 48 images in batches of 32: the second epoch alone
     assert full_runs(ledger, book.experiments["toy"])[0].epochs == 2
 
 
@@ -293,26 +305,37 @@ def test_experiments_that_cost_about_the_same_are_trained_side_by_side(work, boo
     assert {made.beside for made in full_runs(ledger, book.experiments["toy-ghosts"]).values()} == {4}
 
 
-def test_what_has_ended_is_recorded_though_the_budget_ends_before_the_others(work, book, ledger, monkeypatch):
-    monkeypatch.setattr("hitnet.training.engine.CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setitem(running.AT_ONCE, "cpu", 2)
-    toy, longer = book.experiments["toy"], replace(book.experiments["toy"], name="longer", wanted=1)
-    longer = replace(longer, options={**longer.options, "epochs": 4})
-    small = replace(book, experiments={"toy": replace(toy, wanted=1), "longer": longer}, results={})
+def test_what_has_ended_is_recorded_and_the_others_are_kept_when_the_budget_ends(book, ledger, monkeypatch):
+    monkeypatch.setitem(running.AT_ONCE, "cpu", 3)
+    toy = replace(book.experiments["toy"], wanted=1)
+    longer = replace(toy, name="longer", wanted=2, options={**toy.options, "epochs": 4})
+    small = replace(book, experiments={"toy": toy, "longer": longer}, results={})
     clock, said = Clock(), []
-
-    class Slow(Progress):
-        epochs = 0
-
-        def epoch(self, row):
-            self.epochs += 1
-            clock.now += 100.0 if self.epochs == 5 else 0.1  # the third epoch of the longer one
-
     options = {"book": small, "ledger": ledger, "docs": ".", "runs_dir": ledger.path.parent / "runs", "device": "cpu"}
-    outcome = reproduce("all", budget=1, clock=clock, progress=Slow(), say=said.append, **options)
-    assert (outcome.done, outcome.left) == (["toy, seed 0"], ["longer, seed 0"])
-    assert "longer, seed 0: stopped after epoch 3" in said[-1]
-    assert reproduce("all", **options).done == ["longer, seed 0"]
+    # Two epochs of all three, then the third of the longer ones.
+    steps = Steps(clock, [0.1] * 6 + [100.0])
+    outcome = reproduce("all", budget=1, clock=clock, progress=steps, say=said.append, **options)
+    assert (outcome.done, outcome.left) == (["toy, seed 0"], ["longer, seed 0", "longer, seed 1"])
+    assert [text.split(",")[1] for text in said[1:]] == [
+        " seed 0: stopped after epoch 3",
+        " seed 1: stopped after epoch 3",
+    ]
+    counted = Steps()
+    assert reproduce("all", progress=counted, **options).done == ["longer, seed 0", "longer, seed 1"]
+    assert counted.steps == 4
+
+
+def test_a_run_too_long_does_not_keep_others_from_the_budget(work, book, ledger, tmp_path):
+    toy = book.experiments["toy"]
+    work("toy", runs=2)
+    before = full_runs(ledger, toy)
+    ledger.path.unlink()
+    ledger.read()
+    shutil.rmtree(tmp_path / "runs/toy/seed-0")
+    # Seed 0 would not fit; seed 1 is finished and only to be recorded.
+    outcome, _ = work("toy", runs=2, budget=1e-9, clock=Clock())
+    assert (outcome.done, outcome.left) == (["toy, seed 1"], ["toy, seed 0"])
+    assert full_runs(ledger, toy)[1] == before[1]
 
 
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
@@ -325,12 +348,13 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 
 def test_data_that_are_not_whole_cannot_be_counted(book, work, ledger):
     larger = replace(book.experiments["toy"], images=49)
-    with pytest.raises(HitNetError, match="cannot be counted: 48 of 49 training images"):
+    with pytest.raises(HitNetError, match="has 48 of 49 training images and 12 of 12 test images"):
         reproduce(
             "toy", book=replace(book, experiments={"toy": larger}, results={}), ledger=ledger, docs=".", runs=1,
             runs_dir=ledger.path.parent / "more", device="cpu",
         )  # fmt: skip
     assert ledger.of(RUN) == ledger.of(SHORT) == []
+    assert not (ledger.path.parent / "more").exists()  # nothing was trained in vain
 
 
 @pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget"])

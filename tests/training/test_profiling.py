@@ -7,6 +7,7 @@ import torch
 
 import hitnet
 from hitnet import HitNetError
+from hitnet.training import together
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 6, "recipe_options": {"batch_size": 16}}
 
@@ -32,6 +33,13 @@ def test_profile_of_a_training(toy, tmp_path):
 def test_a_short_training_is_watched_to_its_end(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", profile=True, **SMALL | {"epochs": 2})
     assert json.loads((tmp_path / "run" / "profile.json").read_text())["steps"] == 7
+
+
+def test_of_many_the_first_is_watched_with_none_beside_it(toy, tmp_path, monkeypatch):
+    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    runs = hitnet.train(toy, out=tmp_path, seeds=2, profile=True, **SMALL | {"epochs": 2})
+    assert {row["beside"] for run in runs for row in run.history} == {1}
+    assert [(run.folder / "profile.json").is_file() for run in runs] == [True, False]
 
 
 def test_no_folder_no_profile(toy):

@@ -14,7 +14,7 @@ from hitnet.cli.train import DataDir, Device
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT
-from hitnet.paper.running import source_root
+from hitnet.paper.origin import source_root
 from hitnet.training.device import pick_device
 
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"

@@ -116,12 +116,16 @@ class Page:
         """The analysis of the most runs."""
         return max(self.ledger.of(ANALYSIS, name), key=lambda entry: len(entry.seeds), default=None)
 
-    def missing(self, name: str, runs: int | None = None) -> str:
-        """A cell without runs: that there are none, what they would cost, and how to make them."""
-        one = self.experiment(name)
-        count = (one.wanted or 1) if runs is None else runs
-        cost = in_words(count * Costs(H200).seconds(one))
+    def cost(self, name: str, runs: int) -> str:
+        """What so many runs would cost."""
+        cost = in_words(runs * Costs(H200).seconds(self.experiment(name)))
+        return f"{runs} take{'s' if runs == 1 else ''} {cost} on an H200"
+
+    def missing(self, name: str) -> str:
+        """Which runs are missing, if any, what they would cost, and how to make them."""
+        one, done = self.experiment(name), len(self.records(name))
+        count = one.wanted - done if one.wanted or done else 1
+        if count <= 0:
+            return ""
         more = "" if one.wanted else f" --runs {count}"
-        return (
-            f"no runs yet; {count} take{'s' if count == 1 else ''} {cost} on an H200: `hitnet reproduce {name}{more}`"
-        )
+        return f"{'' if done else 'no runs yet; '}{self.cost(name, count)}: `hitnet reproduce {name}{more}`"

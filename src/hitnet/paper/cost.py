@@ -17,24 +17,19 @@ import torch
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
 
-# Images a second in training, 28 x 28 grey, eight networks side by side (benchmarks/records/training.json).
-H200 = "NVIDIA H200"
-SPEEDS: dict[str, float] = {
-    "hitnet": 330_368.0,
-    "n1": 414_662.0,
-    "n2": 330_460.0,
-    "n2b": 334_389.0,
-    "hitnet-squash": 330_117.0,
-    "capsnet": 108_976.0,
-    "hitnet-conv": 169_305.0,
-    "hitnet-small": 868_241.0,
-    "hitnet-resnet9": 182_130.0,
+# Images a second in training, 28 x 28 grey: one network alone, eight side by side (benchmarks/records/training.json).
+H200, TOGETHER = "NVIDIA H200", 8
+SPEEDS: dict[str, tuple[float, float]] = {
+    "hitnet": (177_929.0, 330_368.0),
+    "n1": (266_245.0, 414_662.0),
+    "n2": (177_581.0, 330_460.0),
+    "n2b": (181_746.0, 334_389.0),
+    "hitnet-squash": (173_897.0, 330_117.0),
+    "capsnet": (80_788.0, 108_976.0),
+    "hitnet-conv": (100_586.0, 169_305.0),
+    "hitnet-small": (226_118.0, 868_241.0),
+    "hitnet-resnet9": (141_645.0, 182_130.0),
 }
-FULLNESS = {
-    1: 0.54,
-    2: 0.75,
-    3: 0.88,
-}  # of that speed, so few networks side by side reach: 1 measured, the others guessed
 CPU_HITNET = 253.0  # two cores with AMX (benchmarks/records/cpu.json)
 OTHER_GPU = 0.25  # a guess, of an H200's speed
 TEST_COST = 1 / 3
@@ -50,11 +45,11 @@ def device_name(device: torch.device) -> str:
 
 def known_speed(network: str, device: str) -> float:
     """Images a second before anything was measured on this very device."""
-    base = SPEEDS.get(network, SPEEDS["hitnet"])
+    base = SPEEDS[network][1]
     if device == H200:
         return base
     if device.startswith("cpu"):
-        return CPU_HITNET * base / SPEEDS["hitnet"]
+        return CPU_HITNET * base / SPEEDS["hitnet"][1]
     return OTHER_GPU * base
 
 
@@ -100,15 +95,19 @@ class Costs:
         near = same or [pair for pair in here if pair[0].network == experiment.network]
         if near:
             return statistics.median(
-                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(r.beside) for one, r in near
+                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(one.network, r.beside) for one, r in near
             )
         return known_speed(experiment.network, self.device)
 
-    def fullness(self, networks: int) -> float:
-        """How much of its speed the device reaches with so many networks side by side."""
-        return 1.0 if self.device.startswith("cpu") else FULLNESS.get(networks, 1.0)
+    def fullness(self, network: str, beside: int) -> float:
+        """How much of its speed the device reaches with so many such networks side by side; between one and eight, the
+        two that were measured, what is missing is taken to shrink as their number grows."""
+        if self.device.startswith("cpu") or beside >= TOGETHER:
+            return 1.0
+        alone, together = SPEEDS[network]
+        return 1 - (1 - alone / together) / beside
 
-    def seconds(self, experiment: Experiment, *, epochs: int | None = None, images: int | None = None) -> float:
+    def seconds(self, experiment: Experiment, *, epochs: float | None = None, images: int | None = None) -> float:
         """A run, or what is left of one; on a GPU its share, where many are trained side by side."""
         work = epoch_work(experiment, experiment.images if images is None else images)
         count = experiment.epochs if epochs is None else epochs

@@ -35,8 +35,7 @@ def render(page: Page, name: str, claim: GhostClaim | None) -> str:
             if summary
             else "No analysis"
         )
-        count = one.wanted - (summary.runs if summary else 0)
-        said.append(f"{why}: {page.missing(name, count)}." if count else f"{why}: `hitnet reproduce {name}`.")
+        said.append(f"{why}: {page.missing(name) or f'`hitnet reproduce {name}`'}.")
     facts = entry.facts if entry else None
     parts = [" ".join(filter(None, said)), figures(facts, claim)]
     if facts:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hitnet import data as datasets
 from hitnet import plots
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.audit.scores import others
@@ -35,11 +34,8 @@ COLUMNS = ("label", "ghost", "hits", "mean_distance")  # kept of each doubtful i
 BIN = 0.05  # width of the steps of mean distance over which spreads are kept
 
 
-def keep_reading(run: Run, folder: Path, data_dir: Path | None, device: torch.device) -> None:
-    """Write down the ghost of every training image in one network, once."""
-    if (folder / READING).is_file():
-        return
-    images = datasets.load(run.config.data["source"], "train", data_dir=data_dir)
+def keep_reading(run: Run, folder: Path, images: Images, device: torch.device) -> None:
+    """Write down the ghost of every training image in one network."""
     away = others(
         class_distances(run.model.to(device), images.pixels).cpu().numpy().astype(np.float64), images.labels.numpy()
     )
@@ -73,11 +69,12 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
     """Analyse the ghosts of these runs together, unless the ledger has it."""
     if runner.ledger.get(ANALYSIS, one.name, seeds) is not None:
         return
-    device = pick_device(runner.device)
-    for seed in seeds:
-        if runner.finished(one, seed):
-            keep_reading(load(runner.folder(one, seed)), runner.folder(one, seed), runner.data_dir, device)
-    paths = [runner.folder(one, seed) / READING for seed in seeds]
+    device, images = pick_device(runner.device), runner.images(one, "train")
+    folders = [runner.folder(one, seed) for seed in seeds]
+    for folder in folders:
+        if folder.finished and not (folder.path / READING).is_file():
+            keep_reading(load(folder.path), folder.path, images, device)
+    paths = [folder.path / READING for folder in folders]
     absent = [str(seed) for seed, path in zip(seeds, paths, strict=True) if not path.is_file()]
     if absent:
         say(
@@ -85,7 +82,6 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
             f"their run folders into {runner.runs_dir / one.name}/seed-…, and give the command again"
         )
         return
-    images = datasets.load(one.data, "train", data_dir=runner.data_dir)
     labels = images.labels.numpy()
     found = find_ghosts(read_distances(paths, labels, images.num_classes), labels, images.class_names)
     facts = facts_of(found, images) | {"epochs": one.epochs, "files": draw_doubtful(one, found, images, docs)}

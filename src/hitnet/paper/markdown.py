@@ -79,11 +79,9 @@ def error_row(page: Page, title: str, name: str, compared: str | None = None) ->
     runs = runs_cell(page, name, summary)
     if summary is None:
         return [title, said, NONE, NONE, NONE, runs, NONE, page.missing(name)]
-    left = page.experiment(name).wanted - summary.runs
-    missing = page.missing(name, left).removeprefix("no runs yet; ") if left > 0 else ""
     mean = mean_cell(summary, claim if compared is None else None)
     figures = [mean, number(summary.std, 3), number(summary.best)]
-    return [title, said, *figures, runs, seconds_cell(records), missing]
+    return [title, said, *figures, runs, seconds_cell(records), page.missing(name)]
 
 
 def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hitnet import plots
-from hitnet.paper.book import PICTURE_SEED, Book, Drawing, Page, Result
-from hitnet.paper.ledger import PICTURE, Entry, Ledger
+from hitnet.paper.book import PICTURE_SEED, Drawing, Page, Result
+from hitnet.paper.ledger import PICTURE, Entry
 from hitnet.paper.records import full_runs
 from hitnet.training.run import load
 from hitnet.training.train import weights_fingerprint
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 FOLDER = Path("images") / "paper"
 
 
-def draw(result: Result, book: Book, ledger: Ledger, runner: Runner, docs: Path, say: Callable[[str], None]) -> None:
+def draw(result: Result, runner: Runner, docs: Path, say: Callable[[str], None]) -> None:
     """Draw a result from the run with seed 0 and write down from which."""
     if result.draw is None:
         return
-    one = book.experiments[result.experiments[0]]
-    run = load(runner.folder(one, PICTURE_SEED))
+    one = runner.book.experiments[result.experiments[0]]
+    run = load(runner.folder(one, PICTURE_SEED).path)
     figures = result.draw(Drawing(run, runner.data_dir, runner.device))
     written = plots.save(figures, docs / FOLDER / f"{result.name}.png")
     facts = {
         "files": [path.relative_to(docs).as_posix() for path in written],
         "weights": weights_fingerprint(run.model),
     }
-    ledger.add(Entry(PICTURE, one.name, (PICTURE_SEED,), facts, result.name))
+    runner.ledger.add(Entry(PICTURE, one.name, (PICTURE_SEED,), facts, result.name))
     for path in written:
         say(f"written: {path}")
 
@@ -43,8 +43,9 @@ def render(page: Page) -> str:
     name = result.experiments[0]
     entry = page.ledger.get(PICTURE, name, (PICTURE_SEED,), result.name)
     if entry is None:
-        said = page.missing(name, 1).removeprefix("no runs yet; ").split(":")[0]
-        return f"Not drawn yet: it needs the weights of one run ({said}): `hitnet reproduce {result.name}`\n"
+        return (
+            f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `hitnet reproduce {result.name}`\n"
+        )
     lines = []
     for file in entry.facts["files"]:
         there = (page.docs / file).is_file()

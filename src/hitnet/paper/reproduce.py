@@ -18,7 +18,7 @@ from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
 from hitnet.paper.ledger import PICTURE, Ledger
 from hitnet.paper.records import RunRecord, full_runs
-from hitnet.paper.running import BudgetSpent, Job, Length, Runner
+from hitnet.paper.running import Job, Length, Runner
 from hitnet.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -62,10 +62,10 @@ def reproduce(
     )
     length = Length(epochs, limit)
     outcome = Outcome()
-    for group in groups(names, book, ledger, runner, runs, length):
+    for group in groups(names, runner, runs, length):
         do(group, runner, length, outcome, say)
     if length.full:
-        finish(names, book, ledger, runner, runs, Path(docs), say)
+        finish(names, runner, runs, Path(docs), say)
     return outcome
 
 
@@ -75,11 +75,10 @@ def check(**given: float | None) -> None:
             raise HitNetError(f"--{name} must be above 0; got {value}.")
 
 
-def groups(
-    names: Sequence[str], book: Book, ledger: Ledger, runner: Runner, runs: int | None, length: Length
-) -> list[list[Job]]:
+def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Length) -> list[list[Job]]:
     """Runs to do, because they are missing from the ledger or their weights are needed here, in groups to be trained
     side by side: low seeds first, so that every cell of a table has a run early; teachers before pupils."""
+    book, ledger = runner.book, runner.ledger
     missing: dict[str, set[int]] = {}
     pictures: list[Result] = []
     for results, experiments in map(book.of, names):
@@ -91,7 +90,7 @@ def groups(
             missing[one.name] = {seed for seed in seeds if ledger.get(*length.key(one, seed)) is None}
     for result in pictures:
         one = book.experiments[result.experiments[0]]
-        if not drawn(result.name, book, ledger) and not runner.finished(one, PICTURE_SEED, length):
+        if not drawn(result, ledger) and not runner.finished(one, PICTURE_SEED, length):
             missing.setdefault(one.name, set()).add(PICTURE_SEED)
     teachers = {book.experiments[one].teacher for one, seeds in missing.items() if seeds} - {None}
     before = [book.experiments[one] for one in book.experiments if one in teachers]
@@ -114,29 +113,14 @@ def shared_out(jobs: list[Job], most: int) -> list[list[Job]]:
     return found
 
 
-def drawn(result: str, book: Book, ledger: Ledger) -> bool:
-    return ledger.get(PICTURE, book.results[result].experiments[0], (PICTURE_SEED,), result) is not None
+def drawn(result: Result, ledger: Ledger) -> bool:
+    return ledger.get(PICTURE, result.experiments[0], (PICTURE_SEED,), result.name) is not None
 
 
 def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
     """Those runs of a group that fit."""
     what = {job: in_short(job, length) for job in group}
-    fitting: list[Job] = []
-    needed, room = 0.0, runner.room()
-    for job in group:
-        teacher = job.experiment.teacher
-        if teacher and not runner.finished(runner.book.experiments[teacher], TEACHER_SEED, length):
-            say(f"{what[job]}: waits for its teacher, {teacher} with seed {TEACHER_SEED}")
-            continue
-        needed += runner.estimate(job, length)
-        time_needed = needed / runner.costs.fullness(len(fitting) + 1)
-        if room is None or time_needed <= room:
-            fitting.append(job)
-            continue
-        say(
-            f"{what[job]}: not begun; it would take until {in_words(time_needed)} from now, and {in_words(room)} are "
-            "left"
-        )
+    fitting = those_that_fit(group, runner, length, lambda job, why: say(f"{what[job]}: {why}"))
     ended: set[Job] = set()
 
     def tell(job: Job, made: RunRecord | str) -> None:
@@ -148,16 +132,33 @@ def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: 
             outcome.done.append(what[job])
             say(f"{what[job]}: error {made.error:.2f} % after {made.epochs} epochs, {in_words(made.seconds)}")
 
-    try:
-        if fitting:
-            runner.run(fitting, length, tell)
-    except BudgetSpent as stop:
-        open_ones = [what[job] for job in fitting if job not in ended]
-        say(
-            f"{', '.join(open_ones)}: stopped after epoch {stop.epoch}, the budget is spent; to be gone on with from "
-            "the run folder"
-        )
+    if fitting:
+        runner.run(fitting, length, tell)
+    for job in fitting:
+        if job not in ended:
+            epochs, _ = runner.folder(job.experiment, job.seed, length).position()
+            say(f"{what[job]}: stopped after epoch {epochs}, the budget is spent; it goes on from its run folder")
     outcome.left += [what[job] for job in group if job not in ended]
+
+
+def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callable[[Job, str], None]) -> list[Job]:
+    """The runs that are to be begun now: whose teachers are there, and which fit into the budget side by side."""
+    fitting: list[Job] = []
+    costs, room = runner.costs, runner.room()
+    for job in group:
+        teacher = job.experiment.teacher
+        if teacher and not runner.finished(runner.book.experiments[teacher], TEACHER_SEED, length):
+            say(job, f"waits for its teacher, {teacher} with seed {TEACHER_SEED}")
+            continue
+        tried = [*fitting, job]
+        needed = sum(
+            runner.estimate(one, length, costs) / costs.fullness(one.experiment.network, len(tried)) for one in tried
+        )
+        if room is None or needed <= room:
+            fitting = tried
+        else:
+            say(job, f"not begun; it would take until {in_words(needed)} from now, and {in_words(room)} are left")
+    return fitting
 
 
 def in_short(job: Job, length: Length) -> str:
@@ -165,18 +166,16 @@ def in_short(job: Job, length: Length) -> str:
     return f"{job.experiment.name}, seed {job.seed}" + ("" if label is None else f" (short: {label})")
 
 
-def finish(
-    names: Sequence[str], book: Book, ledger: Ledger, runner: Runner, runs: int | None, docs: Path, say: Say
-) -> None:
+def finish(names: Sequence[str], runner: Runner, runs: int | None, docs: Path, say: Say) -> None:
     """What is made of runs once they are there: analyses of ghosts, and pictures."""
     from hitnet.paper import ghosts, pictures  # both draw
 
-    found = [book.of(name) for name in names]
+    found = [runner.book.of(name) for name in names]
     for one in {one.name: one for _, experiments in found for one in experiments}.values():
         seeds = tuple(range(one.wanted if runs is None else runs))
-        if one.read_ghosts and seeds and set(seeds) <= set(full_runs(ledger, one)):
+        if one.read_ghosts and seeds and set(seeds) <= set(full_runs(runner.ledger, one)):
             ghosts.analyse(one, seeds, runner, docs, say)
     for result in {result.name: result for results, _ in found for result in results}.values():
-        ready = result.draw and runner.finished(book.experiments[result.experiments[0]], PICTURE_SEED)
-        if ready and not drawn(result.name, book, ledger):
-            pictures.draw(result, book, ledger, runner, docs, say)
+        ready = result.draw and runner.finished(runner.book.experiments[result.experiments[0]], PICTURE_SEED)
+        if ready and not drawn(result, runner.ledger):
+            pictures.draw(result, runner, docs, say)

@@ -39,10 +39,9 @@ def row(page: Page, name: str, title: str, rate: str) -> list[str]:
         empty = [beside(None, claim.std, 3), beside(None, said, digits)]
         return [title, number(claim.mean), NONE, *empty, runs, NONE, page.missing(name)]
     ours = summary.irregularity if rate == "constant" else summary.best
-    left = page.experiment(name).wanted - summary.runs
-    missing = page.missing(name, left).removeprefix("no runs yet; ") if left > 0 else ""
     figures = [beside(summary.std, claim.std, 3), beside(ours, said, digits)]
-    return [title, number(claim.mean), mean_cell(summary, claim), *figures, runs, seconds_cell(records), missing]
+    mean = mean_cell(summary, claim)
+    return [title, number(claim.mean), mean, *figures, runs, seconds_cell(records), page.missing(name)]
 
 
 CONSTANT = Result(

@@ -20,7 +20,7 @@ from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
 from hitnet.training.profiling import Profiling, part
-from hitnet.training.progress import Progress
+from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
 from hitnet.training.step import TERMS, Batch, Modify, Step
@@ -127,7 +127,9 @@ class Trainer:
             self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.beside})
             self.progress.epoch(self.history[-1])
             if epoch < self.recipe.epochs:
-                self.checkpoint(0)
+                self.checkpoint(0, now=self.progress.stop)
+                if self.progress.stop:
+                    raise Stopped
         if self.profiling is not None:
             self.profiling.end()
         if self.parallel is not None:
@@ -183,11 +185,11 @@ class Trainer:
                 pixels, labels = next(taken)
             yield pixels, labels, draw
 
-    def checkpoint(self, step: int) -> None:
+    def checkpoint(self, step: int, *, now: bool = False) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
         if step % ASK_STEPS if self.ranks.size > 1 else self.run is None:
             return
-        if not self.ranks.from_first(lambda: time.monotonic() > self.next_save):
+        if not now and not self.ranks.from_first(lambda: time.monotonic() > self.next_save):
             return
         began = time.monotonic()
         totals = self.ranks.total(self.step.totals)

@@ -16,7 +16,7 @@ from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
-from hitnet.training.run import History, Run, RunConfig, RunFolder, load
+from hitnet.training.run import Run, RunConfig, RunFolder, load
 from hitnet.training.step import Modify
 from hitnet.training.together import Trained, fit_all
 
@@ -42,6 +42,9 @@ class Task:
         return (self.config.recipe.epochs - epochs) * an_epoch - steps
 
 
+Feeds = dict[tuple[int, bool], Feed]  # by the images' identity and whether their masks are wanted
+
+
 @dataclass(frozen=True)
 class Lot:
     """Networks to train on the same images."""
@@ -60,27 +63,31 @@ def train_networks(
     device: torch.device,
     modify: Modify | None = None,
     progress: Progress | None = None,
-    at_once: int | None = None,
     ranks: Ranks = ALONE,
     profile: bool = False,
 ) -> list[Run]:
     """Train every network that is not finished yet; those that are, are loaded.
 
     One that diverges leaves the others alone: they end, then an error names those that did not. Several processes
-    (`ranks`) train a single network together, and deal out several among them. `profile` watches the first network.
+    (`ranks`) train a single network together, and deal out several among them. `profile` watches the first network,
+    and trains one at a time.
     """
     left = ranks.from_first(lambda: [i for i, task in enumerate(tasks) if not task.finished])
     together = ranks if len(tasks) == 1 else ALONE
     mine = left if len(tasks) == 1 else left[ranks.rank :: ranks.size]
     found: dict[int, Run | DivergedError] = {}
     if mine:
-        makers = trainer_makers([tasks[i] for i in mine], images, test, device, modify, progress, together)
+        own = [tasks[i] for i in mine]
+        makers = trainer_makers(Lot(own, images, test, modify), device, progress, together, {})
         if profile and ranks.first:
-            makers[0] = partial(profiled, makers[0], tasks[mine[0]].folder, device)
+            makers[0] = partial(profiled, makers[0], own[0].folder, device)
         if progress is not None:
-            progress.plan(sum(tasks[i].steps_left() for i in mine))
-        for i, ended in zip(mine, fit_all(makers, device, at_once=at_once), strict=True):
-            found[i] = ended if isinstance(ended, DivergedError) else finished_run(tasks[i], *ended)
+            progress.plan(sum(task.steps_left() for task in own))
+
+        def ended(one: int, outcome: Trained | DivergedError) -> None:
+            found[mine[one]] = as_run(own[one], outcome)
+
+        fit_all(makers, device, ended, at_once=1 if profile else None)
     if len(tasks) > 1:
         found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
     runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]
@@ -101,19 +108,18 @@ def train_lots(
 
     `tell` hears of each as soon as it has ended; one that diverges leaves the others alone.
     """
+    feeds: Feeds = {}
     pairs: list[tuple[Task, Callable[[], Trainer]]] = []
     for lot in lots:
-        makers = trainer_makers(lot.tasks, lot.images, lot.test, device, lot.modify, progress, ALONE)
-        pairs += zip(lot.tasks, makers, strict=True)
+        pairs += zip(lot.tasks, trainer_makers(lot, device, progress, ALONE, feeds), strict=True)
     pairs.sort(key=lambda pair: pair[0].config.seed)
     if progress is not None:
         progress.plan(sum(task.steps_left() for task, _ in pairs))
 
     def ended(one: int, outcome: Trained | DivergedError) -> None:
-        task = pairs[one][0]
-        tell(task, outcome if isinstance(outcome, DivergedError) else finished_run(task, *outcome))
+        tell(pairs[one][0], as_run(pairs[one][0], outcome))
 
-    fit_all([make for _, make in pairs], device, tell=ended)
+    fit_all([make for _, make in pairs], device, ended)
 
 
 def profiled(make: Callable[[], Trainer], folder: RunFolder | None, device: torch.device) -> Trainer:
@@ -132,32 +138,35 @@ def on_cpu(run: Run | DivergedError) -> Run | DivergedError:
 
 
 def trainer_makers(
-    tasks: Sequence[Task],
-    images: ImageSet,
-    test: ImageSet | None,
-    device: torch.device,
-    modify: Modify | None,
-    progress: Progress | None,
-    ranks: Ranks,
+    lot: Lot, device: torch.device, progress: Progress | None, ranks: Ranks, feeds: Feeds
 ) -> list[Callable[[], Trainer]]:
-    """What makes each task's trainer, once it is its turn; all take their images from the same copy."""
-    train_feed = Feed(images, device, masks=True)
-    test_feed = None if test is None else Feed(test, device)
+    """What makes each task's trainer, once it is its turn; all take the same images from the same copy, in `feeds`."""
+
+    def feed(images: ImageSet, masks: bool) -> Feed:
+        if (id(images), masks) not in feeds:
+            feeds[id(images), masks] = Feed(images, device, masks=masks)
+        return feeds[id(images), masks]
+
+    train_feed = feed(lot.images, masks=True)
+    test_feed = None if lot.test is None else feed(lot.test, masks=False)
 
     def make(task: Task) -> Trainer:
         with own_randomness():
             torch.manual_seed(task.config.seed)
             network = Network(task.config.model)
         return Trainer(
-            network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device, modify=modify,
-            run=task.folder, progress=progress, ranks=ranks,
+            network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device,
+            modify=lot.modify, run=task.folder, progress=progress, ranks=ranks,
         )  # fmt: skip
 
-    return [partial(make, task) for task in tasks]
+    return [partial(make, task) for task in lot.tasks]
 
 
-def finished_run(task: Task, model: Network, history: History) -> Run:
-    return Run(model, task.config, history, None if task.folder is None else task.folder.path)
+def as_run(task: Task, outcome: Trained | DivergedError) -> Run | DivergedError:
+    if isinstance(outcome, DivergedError):
+        return outcome
+    network, history = outcome
+    return Run(network, task.config, history, None if task.folder is None else task.folder.path)
 
 
 def all_that_diverged(tasks: Sequence[Task], runs: Sequence[Run | DivergedError], good: Sequence[Run]) -> DivergedError:

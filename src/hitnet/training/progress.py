@@ -11,7 +11,11 @@ class Progress:
     plan   before the first training: how many steps are to be done in all
     step   after each step
     epoch  after each epoch, with its row of history
+
+    Once `stop` is True, every training writes a checkpoint at the end of its epoch and ends there.
     """
+
+    stop = False
 
     def plan(self, steps: int) -> None:
         pass
@@ -21,3 +25,7 @@ class Progress:
 
     def epoch(self, row: dict[str, Any]) -> None:
         pass
+
+
+class Stopped(Exception):
+    """Ends a training that was asked to stop; its run folder says where it stands."""

@@ -1,4 +1,4 @@
-"""Many trainings in one process, one after the other or, with `at_once`, in turns of one step each.
+"""Many trainings in one process, one after the other or, where `at_once` allows it, in turns of one step each.
 
 In turns on a GPU every network has a stream of its own, so that their steps overlap there. Each draws from its own
 random state: its weights are those that it would have alone.
@@ -17,6 +17,7 @@ import torch
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.engine import Trainer, own_randomness, random_state, set_random_state
+from hitnet.training.progress import Stopped
 from hitnet.training.run import History
 
 log = logging.getLogger("hitnet")
@@ -53,13 +54,12 @@ class Turns:
 
 
 class Group:
-    """Trainings that take turns; `ended` has each one's network and history, or why it diverged."""
+    """Trainings that take turns; `tell` hears of each one's network and history, or why it diverged."""
 
     def __init__(self, makers: Sequence[Callable[[], Trainer]], device: torch.device, tell: Tell) -> None:
         self.makers, self.device, self.tell = makers, device, tell
         self.waiting = deque(range(len(makers)))
         self.running: dict[int, Turns] = {}
-        self.ended: dict[int, Trained | DivergedError] = {}
         self.last: int | None = None  # whose random state the generators hold
 
     def start(self, most: int) -> int | None:
@@ -81,13 +81,17 @@ class Group:
             try:
                 if turns.advance():
                     continue
-                self.ended[one] = (turns.trainer.trained, turns.trainer.history)
+                ended: Trained | DivergedError = (turns.trainer.trained, turns.trainer.history)
             except DivergedError as error:
-                self.ended[one] = error.with_traceback(None)  # which would hold the network
+                ended = error.with_traceback(None)  # which would hold the network
+            except Stopped:
+                self.waiting.clear()
+                del self.running[one]
+                continue
             except torch.cuda.OutOfMemoryError:
                 return one
             del self.running[one]
-            self.tell(one, self.ended[one])
+            self.tell(one, ended)
         return None
 
     def take_over(self, one: int) -> None:
@@ -122,13 +126,14 @@ class Group:
 def fit_all(
     makers: Sequence[Callable[[], Trainer]],
     device: torch.device,
+    tell: Tell,
     *,
     at_once: int | None = None,
-    tell: Tell = lambda one, ended: None,
-) -> list[Trained | DivergedError]:
-    """Train what the makers make, up to `at_once` side by side; in their order, what became of each.
+) -> None:
+    """Train what the makers make, up to `at_once` side by side.
 
-    `tell` hears of each as soon as it has ended, by its place in that order; the others wait meanwhile.
+    `tell` hears what became of each as soon as it has ended, by its place among the makers; the others wait meanwhile.
+    Of trainings that are stopped it hears nothing.
     Where the GPU's memory does not hold them all, one is put back, begins again later from its last checkpoint, and
     fewer go on side by side.
     """
@@ -140,4 +145,3 @@ def fit_all(
                 full = group.turn()
             if full is not None:
                 most = group.put_back(full)
-    return [group.ended[one] for one in range(len(makers))]
