@@ -27,11 +27,11 @@ from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
-from hitnet.training.evaluation import check_fit, class_distances
+from hitnet.training.evaluation import check_fit, class_distances, match_classes
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
-from hitnet.training.train import Source, configure, match_classes, source_name, task
+from hitnet.training.train import Source, configure, source_name, task
 
 BATCH = 10_000  # images on the device at once, in all their views
 VIEW_SHIFT = 2  # pixels
@@ -153,17 +153,18 @@ def tasks(
     options: dict[str, Any] | None,
 ) -> list[Task]:
     """The audit's networks to train, or to take up where they stand. Only the first has a decoder, for prototypes."""
+    where = pick_device(device)
     kinds: dict[str, RunConfig] = {}
     for network in dict.fromkeys(networks):
         length = network.epochs if epochs is None and recipe == "fast" else epochs
         kinds[network.model], _ = configure(
-            images, images, None, device=pick_device(device), model=network.model, recipe=recipe,
+            images, images, None, device=where, model=network.model, recipe=recipe,
             recipe_options={"epochs": length, **(options or {})},
         )  # fmt: skip
     configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
     configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
     targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
-    return [task(config, target, resume=True) for config, target in zip(configs, targets, strict=True)]
+    return [task(config, target, resume=True, device=where) for config, target in zip(configs, targets, strict=True)]
 
 
 def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:

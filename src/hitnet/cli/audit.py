@@ -20,7 +20,7 @@ from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.errors import HitNetError
 from hitnet.training import load
 from hitnet.training.device import pick_device
-from hitnet.training.train import match_classes
+from hitnet.training.evaluation import match_classes
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 

@@ -95,10 +95,10 @@ class RunFolder:
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
 
-    def create(self, config: RunConfig) -> None:
+    def create(self, config: RunConfig, device: torch.device) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise HitNetError(f"{self.path} is a file; choose another --out.")
-        files.write_json(self.path / "environment.json", environment())
+        files.write_json(self.path / "environment.json", environment(device))
         files.write_json(self.config_file, config.to_dict())
 
     def config(self) -> RunConfig:
@@ -168,14 +168,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
 
 
-def environment() -> dict[str, Any]:
+def environment(device: torch.device) -> dict[str, Any]:
+    """Where a training on this device takes place, and when."""
     from hitnet import __version__
 
     return {
         "hitnet": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
         "threads": torch.get_num_threads(),
         "platform": platform.platform(),
         "command": " ".join(sys.argv),
@@ -197,10 +198,10 @@ class Run:
         return tuple(self.config.data["class_names"])
 
 
-def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
+def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
     """Start a run folder, or check that the one there is the same run."""
     if not folder.exists:
-        folder.create(config)
+        folder.create(config, device)
         return folder
     if not resume:
         raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
@@ -209,6 +210,8 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
         f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
         for key, old, new in differences(there[part], asked[part])
+        if (part, key) != ("augment_from", "run")  # its weights say which network it is, wherever it lies now
+        and (part != "data" or key in there["data"])  # older versions kept less of the data
     ]
     if changed:
         raise HitNetError(

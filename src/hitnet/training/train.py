@@ -1,4 +1,4 @@
-"""Train and evaluate: the functions behind `hitnet train` and `evaluate`."""
+"""Train: the function behind `hitnet train`, and what it makes of its options."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
-from hitnet.training.evaluation import Evaluation, measure
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.run import Run, RunConfig, RunFolder, load, prepare
+from hitnet.training.run import Run, RunConfig, RunFolder, prepare
 from hitnet.training.step import Modify
 
 log = logging.getLogger("hitnet")
@@ -166,7 +165,7 @@ def train(
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
         )  # fmt: skip
-        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume))
+        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume, device=where))
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
         runs = train_networks(
@@ -197,22 +196,32 @@ def configure(
     return RunConfig(name, built, chosen, seed=0, data=described, augment_from=origin), modify
 
 
-def task(config: RunConfig, out: str | Path | None, *, resume: bool) -> Task:
-    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume))
+def task(config: RunConfig, out: str | Path | None, *, resume: bool, device: torch.device) -> Task:
+    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume, device=device))
 
 
 def several_tasks(
-    config: RunConfig, seed: int, seeds: int | Sequence[int] | None, out: str | Path | None, *, resume: bool
+    config: RunConfig,
+    seed: int,
+    seeds: int | Sequence[int] | None,
+    out: str | Path | None,
+    *,
+    resume: bool,
+    device: torch.device | None = None,
 ) -> list[Task]:
-    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
+    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given.
+
+    device  what new run folders name as the place of the training; by default the best there is
+    """
+    where = device or pick_device("auto")
     if seeds is None:
-        return [task(replace(config, seed=seed), out, resume=resume)]
+        return [task(replace(config, seed=seed), out, resume=resume, device=where)]
     chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
     pairs = zip(chosen, folders, strict=True)
-    return [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
+    return [task(replace(config, seed=one), folder, resume=resume, device=where) for one, folder in pairs]
 
 
 def read(
@@ -251,7 +260,8 @@ def hybrid_augmentation(
         share=recipe.augment_share,
     )
     folder = run.folder if isinstance(run, Run) else run
-    return found, {"run": None if folder is None else str(folder), "weights": weights_fingerprint(found.network)}
+    kept = None if folder is None else str(Path(folder).absolute())
+    return found, {"run": kept, "weights": weights_fingerprint(found.network)}
 
 
 def warn_of_ghosts(ghosts: int, classes: int) -> None:
@@ -263,38 +273,3 @@ def warn_of_ghosts(ghosts: int, classes: int) -> None:
             classes,
             ghosts,
         )
-
-
-def evaluate(
-    run: Run | str | Path,
-    data: Source | None = None,
-    *,
-    split: str = "test",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    strict: bool = False,
-) -> Evaluation:
-    """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
-    trained = run if isinstance(run, Run) else load(run)
-    source = trained.config.data["source"] if data is None else data
-    if isinstance(source, Images):
-        images = source
-    else:
-        size = trained.config.model.in_shape[1:]
-        images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
-    images = match_classes(images, trained.class_names)
-    return measure(trained.model.to(pick_device(device)), images)
-
-
-def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
-    """The images with labels counted in the network's own order of classes."""
-    if images.class_names == class_names:
-        return images
-    unknown = [name for name in images.class_names if name not in class_names]
-    if unknown:
-        raise HitNetError(
-            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
-            f"It knows: {', '.join(class_names[:20])}."
-        )
-    order = torch.tensor([class_names.index(name) for name in images.class_names])
-    return replace(images, labels=order[images.labels], class_names=class_names)
