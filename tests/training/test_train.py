@@ -184,6 +184,30 @@ def test_ghosts_need_the_centripetal_loss():
         hitnet.train(toy_images(6, shape=(1, 18, 18)), model="n1", epochs=1, device="cpu", recipe_options={"ghosts": 1})
 
 
+@pytest.mark.parametrize(
+    ("side", "options", "says"),
+    [
+        (18, {"model": "n1", "recipe_options": {"ghosts": 1}}, "Ghost capsules need the centripetal loss"),
+        (18, {"model": "hitnet-small", "recipe_options": {"label_smoothing": 0.1}}, "label_smoothing needs"),
+        (18, {"model": "hitnet-small", "recipe_options": {"ghosts": 1, "ghost_probability": 2}}, "ghost_probability"),
+        (12, {"model": "hitnet"}, "too small for this network"),
+        (18, {"model": "hitnet-small", "seed": 2**64}, "A seed must lie between"),
+        (18, {"model": "hitnet-small", "seed": -(2**63) - 1}, "A seed must lie between"),
+        (18, {"model": "hitnet-small", "seed": 2**64 - 1, "seeds": 2}, "A seed must lie between"),
+    ],
+)
+def test_options_that_do_not_fit_leave_no_folder(tmp_path, side, options, says):
+    images = toy_images(6, shape=(1, side, side))
+    with pytest.raises(HitNetError, match=says):
+        hitnet.train(images, epochs=1, device="cpu", out=tmp_path / "run", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64 - 1])
+def test_seeds_at_the_ends_of_their_range(toy, seed):
+    assert hitnet.train(toy, epochs=1, seed=seed, **SMALL).config.seed == seed
+
+
 def test_no_cuda_is_said(toy):
     if torch.cuda.is_available():
         assert device.pick_device("cuda").type == "cuda"

@@ -41,6 +41,10 @@ class RunConfig:
     data: dict[str, Any]  # source, name, images, class_names, fingerprint
     augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
 
+    def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**64:  # what PyTorch's generators take
+            raise HitNetError(f"A seed must lie between -2^63 and 2^64 - 1; got {self.seed}.")
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "format": FORMAT,

@@ -20,6 +20,7 @@ from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.networks import Task, train_networks
+from hitnet.training.objective import Objective
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
@@ -190,6 +191,8 @@ def configure(
     name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
     chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
+    with torch.device("meta"):  # options that do not fit are said before any folder is made; this takes no memory
+        Objective(Network(built), chosen, epoch=1)
     warn_of_ghosts(chosen.ghosts, images.num_classes)
     modify, origin = hybrid_augmentation(chosen, augment_from, images, device)
     described = describe(data, images, test)
@@ -220,8 +223,8 @@ def several_tasks(
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
-    pairs = zip(chosen, folders, strict=True)
-    return [task(replace(config, seed=one), folder, resume=resume, device=where) for one, folder in pairs]
+    configs = [replace(config, seed=one) for one in chosen]  # checks all seeds before the first folder is made
+    return [task(one, folder, resume=resume, device=where) for one, folder in zip(configs, folders, strict=True)]
 
 
 def read(
