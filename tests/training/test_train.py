@@ -1,12 +1,16 @@
 """Training: it learns, it repeats itself exactly, and it survives being interrupted anywhere."""
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +19,9 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
+from hitnet.training.distributed import Ranks
 from hitnet.training.run import read_tensors
+from hitnet.training.train import fingerprint
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
@@ -236,3 +242,35 @@ def test_images_are_mirrored_only_where_they_may_be(toy):
     assert [run.config.data["mirror"] for run in (known, said, other)] == [False, False, True]
     assert same(weights(known), weights(said))
     assert not same(weights(known), weights(other))
+
+
+def test_the_fingerprint_is_that_of_the_bytes_and_copies_none(toy):
+    masks = (toy.pixels > 100).to(torch.uint8)
+    images = replace(toy, masks=masks, pixels=toy.pixels.transpose(2, 3))
+    whole = b"".join(t.contiguous().numpy().tobytes() for t in (images.pixels, images.labels, images.masks))
+    assert fingerprint(images) == hashlib.blake2b(whole, digest_size=8).hexdigest()
+    large = toy_images(3, shape=(1, 1000, 1000))
+    tracemalloc.start()
+    fingerprint(large)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_every_process_and_epoch_has_draws_of_its_own():
+    seeds = [engine.epoch_seed(7, epoch, rank) for epoch in range(1, 300) for rank in range(8)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert [engine.epoch_seed(7, epoch, 0) for epoch in (1, 2)] == [7_000_022, 7_000_023]
+
+
+def test_a_process_draws_by_its_rank(toy, monkeypatch):
+    given = []
+    monkeypatch.setattr(torch, "manual_seed", given.append)
+    trainer = engine.Trainer.__new__(engine.Trainer)
+    trainer.model, trainer.step, trainer.begun, trainer.seed = Mock(), Mock(), None, 7
+    for rank, epoch in ((0, 2), (1, 1)):
+        trainer.ranks = Ranks(rank, 2)
+        trainer.start_epoch(epoch)
+    assert given[0] == 7_000_023
+    assert given[0] != given[1]

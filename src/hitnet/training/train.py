@@ -35,10 +35,10 @@ def fingerprint(images: ImageSet) -> str:
     """A short hash of pixels, labels and masks: the same images under the same labels, whatever they are called."""
     if isinstance(images, Streamed):
         return images.fingerprint
-    digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
-    digest.update(images.labels.numpy().tobytes())
-    if images.masks is not None:
-        digest.update(images.masks.numpy().tobytes())
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in (images.pixels, images.labels, images.masks):
+        if tensor is not None:
+            digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
 
 
@@ -47,7 +47,7 @@ def weights_fingerprint(network: Network) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name, value in network.state_dict().items():
         digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
+        digest.update(value.cpu().contiguous().numpy().data)
     return digest.hexdigest()
 
 
