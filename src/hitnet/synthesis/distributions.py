@@ -122,7 +122,9 @@ def run_images(
     else:
         about = run.config.data
         if data is None and split == "train":
-            limit = about["images"] if limit is None else min(limit, about["images"])
+            # The limit that was asked for: with that of another number, an even draw gives other images.
+            limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
+            limit = min((one for one in limits if one is not None), default=None)
         try:
             images = datasets.load(
                 about["source"] if data is None else data, split, limit=limit, data_dir=data_dir, image_size=shape[1:]

@@ -38,7 +38,7 @@ class RunConfig:
     model: ModelConfig
     recipe: Recipe
     seed: int
-    data: dict[str, Any]  # source, name, images, class_names, fingerprint
+    data: dict[str, Any]  # what train.describe says of it, and the limit that was asked for
     augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
 
     def __post_init__(self) -> None:

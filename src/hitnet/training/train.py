@@ -142,7 +142,8 @@ def train(
               recipe's augment_strength and augment_share say how much
     seeds     train one network a seed, on one copy of the images, and give a list of runs: so many, counted on from
               `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
-    limit     use only the first so many training images
+    limit     use at most so many training images: the first of `Images` or of a known set; of a folder, a table or a
+              .npz an even draw, by a fixed rule
     resume    go on with the run in `out`; a finished run is returned as it is
     stream    read a folder's or table's images from disk as training goes (True), keep them in memory (False), or read
               them from disk if they would take more than half of the free memory (None)
@@ -166,6 +167,7 @@ def train(
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
         )  # fmt: skip
+        config = replace(config, data=config.data | {"limit": limit})
         tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume, device=where))
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
