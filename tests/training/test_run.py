@@ -23,6 +23,11 @@ def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
         hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
 
 
+def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
+    run = hitnet.train(toy, out=tmp_path / "run", limit=1000, **SMALL)
+    assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+
+
 def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):

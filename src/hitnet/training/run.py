@@ -27,6 +27,7 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipe import Recipe
 
 FORMAT = 1
+NOT_COMPARED = {("augment_from", "run"), ("data", "limit")}  # fingerprints say whether weights and images are the same
 History = list[dict[str, Any]]
 
 
@@ -214,7 +215,7 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
         f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
         for key, old, new in differences(there[part], asked[part])
-        if (part, key) != ("augment_from", "run")  # its weights say which network it is, wherever it lies now
+        if (part, key) not in NOT_COMPARED
         and (part != "data" or key in there["data"])  # older versions kept less of the data
     ]
     if changed:
