@@ -59,6 +59,14 @@ def test_last_batch_of_one(toy):
     assert run.history[0]["loss"] > 0
 
 
+@pytest.mark.parametrize("model", ["hitnet-small", "hitnet-resnet9"])
+def test_last_batch_of_one_image_whose_maps_are_one_pixel(model):
+    images = toy_images(5, shape=(1, 8, 8))
+    run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 4})
+    assert run.history[0]["loss"] > 0
+    assert all(value.isfinite().all() for value in run.model.state_dict().values())
+
+
 def test_same_seed_same_weights_other_seed_others(toy):
     one, two = (hitnet.train(toy, epochs=2, seed=7, **SMALL) for _ in range(2))
     other = hitnet.train(toy, epochs=2, seed=8, **SMALL)
