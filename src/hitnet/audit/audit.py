@@ -125,13 +125,17 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     if out is None:
         return None
     folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise HitNetError(f"{folder} is a file; choose another --out.")
-    # Settings alone are left by an audit that never began, because of a wrong option.
-    begun = folder.is_dir() and any(path.name != "settings.json" for path in folder.iterdir())
+    try:
+        # Settings alone are left by an audit that never began, because of a wrong option.
+        begun = any(path.name != "settings.json" for path in folder.iterdir())
+    except FileNotFoundError:
+        begun = False
+    except NotADirectoryError as error:
+        raise HitNetError(f"{folder} is a file or lies in one; choose another --out.") from error
+    except OSError as error:
+        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another --out.") from error
     if begun and not resume:
         raise HitNetError(f"{folder} is not empty. Go on with the audit there (--resume) or choose another --out.")
-    folder.mkdir(parents=True, exist_ok=True)
     settings_file = folder / "settings.json"
     if begun and settings_file.is_file() and files.read_json(settings_file) != settings:
         raise HitNetError(
@@ -179,8 +183,8 @@ def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:
-    """Class distances (M, N, K) in float32, each the mean over an image's views."""
+def collect(trained: list[Run], images: Images, device: torch.device, *, plain: bool = False) -> np.ndarray:
+    """Class distances (M, N, K) in float32: each the mean over an image's views, or `plain`, of the image as it is."""
     found = []
     for run in trained:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
@@ -191,8 +195,12 @@ def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndar
             )
         check_fit(run.model, images)
         network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        parts = images.pixels.split(BATCH)
-        found.append(torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts]).numpy())
+        if plain:
+            seen = class_distances(network, images.pixels).cpu()
+        else:
+            parts = images.pixels.split(BATCH)
+            seen = torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts])
+        found.append(seen.numpy())
     return np.stack(found)
 
 

@@ -209,7 +209,8 @@ def ghosts_command(
     size = trained[0].config.model.in_shape[1:]
     images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
     images = match_classes(images, trained[0].class_names)
-    found = find_ghosts(collect(trained, images, pick_device(device)), images.labels.numpy(), images.class_names)
+    distances = collect(trained, images, pick_device(device), plain=True)  # the paper looks at each image once
+    found = find_ghosts(distances, images.labels.numpy(), images.class_names)
     doubtful = found.doubtful()
     written = {
         "ghosts.csv": found.table.assign(id=images.ids.numpy()),
