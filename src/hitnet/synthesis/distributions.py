@@ -122,7 +122,7 @@ def run_images(
     else:
         about = run.config.data
         if data is None and split == "train":
-            # The limit that was asked for: with that of another number, an even draw gives other images.
+            # Not how many images it gave: files may have been left out, and an even draw by another limit differs.
             limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
             limit = min((one for one in limits if one is not None), default=None)
         try:
