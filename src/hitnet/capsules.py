@@ -75,19 +75,27 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
     return squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), votes))
 
 
-class CapsuleNorm(nn.BatchNorm1d):
-    """Batch normalisation that, given a single row in training, uses its running statistics.
+class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation that, given a single value a channel in training, uses its running statistics.
 
-    One row has no spread: normalising by its own statistics would erase it, so it is treated as in evaluation
+    One value has no spread: normalising by its own statistics would erase it, so it is treated as in evaluation
     and leaves the running statistics as they were.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.training and input.shape[0] == 1:
+        if self.training and input.numel() == input.shape[1]:
             return F.batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
             )
         return super().forward(input)
+
+
+class CapsuleNorm(LoneValueNorm, nn.BatchNorm1d):
+    """For the components of capsules (B, F)."""
+
+
+class MapNorm(LoneValueNorm, nn.BatchNorm2d):
+    """For maps (B, C, H, W)."""
 
 
 class CapsuleLayer(nn.Module):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -197,7 +198,21 @@ def test_other_images_in_the_same_folder_are_refused(audited):
         hitnet.audit(toy_images(), out=audited.folder, resume=True, **QUICK)
     with pytest.raises(HitNetError, match="is a file"):
         hitnet.audit(toy_images(), out=audited.folder / "audit.csv", **QUICK)
+    with pytest.raises(HitNetError, match="lies in one; choose another --out"):
+        hitnet.audit(toy_images(), out=audited.folder / "audit.csv" / "below", **QUICK)
     assert (audited.folder / "audit.csv").read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_used_is_said(tmp_path, monkeypatch):
+    with pytest.raises(HitNetError, match=r"cannot be used: File name too long\. Choose another --out"):
+        hitnet.audit(toy_images(), out=tmp_path / ("x" * 300), **QUICK)
+
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(HitNetError, match=r"Cannot write .*: No space left on device\. Choose another place"):
+        hitnet.audit(toy_images(), out=tmp_path / "out", **QUICK)
 
 
 @pytest.mark.parametrize(

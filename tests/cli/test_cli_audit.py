@@ -2,15 +2,18 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
 from hitnet.data import load, save_npz
+from hitnet.training.evaluation import class_distances
 from toy import toy_images
 
 FLIPPED = [4, 17, 30]
@@ -178,6 +181,19 @@ def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
     ended = command("audit", "export", "audits/bands", "--out", "tasks.json")
     assert ended.code == 1
     assert "needs an image file for each task" in ended.err
+
+
+def test_ghosts_are_those_of_the_plain_images(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images = replace(toy_images(30, shape=(3, 12, 12)), flip=True)
+    save_npz(images, tmp_path / "bands.npz")
+    run = hitnet.train("bands.npz", out="run", model="hitnet-small", epochs=2, device="cpu")
+    assert load("bands.npz", "all").flip
+    assert command("ghosts", "run", "bands.npz", "--out", "found", "--device", "cpu").code == 0
+    away = class_distances(run.model, images.pixels).clone()
+    away[torch.arange(30), images.labels] = torch.inf
+    ghosts = pd.read_csv("found/ghosts.csv").sort_values("id")
+    assert ghosts["mean_distance"].to_numpy() == pytest.approx(away.amin(dim=1).numpy(), rel=1e-5)
 
 
 def test_ghosts(command, tmp_path, monkeypatch):

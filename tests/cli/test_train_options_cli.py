@@ -1,5 +1,7 @@
 """`hitnet train`: the options of network and augmentation, from the command line."""
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -42,7 +44,7 @@ def test_hybrid_augmentation(data):
     call(data, *options, "--augment-strength", 2, "--augment-share", 1)
     config = hitnet.load("runs/bands-default-fast-hybrid-0").config
     assert (config.recipe.augment, config.recipe.augment_strength, config.recipe.augment_share) == ("hybrid", 2, 1)
-    assert config.augment_from["run"] == "runs/bands-default-fast-0"
+    assert config.augment_from["run"] == str(Path("runs/bands-default-fast-0").absolute())
 
 
 @pytest.mark.parametrize(

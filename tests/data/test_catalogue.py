@@ -175,6 +175,14 @@ def test_fetch_brings_what_is_missing(tmp_path, monkeypatch):
     assert len(asked) == 4
 
 
+def test_fetch_names_the_folder_that_the_files_lie_in(tmp_path, monkeypatch):
+    write_idx_set(tmp_path / "mnist")
+    assert catalogue.fetch("affnist", tmp_path) == tmp_path / "mnist"
+    write_idx_set(tmp_path / "share")
+    monkeypatch.setitem(SOURCES, "fashion-mnist", replace(SOURCES["fashion-mnist"], also=(tmp_path / "share",)))
+    assert catalogue.fetch("fashion-mnist", tmp_path) == tmp_path / "share"
+
+
 def test_an_archive_that_was_brought_is_unpacked_and_kept(tmp_path):
     names = write_cifar(tmp_path / "away")
     (tmp_path / "cifar10").mkdir()

@@ -38,7 +38,8 @@ def test_one_report_for_every_source(images):
     ("change", "says"),
     [
         ({"split": "val"}, "split must be one of"),
-        ({"limit": 0}, "limit must be at least 1"),
+        ({"limit": 0}, "limit must be at least 1; got 0"),
+        ({"limit": -3}, "limit must be at least 1; got -3"),
         ({"image_size": 0}, "shape"),
         ({"image_size": (10**6, 4)}, "shape"),
     ],

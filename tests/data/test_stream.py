@@ -81,6 +81,13 @@ def test_a_file_that_vanishes_is_named(photos):
         list(streamed.read([torch.arange(10)]))
 
 
+@pytest.mark.parametrize("stream", [True, False, None])
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_below_one_is_refused(photos, stream, limit):
+    with pytest.raises(HitNetError, match=f"limit must be at least 1; got {limit}"):
+        opened(photos, stream=stream, limit=limit)
+
+
 def test_what_cannot_be_streamed(photos, tmp_path):
     save_npz(toy_images(), tmp_path / "toy.npz")
     with pytest.raises(HitNetError, match="Only a folder or a table"):

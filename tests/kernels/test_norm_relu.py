@@ -81,6 +81,17 @@ def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
     assert "cannot be built (no C compiler); PyTorch's take their place" in said
 
 
+def test_a_single_value_a_channel_is_left_to_the_running_statistics(monkeypatch):
+    monkeypatch.setattr(kernels, "wanted", lambda tensor: True)
+    network = features.ConvNorm(16, 32).to(DEVICE)
+    nn.init.normal_(network[1].running_mean)
+    before = copy.deepcopy(network)
+    maps = torch.randn(1, 16, 1, 1, device=DEVICE)
+    torch.testing.assert_close(network(maps), before.eval()(maps))
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before.state_dict()[name]), name
+
+
 def test_a_norm_that_several_processes_share_keeps_its_own_forward(monkeypatch):
     monkeypatch.setattr(kernels, "wanted", lambda tensor: True)
     maps, given = torch.randn(2, 64, 2, 2, device=DEVICE), norm()

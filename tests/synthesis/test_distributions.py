@@ -7,12 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import hitnet
 from hitnet import HitNetError, Run
 from hitnet.synthesis import feature_distributions, fitted_gaussians
-from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, true_capsules
+from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, run_images, true_capsules
 from hitnet.training.run import read_tensors, write_tensors
+from hitnet.training.train import fingerprint
+from toy import toy_images
 
 
 @pytest.fixture
@@ -123,6 +126,33 @@ def test_changed_data_are_noticed(toy_run, caplog):
     with caplog.at_level(logging.WARNING, "hitnet"):
         fitted_gaussians(Run(toy_run.model, config, []), device="cpu")
     assert "has changed since" in caplog.text
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+def test_images_that_were_left_out_do_not_change_the_draw(tmp_path, caplog, limit):
+    """The same images again, though some of those that were drawn could not be decoded."""
+    images = toy_images(60)
+    for i, k in enumerate(images.labels.tolist()):
+        folder = tmp_path / "photos" / images.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images.pixels[i, 0].numpy()).save(folder / f"{i:03}.jpg")
+    for path in sorted(tmp_path.glob("photos/*/*.jpg"))[::3]:
+        path.write_bytes(path.read_bytes()[:-30])
+    options = {"model": "hitnet-small", "epochs": 1, "device": "cpu"}
+    run = hitnet.train(tmp_path / "photos", limit=limit, out=tmp_path / "run", **options)
+    assert run.config.data["limit"] == limit
+    assert run.config.data["images"] < (limit or 48)
+    found = run_images(run)
+    assert fingerprint(found) == run.config.data["fingerprint"]
+    assert len(run_images(run, limit=5)) <= 5
+    fitted_gaussians(run, device="cpu")
+    assert "has changed since" not in caplog.text
+
+
+def test_runs_that_kept_no_limit(toy_file):
+    run = hitnet.train(toy_file, limit=30, model="hitnet-small", epochs=1, device="cpu")
+    old = {key: value for key, value in run.config.data.items() if key != "limit"}
+    assert len(run_images(dataclasses.replace(run, config=dataclasses.replace(run.config, data=old)))) == 30
 
 
 def test_data_that_are_gone(toy_run):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -113,6 +114,16 @@ def test_another_network_or_none_is_refused_on_resume(source, toy, tmp_path):
         )
     again = hitnet.train(toy, augment="hybrid", augment_from=source, resume=True, **out)
     assert again.history[-1]["epoch"] == 1
+
+
+def test_the_run_to_augment_from_may_be_spelt_otherwise_on_resume(source, toy, tmp_path, monkeypatch):
+    monkeypatch.chdir(source.folder.parent)
+    out = {"augment": "hybrid", "out": tmp_path / "run", "epochs": 1, **SMALL}
+    run = hitnet.train(toy, augment_from=source.folder.name, **out)
+    assert run.config.augment_from["run"] == str(source.folder)
+    shutil.copytree(source.folder, tmp_path / "copy")
+    for other in (source.folder, f"../{source.folder.parent.name}/{source.folder.name}", tmp_path / "copy"):
+        assert hitnet.train(toy, augment_from=other, resume=True, **out).history == run.history
 
 
 def test_the_callers_random_state_is_left_alone(source, toy):

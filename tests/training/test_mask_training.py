@@ -9,9 +9,9 @@ import hitnet
 from hitnet import Images, Recipe
 from hitnet.data.augment import Augmentation
 from hitnet.synthesis import HybridAugmentation
-from hitnet.training.evaluation import measure
+from hitnet.training.evaluation import match_classes, measure
 from hitnet.training.step import Step
-from hitnet.training.train import fingerprint, match_classes
+from hitnet.training.train import fingerprint
 from toy import toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}

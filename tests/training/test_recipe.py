@@ -61,6 +61,12 @@ def test_mistakes_are_named():
         recipe("fast", speed=3)
 
 
+@pytest.mark.parametrize("value", [-0.1, 2.0, math.nan])
+def test_ghost_probability_is_a_probability(value):
+    with pytest.raises(HitNetError, match=r"ghost_probability must be in \[0, 1\]"):
+        recipe("fast", ghost_probability=value)
+
+
 @pytest.mark.parametrize("entry", ["warp", "average", "label_smoothing"])
 def test_shares_are_below_one(entry):
     for value in (-0.1, 1.0, math.nan):

@@ -1,12 +1,16 @@
 """Training: it learns, it repeats itself exactly, and it survives being interrupted anywhere."""
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +19,9 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
+from hitnet.training.distributed import Ranks
 from hitnet.training.run import read_tensors
+from hitnet.training.train import fingerprint
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
@@ -51,6 +57,14 @@ def test_every_paper_network_takes_a_step(model):
 def test_last_batch_of_one(toy):
     run = hitnet.train(toy.first(33), epochs=1, recipe_options={"batch_size": 32}, **SMALL)
     assert run.history[0]["loss"] > 0
+
+
+@pytest.mark.parametrize("model", ["hitnet-small", "hitnet-resnet9"])
+def test_last_batch_of_one_image_whose_maps_are_one_pixel(model):
+    images = toy_images(5, shape=(1, 8, 8))
+    run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 4})
+    assert run.history[0]["loss"] > 0
+    assert all(value.isfinite().all() for value in run.model.state_dict().values())
 
 
 def test_same_seed_same_weights_other_seed_others(toy):
@@ -184,6 +198,30 @@ def test_ghosts_need_the_centripetal_loss():
         hitnet.train(toy_images(6, shape=(1, 18, 18)), model="n1", epochs=1, device="cpu", recipe_options={"ghosts": 1})
 
 
+@pytest.mark.parametrize(
+    ("side", "options", "says"),
+    [
+        (18, {"model": "n1", "recipe_options": {"ghosts": 1}}, "Ghost capsules need the centripetal loss"),
+        (18, {"model": "hitnet-small", "recipe_options": {"label_smoothing": 0.1}}, "label_smoothing needs"),
+        (18, {"model": "hitnet-small", "recipe_options": {"ghosts": 1, "ghost_probability": 2}}, "ghost_probability"),
+        (12, {"model": "hitnet"}, "too small for this network"),
+        (18, {"model": "hitnet-small", "seed": 2**64}, "A seed must lie between"),
+        (18, {"model": "hitnet-small", "seed": -(2**63) - 1}, "A seed must lie between"),
+        (18, {"model": "hitnet-small", "seed": 2**64 - 1, "seeds": 2}, "A seed must lie between"),
+    ],
+)
+def test_options_that_do_not_fit_leave_no_folder(tmp_path, side, options, says):
+    images = toy_images(6, shape=(1, side, side))
+    with pytest.raises(HitNetError, match=says):
+        hitnet.train(images, epochs=1, device="cpu", out=tmp_path / "run", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64 - 1])
+def test_seeds_at_the_ends_of_their_range(toy, seed):
+    assert hitnet.train(toy, epochs=1, seed=seed, **SMALL).config.seed == seed
+
+
 def test_no_cuda_is_said(toy):
     if torch.cuda.is_available():
         assert device.pick_device("cuda").type == "cuda"
@@ -212,3 +250,35 @@ def test_images_are_mirrored_only_where_they_may_be(toy):
     assert [run.config.data["mirror"] for run in (known, said, other)] == [False, False, True]
     assert same(weights(known), weights(said))
     assert not same(weights(known), weights(other))
+
+
+def test_the_fingerprint_is_that_of_the_bytes_and_copies_none(toy):
+    masks = (toy.pixels > 100).to(torch.uint8)
+    images = replace(toy, masks=masks, pixels=toy.pixels.transpose(2, 3))
+    whole = b"".join(t.contiguous().numpy().tobytes() for t in (images.pixels, images.labels, images.masks))
+    assert fingerprint(images) == hashlib.blake2b(whole, digest_size=8).hexdigest()
+    large = toy_images(3, shape=(1, 1000, 1000))
+    tracemalloc.start()
+    fingerprint(large)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_every_process_and_epoch_has_draws_of_its_own():
+    seeds = [engine.epoch_seed(7, epoch, rank) for epoch in range(1, 300) for rank in range(8)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert [engine.epoch_seed(7, epoch, 0) for epoch in (1, 2)] == [7_000_022, 7_000_023]
+
+
+def test_a_process_draws_by_its_rank(toy, monkeypatch):
+    given = []
+    monkeypatch.setattr(torch, "manual_seed", given.append)
+    trainer = engine.Trainer.__new__(engine.Trainer)
+    trainer.model, trainer.step, trainer.begun, trainer.seed = Mock(), Mock(), None, 7
+    for rank, epoch in ((0, 2), (1, 1)):
+        trainer.ranks = Ranks(rank, 2)
+        trainer.start_epoch(epoch)
+    assert given[0] == 7_000_023
+    assert given[0] != given[1]

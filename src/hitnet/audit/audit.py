@@ -27,11 +27,11 @@ from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
-from hitnet.training.evaluation import check_fit, class_distances
+from hitnet.training.evaluation import check_fit, class_distances, match_classes
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
-from hitnet.training.train import Source, configure, match_classes, source_name, task
+from hitnet.training.train import Source, configure, source_name, task
 
 BATCH = 10_000  # images on the device at once, in all their views
 VIEW_SHIFT = 2  # pixels
@@ -125,13 +125,17 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     if out is None:
         return None
     folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise HitNetError(f"{folder} is a file; choose another --out.")
-    # Settings alone are left by an audit that never began, because of a wrong option.
-    begun = folder.is_dir() and any(path.name != "settings.json" for path in folder.iterdir())
+    try:
+        # Settings alone are left by an audit that never began, because of a wrong option.
+        begun = any(path.name != "settings.json" for path in folder.iterdir())
+    except FileNotFoundError:
+        begun = False
+    except NotADirectoryError as error:
+        raise HitNetError(f"{folder} is a file or lies in one; choose another --out.") from error
+    except OSError as error:
+        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another --out.") from error
     if begun and not resume:
         raise HitNetError(f"{folder} is not empty. Go on with the audit there (--resume) or choose another --out.")
-    folder.mkdir(parents=True, exist_ok=True)
     settings_file = folder / "settings.json"
     if begun and settings_file.is_file() and files.read_json(settings_file) != settings:
         raise HitNetError(
@@ -153,17 +157,18 @@ def tasks(
     options: dict[str, Any] | None,
 ) -> list[Task]:
     """The audit's networks to train, or to take up where they stand. Only the first has a decoder, for prototypes."""
+    where = pick_device(device)
     kinds: dict[str, RunConfig] = {}
     for network in dict.fromkeys(networks):
         length = network.epochs if epochs is None and recipe == "fast" else epochs
         kinds[network.model], _ = configure(
-            images, images, None, device=pick_device(device), model=network.model, recipe=recipe,
+            images, images, None, device=where, model=network.model, recipe=recipe,
             recipe_options={"epochs": length, **(options or {})},
         )  # fmt: skip
     configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
     configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
     targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
-    return [task(config, target, resume=True) for config, target in zip(configs, targets, strict=True)]
+    return [task(config, target, resume=True, device=where) for config, target in zip(configs, targets, strict=True)]
 
 
 def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
@@ -178,8 +183,8 @@ def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndarray:
-    """Class distances (M, N, K) in float32, each the mean over an image's views."""
+def collect(trained: list[Run], images: Images, device: torch.device, *, plain: bool = False) -> np.ndarray:
+    """Class distances (M, N, K) in float32: each the mean over an image's views, or `plain`, of the image as it is."""
     found = []
     for run in trained:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
@@ -190,8 +195,12 @@ def collect(trained: list[Run], images: Images, device: torch.device) -> np.ndar
             )
         check_fit(run.model, images)
         network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        parts = images.pixels.split(BATCH)
-        found.append(torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts]).numpy())
+        if plain:
+            seen = class_distances(network, images.pixels).cpu()
+        else:
+            parts = images.pixels.split(BATCH)
+            seen = torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts])
+        found.append(seen.numpy())
     return np.stack(found)
 
 

@@ -20,7 +20,7 @@ from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.errors import HitNetError
 from hitnet.training import load
 from hitnet.training.device import pick_device
-from hitnet.training.train import match_classes
+from hitnet.training.evaluation import match_classes
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
@@ -209,7 +209,8 @@ def ghosts_command(
     size = trained[0].config.model.in_shape[1:]
     images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
     images = match_classes(images, trained[0].class_names)
-    found = find_ghosts(collect(trained, images, pick_device(device)), images.labels.numpy(), images.class_names)
+    distances = collect(trained, images, pick_device(device), plain=True)  # the paper looks at each image once
+    found = find_ghosts(distances, images.labels.numpy(), images.class_names)
     doubtful = found.doubtful()
     written = {
         "ghosts.csv": found.table.assign(id=images.ids.numpy()),

@@ -46,7 +46,9 @@ def train_command(
     seeds: Annotated[int | None, typer.Option(help="Train so many networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
-    limit: Annotated[int | None, typer.Option(help="Use only the first N training images")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Use N training images: a known set's first, else an even draw")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
     data_dir: DataDir = None,

@@ -104,13 +104,16 @@ def original_affnist(data_dir: str | Path | None = None) -> list[Path]:
 
 
 def fetch(name: str, data_dir: str | Path | None = None) -> Path:
-    """Fetch what a set lacks; the folder it lies in."""
+    """Fetch what a set lacks; the folder that its files lie in."""
     source = get(name)
-    for part in MNIST.downloads if source is AFFNIST else source.downloads:
-        owner = MNIST if source is AFFNIST else source
+    if source is SAMPLE:
+        return SAMPLE_FOLDER
+    owner = MNIST if source is AFFNIST else source
+    for part in owner.downloads:
         if any(locate(owner, file, data_dir) is None for file in part.files):
             _fetch(owner, part, data_dir)
-    return SAMPLE_FOLDER if source is SAMPLE else set_folder(name, data_dir)
+    found = locate(owner, owner.files[0], data_dir)
+    return set_folder(owner.name, data_dir) if found is None else found.parent
 
 
 def check(name: str, data_dir: str | Path | None = None) -> tuple[FileState, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 
 
@@ -115,11 +116,8 @@ class Images:
 
     def first(self, limit: int | None) -> Images:
         """The first `limit` images, or all of them."""
-        if limit is None or limit >= len(self):
-            return self
-        if limit < 1:
-            raise HitNetError(f"limit must be at least 1; got {limit}.")
-        return self.select(range(limit))
+        check_limit(limit)
+        return self if limit is None or limit >= len(self) else self.select(range(limit))
 
     def with_labels(self, labels: Tensor) -> Images:
         """The same images under other labels."""

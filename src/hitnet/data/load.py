@@ -18,7 +18,7 @@ from hitnet.data.listing import Listing, Report, Skipped, read_survey, survey
 from hitnet.data.npz import read_npz
 from hitnet.data.sets import read_set
 from hitnet.data.sources import SOURCES
-from hitnet.data.split import assign, check_split, even_draw
+from hitnet.data.split import assign, check_limit, check_split, even_draw
 from hitnet.data.table import list_table
 from hitnet.errors import HitNetError, unknown_name
 
@@ -78,8 +78,7 @@ def load_report(
 ) -> Report:
     """As `load`, but with the full list of what was left out, and no warning."""
     check_split(split)
-    if limit is not None and limit < 1:
-        raise HitNetError(f"limit must be at least 1; got {limit}.")
+    check_limit(limit)
     size = exact_size(image_size)
     if isinstance(source, Images):
         return Report(_resized(_part(source, None, split, limit), size))

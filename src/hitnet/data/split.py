@@ -27,6 +27,11 @@ def check_split(split: str) -> None:
         raise HitNetError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
 
 
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise HitNetError(f"limit must be at least 1; got {limit}.")
+
+
 def natural(text: str) -> str:
     """A sort key under which "2" comes before "10"."""
     key = []

@@ -23,7 +23,7 @@ from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
 from hitnet.data.listing import AHEAD, Skipped, Survey, in_threads, pixels_of, read_survey, survey, thread_count
 from hitnet.data.load import Size, Source, exact_size, find_listing, load, warn_of_skipped
-from hitnet.data.split import check_split
+from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
@@ -89,6 +89,7 @@ def open_images(
     """As `load`, or streamed: if `stream` says so or, where it is None, if the images would take more than `room`
     bytes of memory."""
     check_split(split)
+    check_limit(limit)
     listing = find_listing(source)
     if listing is None:
         if stream:

@@ -74,7 +74,7 @@ class NormRelu(torch.autograd.Function):
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]
         kernels.apply[(-(-results // ROWS), columns)](
-            x, found, out, results, height, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
+            x, found, out, results, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
         )
         ctx.save_for_backward(x, found)
         ctx.pool = pool
@@ -90,10 +90,10 @@ class NormRelu(torch.autograd.Function):
         columns = channels // block
         parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
         sizes = {"channels": channels, "block_r": ROWS, "block_c": block, **with_pool(ctx.pool)}
-        kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, height, width, **sizes)
+        kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, width, **sizes)
         sums = parts.sum(dim=0)
         out = torch.empty_like(x)
         kernels.input_gradient[(-(-rows // ROWS), columns)](
-            gradient, x, found, sums, out, rows, images * height * width, height, width, **sizes
+            gradient, x, found, sums, out, rows, images * height * width, width, **sizes
         )
         return out, sums[1], sums[0], None, None, None, None, None

@@ -65,7 +65,7 @@ def combine(
 
 
 @triton.jit
-def input_rows(r, height, width, pool: tl.constexpr):
+def input_rows(r, width, pool: tl.constexpr):
     """The first input row of a result row; with the maximum, the upper left of its square."""
     if pool:
         half = width // 2
@@ -76,7 +76,7 @@ def input_rows(r, height, width, pool: tl.constexpr):
 
 @triton.jit
 def apply(
-    x, found, out, rows, height, width,
+    x, found, out, rows, width,
     channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
 ):  # fmt: skip
     """relu(scale x + shift), then the maximum of each square: out (rows, channels)."""
@@ -84,7 +84,7 @@ def apply(
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
     scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
     inside = (r < rows)[:, None]
-    place = x + input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+    place = x + input_rows(r, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
     y = tl.load(place, mask=inside, other=0.0).to(tl.float32) * scale + shift
     if pool:
         for k in tl.static_range(1, 4):
@@ -96,7 +96,7 @@ def apply(
 
 @triton.jit
 def gradient_sums(
-    gradient, x, found, parts, rows, each, height, width,
+    gradient, x, found, parts, rows, each, width,
     channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
 ):  # fmt: skip
     """Σ g and Σ g·x̂ over a share of the result's rows, g past the relu: parts (programs, 2, channels)."""
@@ -111,7 +111,7 @@ def gradient_sums(
         r = start + tl.arange(0, block_r)
         inside = (r < end)[:, None]
         g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
-        place = x + input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+        place = x + input_rows(r, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
         best = tl.load(place, mask=inside, other=0.0).to(tl.float32)
         top = best * scale + shift
         if pool:
@@ -130,7 +130,7 @@ def gradient_sums(
 
 @triton.jit
 def input_gradient(
-    gradient, x, found, sums, out, rows, total, height, width,
+    gradient, x, found, sums, out, rows, total, width,
     channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
 ):  # fmt: skip
     """scale · (g − mean g − x̂ · mean g·x̂), where g goes to one row of each square: out as x."""
@@ -141,7 +141,7 @@ def input_gradient(
     plain, weighted = tl.load(sums + c)[None, :] / total, tl.load(sums + channels + c)[None, :] / total
     inside = (r < rows)[:, None]
     g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
-    first = input_rows(r, height, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
+    first = input_rows(r, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
     x0 = tl.load(x + first, mask=inside, other=0.0).to(tl.float32)
     top = x0 * scale + shift
     winner = tl.zeros_like(top)

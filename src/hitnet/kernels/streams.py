@@ -10,8 +10,12 @@ import torch
 
 
 @functools.cache
-def branch(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+def branch(main: torch.cuda.Stream) -> torch.cuda.Stream:
+    """The stream beside a main one; each has its own, so that networks on several streams do not wait for one another.
+
+    PyTorch hands out a fixed number of streams in turn: few are ever kept here.
+    """
+    return torch.cuda.Stream(main.device)
 
 
 @contextmanager
@@ -23,7 +27,8 @@ def beside(device: torch.device) -> Iterator[Callable[[], None]]:
     if device.type != "cuda":
         yield lambda: None
         return
-    side, main = branch(device), torch.cuda.current_stream(device)
+    main = torch.cuda.current_stream(device)
+    side = branch(main)
     side.wait_stream(main)
     with torch.cuda.stream(side):
         yield lambda: main.wait_stream(side)

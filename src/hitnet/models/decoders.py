@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, full_precision, mask, one_hot
+from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, MapNorm, full_precision, mask, one_hot
 from hitnet.models.features import keras_init, norm_relu
 
 DECODERS = ("paper", "standardised", "conv", "none")
@@ -96,7 +96,7 @@ class Doubling(nn.Module):
     def __init__(self, inward: int, outward: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inward, outward, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(outward)
+        self.norm = MapNorm(outward)
 
     def forward(self, maps: Tensor) -> Tensor:
         return norm_relu(self.conv(F.interpolate(maps, scale_factor=2.0, mode="nearest")), self.norm)

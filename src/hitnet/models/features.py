@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet import kernels
+from hitnet.capsules import MapNorm
 from hitnet.errors import HitNetError
 
 
@@ -72,8 +73,9 @@ class PrimaryCapsules(PaperFeatures):
 def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
     """Batch-norm → ReLU, then optionally a 2x2 max-pool; in training on a GPU in one pass."""
     # Where several processes share a batch, they put another forward in the place of batch-norm's own.
-    own = type(norm) is nn.BatchNorm2d and "forward" not in vars(norm)
-    if own and norm.training and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
+    own = isinstance(norm, nn.BatchNorm2d) and "forward" not in vars(norm)
+    several = maps.numel() > maps.shape[1]  # values a channel
+    if own and norm.training and several and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
         from hitnet.kernels import norm_relu as fused
 
         return fused.norm_relu(maps, norm, pool=pool)  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ class SmallFeatures(Features):
         layers: list[nn.Module] = []
         for out, kernel in zip(self.widths, (5, 3, 3), strict=True):
             convolution = nn.Conv2d(channels, out, kernel, stride=2, padding=kernel // 2, bias=False)
-            layers += [convolution, nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            layers += [convolution, MapNorm(out), nn.ReLU(inplace=True)]
             channels, height, width = out, (height + 1) // 2, (width + 1) // 2
         if max(height, width) > self.largest_map:
             height, width = min(height, self.largest_map), min(width, self.largest_map)
@@ -116,7 +118,7 @@ class ConvNorm(nn.Sequential):
     """3x3 convolution → batch-norm → ReLU, then optionally a 2x2 max-pool."""
 
     def __init__(self, inward: int, outward: int, *, pool: bool = False) -> None:
-        super().__init__(nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.BatchNorm2d(outward))
+        super().__init__(nn.Conv2d(inward, outward, 3, padding=1, bias=False), MapNorm(outward))
         self.pool = pool
 
     def forward(self, input: Tensor) -> Tensor:

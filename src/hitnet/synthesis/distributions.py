@@ -21,9 +21,9 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import BATCH, RunLike, class_indices, component_spread, need_centre, open_run
-from hitnet.training.evaluation import check_fit, to_device
+from hitnet.training.evaluation import check_fit, match_classes, to_device
 from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
-from hitnet.training.train import Source, fingerprint, match_classes
+from hitnet.training.train import Source, fingerprint
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
@@ -122,7 +122,9 @@ def run_images(
     else:
         about = run.config.data
         if data is None and split == "train":
-            limit = about["images"] if limit is None else min(limit, about["images"])
+            # Not how many images it gave: files may have been left out, and an even draw by another limit differs.
+            limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
+            limit = min((one for one in limits if one is not None), default=None)
         try:
             images = datasets.load(
                 about["source"] if data is None else data, split, limit=limit, data_dir=data_dir, image_size=shape[1:]

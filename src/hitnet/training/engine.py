@@ -28,11 +28,12 @@ from hitnet.training.step import TERMS, Batch, Modify, Step
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
 CHECKPOINT_WRITING = 0.05  # what takes longer to write than this many seconds is written as much less often
+RANK_STEP = 0x5851F42D4C957F2D  # from one process's seeds to the next one's: no number of epochs reaches as far
 
 
-def epoch_seed(seed: int, epoch: int) -> int:
-    """One seed for each epoch, so that an epoch can be repeated without what came before it."""
-    return (seed * 1_000_003 + epoch) % 2**63
+def epoch_seed(seed: int, epoch: int, rank: int = 0) -> int:
+    """One seed for each epoch and process, so that an epoch can be repeated without what came before it."""
+    return (seed * 1_000_003 + epoch + rank * RANK_STEP) % 2**63
 
 
 @contextmanager
@@ -156,7 +157,7 @@ class Trainer:
         """Make ready for an epoch; gives the number of its steps that are done already."""
         self.model.train()
         self.step.start_epoch(epoch)
-        torch.manual_seed(epoch_seed(self.seed, epoch) + self.ranks.rank)
+        torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))
         if self.begun is None:
             return 0
         (done, tensors), self.begun = self.begun, None

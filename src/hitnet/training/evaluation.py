@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet import data as datasets
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
-from hitnet.training.device import evaluation_precision
+from hitnet.training.device import evaluation_precision, pick_device
+from hitnet.training.run import Run, load
 
 
 @dataclass(frozen=True)
@@ -139,3 +143,38 @@ def measure(model: Network, images: Images) -> Evaluation:
         misses=misses,
         mse=reconstruction_error(model, images),
     )
+
+
+def evaluate(
+    run: Run | str | Path,
+    data: Source | None = None,
+    *,
+    split: str = "test",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    strict: bool = False,
+) -> Evaluation:
+    """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
+    trained = run if isinstance(run, Run) else load(run)
+    source = trained.config.data["source"] if data is None else data
+    if isinstance(source, Images):
+        images = source
+    else:
+        size = trained.config.model.in_shape[1:]
+        images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
+    images = match_classes(images, trained.class_names)
+    return measure(trained.model.to(pick_device(device)), images)
+
+
+def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
+    """The images with labels counted in the network's own order of classes."""
+    if images.class_names == class_names:
+        return images
+    unknown = [name for name in images.class_names if name not in class_names]
+    if unknown:
+        raise HitNetError(
+            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
+            f"It knows: {', '.join(class_names[:20])}."
+        )
+    order = torch.tensor([class_names.index(name) for name in images.class_names])
+    return replace(images, labels=order[images.labels], class_names=class_names)

@@ -78,6 +78,10 @@ class Recipe:
                 raise HitNetError(
                     f"Recipe {self.name!r}: {name} must be at least 0 and below 1; got {getattr(self, name)}."
                 )
+        if not 0 <= self.ghost_probability <= 1:
+            raise HitNetError(
+                f"Recipe {self.name!r}: ghost_probability must be in [0, 1]; got {self.ghost_probability}."
+            )
         if not 0 < self.augment_share <= 1:
             raise HitNetError(
                 f"Recipe {self.name!r}: augment_share must be above 0 and at most 1; got {self.augment_share}."

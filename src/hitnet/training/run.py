@@ -27,6 +27,7 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipe import Recipe
 
 FORMAT = 1
+NOT_COMPARED = {("augment_from", "run"), ("data", "limit")}  # fingerprints say whether weights and images are the same
 History = list[dict[str, Any]]
 
 
@@ -38,8 +39,12 @@ class RunConfig:
     model: ModelConfig
     recipe: Recipe
     seed: int
-    data: dict[str, Any]  # source, name, images, class_names, fingerprint
+    data: dict[str, Any]  # what train.describe says of it, and the limit that was asked for
     augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
+
+    def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**64:  # what PyTorch's generators take
+            raise HitNetError(f"A seed must lie between -2^63 and 2^64 - 1; got {self.seed}.")
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,10 +100,10 @@ class RunFolder:
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
 
-    def create(self, config: RunConfig) -> None:
+    def create(self, config: RunConfig, device: torch.device) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise HitNetError(f"{self.path} is a file; choose another --out.")
-        files.write_json(self.path / "environment.json", environment())
+        files.write_json(self.path / "environment.json", environment(device))
         files.write_json(self.config_file, config.to_dict())
 
     def config(self) -> RunConfig:
@@ -168,14 +173,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
 
 
-def environment() -> dict[str, Any]:
+def environment(device: torch.device) -> dict[str, Any]:
+    """Where a training on this device takes place, and when."""
     from hitnet import __version__
 
     return {
         "hitnet": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
         "threads": torch.get_num_threads(),
         "platform": platform.platform(),
         "command": " ".join(sys.argv),
@@ -197,10 +203,10 @@ class Run:
         return tuple(self.config.data["class_names"])
 
 
-def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
+def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
     """Start a run folder, or check that the one there is the same run."""
     if not folder.exists:
-        folder.create(config)
+        folder.create(config, device)
         return folder
     if not resume:
         raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
@@ -209,6 +215,8 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool) -> RunFolder:
         f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
         for key, old, new in differences(there[part], asked[part])
+        if (part, key) not in NOT_COMPARED
+        and (part != "data" or key in there["data"])  # older versions kept less of the data
     ]
     if changed:
         raise HitNetError(

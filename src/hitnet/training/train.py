@@ -1,4 +1,4 @@
-"""Train and evaluate: the functions behind `hitnet train` and `evaluate`."""
+"""Train: the function behind `hitnet train`, and what it makes of its options."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
-from hitnet.training.evaluation import Evaluation, measure
 from hitnet.training.networks import Task, train_networks
+from hitnet.training.objective import Objective
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.run import Run, RunConfig, RunFolder, load, prepare
+from hitnet.training.run import Run, RunConfig, RunFolder, prepare
 from hitnet.training.step import Modify
 
 log = logging.getLogger("hitnet")
@@ -35,10 +35,10 @@ def fingerprint(images: ImageSet) -> str:
     """A short hash of pixels, labels and masks: the same images under the same labels, whatever they are called."""
     if isinstance(images, Streamed):
         return images.fingerprint
-    digest = hashlib.blake2b(images.pixels.numpy().tobytes(), digest_size=8)
-    digest.update(images.labels.numpy().tobytes())
-    if images.masks is not None:
-        digest.update(images.masks.numpy().tobytes())
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in (images.pixels, images.labels, images.masks):
+        if tensor is not None:
+            digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
 
 
@@ -47,7 +47,7 @@ def weights_fingerprint(network: Network) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name, value in network.state_dict().items():
         digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
+        digest.update(value.cpu().contiguous().numpy().data)
     return digest.hexdigest()
 
 
@@ -142,7 +142,8 @@ def train(
               recipe's augment_strength and augment_share say how much
     seeds     train one network a seed, on one copy of the images, and give a list of runs: so many, counted on from
               `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
-    limit     use only the first so many training images
+    limit     use at most so many training images: the first of `Images` or of a known set; of a folder, a table or a
+              .npz an even draw, by a fixed rule
     resume    go on with the run in `out`; a finished run is returned as it is
     stream    read a folder's or table's images from disk as training goes (True), keep them in memory (False), or read
               them from disk if they would take more than half of the free memory (None)
@@ -166,7 +167,8 @@ def train(
             recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
         )  # fmt: skip
-        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume))
+        config = replace(config, data=config.data | {"limit": limit})
+        tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume, device=where))
         if tasks[0].config.data != config.data:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
         runs = train_networks(
@@ -191,28 +193,40 @@ def configure(
     name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
     chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
+    with torch.device("meta"):  # options that do not fit are said before any folder is made; this takes no memory
+        Objective(Network(built), chosen, epoch=1)
     warn_of_ghosts(chosen.ghosts, images.num_classes)
     modify, origin = hybrid_augmentation(chosen, augment_from, images, device)
     described = describe(data, images, test)
     return RunConfig(name, built, chosen, seed=0, data=described, augment_from=origin), modify
 
 
-def task(config: RunConfig, out: str | Path | None, *, resume: bool) -> Task:
-    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume))
+def task(config: RunConfig, out: str | Path | None, *, resume: bool, device: torch.device) -> Task:
+    return Task(config, None if out is None else prepare(RunFolder(out), config, resume=resume, device=device))
 
 
 def several_tasks(
-    config: RunConfig, seed: int, seeds: int | Sequence[int] | None, out: str | Path | None, *, resume: bool
+    config: RunConfig,
+    seed: int,
+    seeds: int | Sequence[int] | None,
+    out: str | Path | None,
+    *,
+    resume: bool,
+    device: torch.device | None = None,
 ) -> list[Task]:
-    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
+    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given.
+
+    device  what new run folders name as the place of the training; by default the best there is
+    """
+    where = device or pick_device("auto")
     if seeds is None:
-        return [task(replace(config, seed=seed), out, resume=resume)]
+        return [task(replace(config, seed=seed), out, resume=resume, device=where)]
     chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
-    pairs = zip(chosen, folders, strict=True)
-    return [task(replace(config, seed=one), folder, resume=resume) for one, folder in pairs]
+    configs = [replace(config, seed=one) for one in chosen]  # checks all seeds before the first folder is made
+    return [task(one, folder, resume=resume, device=where) for one, folder in zip(configs, folders, strict=True)]
 
 
 def read(
@@ -251,7 +265,8 @@ def hybrid_augmentation(
         share=recipe.augment_share,
     )
     folder = run.folder if isinstance(run, Run) else run
-    return found, {"run": None if folder is None else str(folder), "weights": weights_fingerprint(found.network)}
+    kept = None if folder is None else str(Path(folder).absolute())
+    return found, {"run": kept, "weights": weights_fingerprint(found.network)}
 
 
 def warn_of_ghosts(ghosts: int, classes: int) -> None:
@@ -263,38 +278,3 @@ def warn_of_ghosts(ghosts: int, classes: int) -> None:
             classes,
             ghosts,
         )
-
-
-def evaluate(
-    run: Run | str | Path,
-    data: Source | None = None,
-    *,
-    split: str = "test",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    strict: bool = False,
-) -> Evaluation:
-    """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
-    trained = run if isinstance(run, Run) else load(run)
-    source = trained.config.data["source"] if data is None else data
-    if isinstance(source, Images):
-        images = source
-    else:
-        size = trained.config.model.in_shape[1:]
-        images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
-    images = match_classes(images, trained.class_names)
-    return measure(trained.model.to(pick_device(device)), images)
-
-
-def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
-    """The images with labels counted in the network's own order of classes."""
-    if images.class_names == class_names:
-        return images
-    unknown = [name for name in images.class_names if name not in class_names]
-    if unknown:
-        raise HitNetError(
-            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
-            f"It knows: {', '.join(class_names[:20])}."
-        )
-    order = torch.tensor([class_names.index(name) for name in images.class_names])
-    return replace(images, labels=order[images.labels], class_names=class_names)

@@ -1,0 +1,55 @@
+"""Branches beside the main stream, with streams that only note what they are asked."""
+
+import contextlib
+
+import pytest
+import torch
+
+from hitnet.kernels import streams
+
+CUDA = torch.device("cuda")
+
+
+class FakeStream:
+    made = 0
+
+    def __init__(self, device=CUDA):
+        FakeStream.made += 1
+        self.device, self.waited = device, []
+
+    def wait_stream(self, other):
+        self.waited.append(other)
+
+
+@pytest.fixture
+def current(monkeypatch):
+    """The current stream, in a list; streams that are made are fakes."""
+    found = [FakeStream()]
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: found[0])
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    return found
+
+
+def side_of(main):
+    with streams.beside(CUDA) as join:
+        join()
+    return main.waited[-1]
+
+
+def test_every_main_stream_has_a_branch_of_its_own(current):
+    one, two = current[0], FakeStream()
+    beside_one = side_of(one)
+    assert beside_one.waited == [one]
+    current[0] = two
+    beside_two = side_of(two)
+    assert beside_two is not beside_one
+    assert beside_two.waited == [two]
+    current[0], made = one, FakeStream.made
+    assert side_of(one) is beside_one
+    assert FakeStream.made == made
+
+
+def test_without_a_gpu_work_is_done_at_once():
+    with streams.beside(torch.device("cpu")) as join:
+        assert join() is None

@@ -1,0 +1,49 @@
+"""Run folders: what of an older or another configuration matters on resuming, and where a training took place."""
+
+import json
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import HitNetError
+from hitnet.training import run as runs
+
+SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 1, "model_options": {"capsule_dim": 4}}
+
+
+def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
+    run = hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    file = tmp_path / "run" / "config.json"
+    values = json.loads(file.read_text())
+    del values["data"]["mirror"]
+    file.write_text(json.dumps(values))
+    assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    with pytest.raises(HitNetError, match=r"data\.fingerprint"):
+        hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
+
+
+def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
+    run = hitnet.train(toy, out=tmp_path / "run", limit=1000, **SMALL)
+    assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+
+
+def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):
+        hitnet.train(toy, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
+
+
+def test_the_environment_names_the_device_of_the_training(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a GPU")
+    assert runs.environment(torch.device("cuda"))["device"] == "a GPU"
+    assert runs.environment(torch.device("cpu"))["device"] != "a GPU"
+
+
+def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runs, "environment", lambda device: {"device": asked.append(device.type)})
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    hitnet.audit(toy, models=1, epochs=1, out=tmp_path / "audit", device="cpu")
+    assert asked == ["cpu", "cpu"]
