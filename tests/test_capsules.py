@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 
 import hitnet
 from hitnet import HitNetError, HitOrMiss, distances, dynamic_routing, mask, squash
-from hitnet.capsules import one_hot
+from hitnet.capsules import hits_and_misses, one_hot
 
 
 def naive_distances(capsules, centre):
@@ -197,3 +197,15 @@ def test_routing_gradient_flows_through_the_last_sum():
 def test_public_names():
     for name in hitnet.__all__:
         assert hasattr(hitnet, name), name
+
+
+def test_hits_and_misses_against_a_loop():
+    torch.manual_seed(0)
+    distances, targets = 1.2 * torch.rand(50, 4) ** 3, torch.randint(0, 4, (50,))
+    hits = misses = 0
+    for row, target in zip(distances.tolist(), targets.tolist(), strict=True):
+        hits += row[target] <= 0.1
+        misses += sum(d >= 0.9 for k, d in enumerate(row) if k != target)
+    assert 0 < hits < 50
+    assert 0 < misses < 150
+    assert tuple(map(int, hits_and_misses(distances, targets))) == (hits, misses)

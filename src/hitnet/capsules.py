@@ -46,6 +46,12 @@ def one_hot(targets: Tensor, num_classes: int) -> Tensor:
     )
 
 
+def hits_and_misses(distances: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """How many true-class capsules hit, and how many others miss, from distances (B, K); never waits for a GPU."""
+    truth = one_hot(targets, distances.shape[1])
+    return (truth & (distances <= HIT_RADIUS)).sum(), (~truth & (distances >= MISS_RADIUS)).sum()
+
+
 def mask(capsules: Tensor, classes: Tensor) -> Tensor:
     """Capsules (B, K, n) with all set to 0 except those of `classes`: (B,) indices or (B, K) zeros and ones."""
     return capsules * one_hot(classes, capsules.shape[1])[..., None]

@@ -183,7 +183,9 @@ class Runner:
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
         )  # fmt: skip
         seeds = [job.seed for job in jobs if job.experiment.name == one.name]
-        return Lot(several_tasks(config, 0, seeds, self.home(one, length), resume=True), images, test, modify)
+        return Lot(
+            several_tasks(config, 0, seeds, self.home(one, length), resume=True, device=where), images, test, modify
+        )
 
     def keep(self, job: Job, trained: Run, length: Length) -> RunRecord:
         """Record a finished run, and read its ghosts where they are wanted."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
@@ -228,8 +228,6 @@ class Trainer:
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         for pixels, labels in test.in_order():
             found = class_distances(self.trained, pixels)
-            own = found.gather(1, labels[:, None])
-            misses = (found >= MISS_RADIUS).sum() - (own >= MISS_RADIUS).sum()
             wrong = (self.model.head.predict(found) != labels).sum()
-            counts += torch.stack([wrong, (own <= HIT_RADIUS).sum(), misses])
+            counts += torch.stack([wrong, *hits_and_misses(found, labels)])
         return counts

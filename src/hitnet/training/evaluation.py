@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hitnet import data as datasets
-from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.capsules import hits_and_misses
 from hitnet.data.images import Images
 from hitnet.data.load import Source
 from hitnet.errors import HitNetError
@@ -130,9 +130,8 @@ def measure(model: Network, images: Images) -> Evaluation:
     confusion = torch.bincount(labels * k + prediction, minlength=k * k).view(k, k)
     hits = misses = None
     if model.head.loss == "centripetal":
-        truth = torch.zeros_like(found, dtype=torch.bool).scatter_(1, labels[:, None], True)
-        hits = 100 * float((found[truth] <= HIT_RADIUS).double().mean())
-        misses = 100 * float((found[~truth] >= MISS_RADIUS).double().mean())
+        hit, missed = hits_and_misses(found, labels)
+        hits, misses = 100 * int(hit) / len(labels), 100 * int(missed) / (len(labels) * (k - 1))
     return Evaluation(
         data=images.name,
         images=len(images),

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, one_hot
+from hitnet.capsules import hits_and_misses
 from hitnet.data.augment import Augmentation
 from hitnet.kernels.streams import beside
 from hitnet.models.decoders import masked_target
@@ -179,11 +179,9 @@ class Step:
 
     @torch.no_grad()
     def count(self, output: Output, labels: Tensor, terms: dict[str, Tensor]) -> None:
-        truth = one_hot(labels, output.distances.shape[1])
         figures = {name: value.detach() * len(labels) for name, value in terms.items()}
         figures["wrong"] = (output.prediction != labels).sum()
-        figures["hits"] = (truth & (output.distances <= HIT_RADIUS)).sum()
-        figures["misses"] = (~truth & (output.distances >= MISS_RADIUS)).sum()
+        figures["hits"], figures["misses"] = hits_and_misses(output.distances, labels)
         zero = self.totals.new_zeros(())
         self.totals += torch.stack([figures.get(name, zero).double() for name in TERMS])
 

@@ -212,21 +212,17 @@ def several_tasks(
     out: str | Path | None,
     *,
     resume: bool,
-    device: torch.device | None = None,
+    device: torch.device,
 ) -> list[Task]:
-    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given.
-
-    device  what new run folders name as the place of the training; by default the best there is
-    """
-    where = device or pick_device("auto")
+    """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
     if seeds is None:
-        return [task(replace(config, seed=seed), out, resume=resume, device=where)]
+        return [task(replace(config, seed=seed), out, resume=resume, device=device)]
     chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
     configs = [replace(config, seed=one) for one in chosen]  # checks all seeds before the first folder is made
-    return [task(one, folder, resume=resume, device=where) for one, folder in zip(configs, folders, strict=True)]
+    return [task(one, folder, resume=resume, device=device) for one, folder in zip(configs, folders, strict=True)]
 
 
 def read(
