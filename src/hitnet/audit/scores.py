@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, check_choice
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -85,8 +85,7 @@ def gather(distances: Floats, labels: Ints) -> Evidence:
 
 
 def check_method(method: str) -> None:
-    if method not in METHODS:
-        raise HitNetError(f"score must be one of {', '.join(METHODS)}; got {method!r}.")
+    check_choice("audit", "score", method, METHODS)
 
 
 @dataclass(frozen=True)
