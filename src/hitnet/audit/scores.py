@@ -168,17 +168,17 @@ def score(doubts: Floats) -> Floats:
 
 
 FLAGS = {
-    "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
     "wrong": "score below 0.5: another class fits better",
     "ambiguous: two labels": (
         f"given and another class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
+    "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
     "ok": "none of the other rules",
 }
 
 
 def flags(evidence: Evidence, scores: Floats) -> list[str]:
-    """One of FLAGS for each image; where several rules hold, the first of them in that order."""
+    """One of FLAGS for each image; where several of the rules hold, the first."""
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": scores < 0.5,
