@@ -33,6 +33,7 @@ from hitnet import models
 from hitnet.losses import CentripetalLoss
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
+from parts.timing import best_of
 
 RECORDS = Path(__file__).with_name("records") / "cpu.json"
 BATCH = 128
@@ -113,14 +114,6 @@ def eager_epoch(name: str, images: hitnet.Images) -> Callable[[], float]:
         return time.perf_counter() - started
 
     return epoch
-
-
-def best_of(contestants: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Seconds of each contestant's best epoch, after one to warm up; they take turns."""
-    for epoch in contestants.values():
-        epoch()
-    rounds = [{name: epoch() for name, epoch in contestants.items()} for _ in range(repeats)]
-    return {name: min(one[name] for one in rounds) for name in contestants}
 
 
 def compare(network: str, images: hitnet.Images, others: dict[str, Callable[[], float]], args: Any) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from typing import Any
 import torch
 
 import hitnet
-from cpu import best_of
 from hitnet import models
 from hitnet.training.device import pick_device
 from hitnet.training.engine import Trainer
@@ -38,6 +37,7 @@ from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
 from hitnet.training.step import Step
 from parts.streamed import BATCH, measured, write_files
+from parts.timing import best_of
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
 PARTS = ("images", "memory", "head")
