@@ -14,11 +14,9 @@ Replaces the rows of these parts in benchmarks/records/training.json; each row i
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,12 +27,12 @@ from torch.utils.flop_counter import FlopCounterMode
 import hitnet
 from hitnet import models
 from hitnet.training import step as steps
+from parts.record import Row, about, replace_rows
 from parts.textbook import TextbookCapsNet, images_per_second, textbook_step
 
 RECORDS = Path(__file__).with_name("records") / "training.json"
 PARITY_STEPS, FLOAT32_EPOCHS, TOGETHER, SPEED_IMAGES = 100, 5, 8, 25_600
 CUDA = torch.device("cuda")
-Row = dict[str, Any]
 
 
 def trained(train: hitnet.Images, seeds: int, **options: Any) -> tuple[list[hitnet.Run], float]:
@@ -164,12 +162,12 @@ def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     }
 
 
-PARTS: dict[str, tuple[Callable[..., Iterator[Row]], str]] = {
-    "ladder": (ladder, "ladder"),
-    "speed": (speed, "speed"),
-    "fast": (fast, "fast recipe"),
-    "parity": (parity, "parity"),
-    "float32": (float32, "float32"),
+PARTS: dict[str, Callable[..., Iterator[Row]]] = {
+    "ladder": ladder,
+    "speed": speed,
+    "fast": fast,
+    "parity": parity,
+    "float32": float32,
 }
 
 
@@ -180,20 +178,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RECORDS)
     args = parser.parse_args()
     train, test = (hitnet.data.load("mnist", split, data_dir=args.data_dir) for split in ("train", "test"))
-    about = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "hitnet": hitnet.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-    rows: list[Row] = json.loads(args.out.read_text()) if args.out.is_file() else []
+    rows: list[Row] = []
     for part in args.parts:
-        make, experiment = PARTS[part]
-        rows = [row for row in rows if row["experiment"] != experiment]
-        for row in make(train, test):
-            rows.append(row | about)
+        found: list[Row] = []
+        for row in PARTS[part](train, test):
+            found.append(row | about(CUDA))
             print(row, flush=True)
-            args.out.write_text(json.dumps(rows, indent=1) + "\n")
+            rows = replace_rows(args.out, found, "experiment")
     errors = [row["error_percent"] for row in rows if row["experiment"] == "fast recipe"]
     if len(errors) > 1:
         print(

@@ -1,7 +1,8 @@
-"""A record that grows over several calls of a benchmark, the time that one call may take, and tables of both."""
+"""Records of benchmarks, what their rows say of a run, and the time that a call may take to add some."""
 
 from __future__ import annotations
 
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,19 +14,31 @@ import torch
 
 import hitnet
 from hitnet import files
+from hitnet.training.device import pick_device
 
 Row = dict[str, Any]
 KEY = ("part", "data", "arm", "seed")
 
 
-def about() -> dict[str, str]:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+def about(device: torch.device) -> Row:
+    """What a row was measured on, by what and when."""
+    on_gpu = device.type == "cuda"
     return {
-        "device": device,
+        "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "hitnet": hitnet.__version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def replace_rows(path: Path, new: Sequence[Row], *names: str) -> list[Row]:
+    """Write rows into a record in place of all that have the same values under `names`; gives the record's rows."""
+    replaced = {tuple(row[name] for name in names) for row in new}
+    old: list[Row] = files.read_json(path) if path.is_file() else []
+    rows = [row for row in old if tuple(row[name] for name in names) not in replaced] + list(new)
+    files.write_json(path, rows)
+    return rows
 
 
 class Record:
@@ -49,7 +62,7 @@ class Record:
         if self.key(row) in self.known:
             return
         self.known.add(self.key(row))
-        self.rows.append(row | about())
+        self.rows.append(row | about(pick_device("auto")))
         files.write_json(self.path, self.rows)
         print({name: shown(value) for name, value in row.items()}, flush=True)
 
