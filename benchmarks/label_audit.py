@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -171,21 +172,33 @@ def train_ghosts(args: argparse.Namespace) -> None:
     files.write_json(args.out / "ghosts.json", rows)
 
 
-def main() -> None:
+CASES = ("sample", "mnist-uniform", "mnist-alike", "cifar10n")
+OF_A_CASE = {"audit": run_audit, "rival": run_rival}
+OF_ALL = {"ghosts": train_ghosts, "score": lambda args: score(args.out)}
+
+
+def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["audit", "rival", "ghosts", "score"])
-    parser.add_argument("cases", nargs="*", choices=["sample", "mnist-uniform", "mnist-alike", "cifar10n", []])
+    parser.add_argument("step", choices=[*OF_A_CASE, *OF_ALL])
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []])
     parser.add_argument("--out", type=Path, default=Path("arrays"))
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--cifar10n", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(given)
+    if args.step in OF_A_CASE and not args.cases:
+        parser.error(f"{args.step} needs one case or more: {', '.join(CASES)}")
+    if args.step in OF_ALL and args.cases:
+        parser.error(f"{args.step} takes no cases")
+    return args
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    args = parse(given)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.step == "score":
-        score(args.out)
-    elif args.step == "ghosts":
-        train_ghosts(args)
     for name in args.cases:
-        (run_audit if args.step == "audit" else run_rival)(name, args)
+        OF_A_CASE[args.step](name, args)
+    if args.step in OF_ALL:
+        OF_ALL[args.step](args)
 
 
 if __name__ == "__main__":

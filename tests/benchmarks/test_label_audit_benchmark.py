@@ -1,10 +1,11 @@
-"""The benchmark of the label audit: what its record keeps."""
+"""The benchmark of the label audit: which step does what, and what the record keeps."""
 
 import json
 
 import numpy as np
 import pytest
 
+import label_audit
 from parts import label_audit_scores
 
 CLASSES, IMAGES, WRONG = 4, 80, 8
@@ -50,3 +51,40 @@ def test_scoring_nothing_is_told(tmp_path):
     with pytest.raises(SystemExit, match="holds no arrays to score"):
         label_audit_scores.score(tmp_path, record=tmp_path / "record.json")
     assert not (tmp_path / "record.json").exists()
+
+
+@pytest.fixture
+def done(monkeypatch, tmp_path):
+    """What a call does: steps and cases, in the order of their doing."""
+    done = []
+    for name in label_audit.OF_A_CASE:
+        monkeypatch.setitem(label_audit.OF_A_CASE, name, lambda case, args, name=name: done.append((name, case)))
+    for name in label_audit.OF_ALL:
+        monkeypatch.setitem(label_audit.OF_ALL, name, lambda args, name=name: done.append((name, None)))
+    return lambda *words: (label_audit.main([*words, "--out", str(tmp_path / "arrays")]), done)[1]
+
+
+@pytest.mark.parametrize("step", ["audit", "rival"])
+def test_a_step_of_cases_is_done_for_each(done, step):
+    assert done(step, "mnist-alike", "sample") == [(step, "mnist-alike"), (step, "sample")]
+
+
+@pytest.mark.parametrize("step", ["ghosts", "score"])
+def test_a_step_of_all_is_done_once(done, step):
+    assert done(step) == [(step, None)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit"], "audit needs one case or more: sample, mnist-uniform, mnist-alike, cifar10n"),
+        (["rival"], "rival needs one case"),
+        (["score", "sample"], "score takes no cases"),
+        (["ghosts", "mnist-alike"], "ghosts takes no cases"),
+    ],
+)
+def test_missing_and_superfluous_cases_are_told(done, capsys, tmp_path, words, said):
+    with pytest.raises(SystemExit):
+        done(*words)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "arrays").exists()
