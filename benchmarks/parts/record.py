@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import torch
 import hitnet
 from hitnet import files
 from hitnet.training.device import pick_device
+from parts.tables import shown
 
 Row = dict[str, Any]
 KEY = ("part", "data", "arm", "seed")
@@ -84,32 +84,3 @@ class Budget:
 
     def took(self, part: str, images: float, seconds: float) -> None:
         self.pace[part] = seconds / images
-
-
-def shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
-    return "" if value is None else str(value)
-
-
-def summary(values: Sequence[float]) -> str:
-    """Mean and, where they differ, standard deviation."""
-    if len(set(values)) == 1:
-        return shown(values[0])
-    return f"{shown(float(statistics.mean(values)))} ± {shown(statistics.stdev(values))}"
-
-
-def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
-    """Markdown: a line for each arm on each set, the mean and standard deviation over its networks in each column.
-
-    columns  entries of a row, and what to call them
-    """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["data"], row["arm"]), []).append(row)
-    lines = ["| data | arm | networks | " + " | ".join(columns.values()) + " |", "|---" * (3 + len(columns)) + "|"]
-    for (data, arm), own in groups.items():
-        cells = [[row[name] for row in own if row.get(name) is not None] for name in columns]
-        written = [summary(values) if values else "" for values in cells]
-        lines.append(f"| {data} | {arm} | {len(own)} | " + " | ".join(written) + " |")
-    return "\n".join(lines)
