@@ -14,11 +14,8 @@ alike. Writes benchmarks/records/cpu.json: one row a measurement, and the ratios
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +26,12 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 import hitnet
-from hitnet import models
+from hitnet import files, models
 from hitnet.losses import CentripetalLoss
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
+from parts.record import about
+from parts.timing import best_of
 
 RECORDS = Path(__file__).with_name("records") / "cpu.json"
 BATCH = 128
@@ -115,14 +114,6 @@ def eager_epoch(name: str, images: hitnet.Images) -> Callable[[], float]:
     return epoch
 
 
-def best_of(contestants: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Seconds of each contestant's best epoch, after one to warm up; they take turns."""
-    for epoch in contestants.values():
-        epoch()
-    rounds = [{name: epoch() for name, epoch in contestants.items()} for _ in range(repeats)]
-    return {name: min(one[name] for one in rounds) for name in contestants}
-
-
 def compare(network: str, images: hitnet.Images, others: dict[str, Callable[[], float]], args: Any) -> dict[str, Any]:
     shift = {"shift": 0} if network == "hitnet" else {}
     seconds = best_of({"engine": engine_epoch(network, images, **shift), **others}, args.repeats)
@@ -154,15 +145,7 @@ def main() -> None:
         compare("hitnet-small", small, loaders, args),
         compare("hitnet", paper, {"eager PyTorch": eager_epoch("hitnet", paper)}, args),
     ]
-    about = {
-        "processor": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "hitnet": hitnet.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-    args.out.parent.mkdir(exist_ok=True)
-    args.out.write_text(json.dumps([row | about for row in rows], indent=1) + "\n")
+    files.write_json(args.out, [row | about(CPU) for row in rows])
 
 
 if __name__ == "__main__":

@@ -17,27 +17,25 @@ order. Writes benchmarks/records/growth.json: one row a measurement, in place of
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import hitnet
-from cpu import best_of
 from hitnet import models
 from hitnet.training.device import pick_device
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
 from hitnet.training.step import Step
+from parts.record import about, replace_rows
 from parts.streamed import BATCH, measured, write_files
+from parts.timing import best_of
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
 PARTS = ("images", "memory", "head")
@@ -188,22 +186,10 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     device = pick_device(args.device)
-    about = {
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "repeats": args.repeats,
-        "torch": torch.__version__,
-        "hitnet": hitnet.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
     measure = {"images": images_part, "memory": memory_part, "head": head_part}
-    rows = json.loads(args.out.read_text()) if args.out.is_file() else []
+    told = about(device) | {"cores": os.cpu_count(), "repeats": args.repeats}
     for part in args.parts:
-        found = [row | about for row in measure[part](device, args)]
-        rows = [row for row in rows if (row["experiment"], row["device"]) != (part, about["device"])] + found
-        args.out.parent.mkdir(exist_ok=True)
-        args.out.write_text(json.dumps(rows, indent=1) + "\n")
+        replace_rows(args.out, [row | told for row in measure[part](device, args)], "experiment", "device")
 
 
 if __name__ == "__main__":

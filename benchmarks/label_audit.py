@@ -20,14 +20,13 @@ the arrays `clean` and `aggregate` of CIFAR-10N, Wei et al. 2022). `ghosts` trai
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +35,14 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
+from hitnet import files
 from hitnet.audit.audit import collect, mean_distances
 from hitnet.audit.ghosts import find_ghosts
 from hitnet.audit.plan import plan
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from parts.label_audit_scores import read, score
+from parts.record import about
 
 FOLDS = 4
 LOOK_ALIKES = np.array([6, 7, 7, 5, 9, 3, 0, 1, 3, 4])  # what each digit is taken for
@@ -92,11 +93,6 @@ def equal_epochs(images: hitnet.Images, model: str, epochs: int, seconds: float)
     return max(math.ceil(epochs / (FOLDS - 1)), math.ceil(seconds / (FOLDS * trial.history[-1]["seconds"])))
 
 
-def about() -> dict[str, str]:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
-    return {"device": device, "date": datetime.now(UTC).date().isoformat(), "hitnet": hitnet.__version__}
-
-
 def run_audit(name: str, args: argparse.Namespace) -> None:
     images, truth = load_case(name, args)
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +101,7 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "hitnet", "audit", data, "--out", out], check=True)
         seconds = time.perf_counter() - started
-        summary = json.loads((out / "summary.json").read_text())
+        summary = files.read_json(out / "summary.json")
         trained = [hitnet.load(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
         distances = collect(trained, images, pick_device("auto"))
     kinds = Counter((network["model"], network["recipe"]["epochs"]) for network in summary["networks"])
@@ -117,7 +113,7 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
         expected=summary["expected_errors"],
         seconds=seconds,
         networks=", ".join(f"{model}, {count} x {epochs} epochs" for (model, epochs), count in kinds.items()),
-        **about(),
+        **about(pick_device("auto")),
     )
     print(f"{name}: audit {seconds:.1f} s", flush=True)
 
@@ -138,7 +134,11 @@ def run_rival(name: str, args: argparse.Namespace) -> None:
         words.append(f"{model} with softmax, {FOLDS} folds x {epochs} epochs")
         print(f"{name}: rival {words[-1]} {seconds[-1]:.1f} s", flush=True)
     np.savez_compressed(
-        args.out / f"{name}.rival.npz", probabilities=np.stack(found), seconds=seconds, networks=words, **about()
+        args.out / f"{name}.rival.npz",
+        probabilities=np.stack(found),
+        seconds=seconds,
+        networks=words,
+        **about(pick_device("auto")),
     )
 
 
@@ -165,28 +165,40 @@ def train_ghosts(args: argparse.Namespace) -> None:
                 "precision": float(bad[doubtful].mean()) if len(doubtful) else None,
                 "recall": float(bad[doubtful].sum() / bad.sum()),
                 "average_precision_ghost_distance": float(average_precision_score(bad, -ghost_distance)),
-                **about(),
+                **about(pick_device("auto")),
             }
         )
         print(rows[-1], flush=True)
-    (args.out / "ghosts.json").write_text(json.dumps(rows, indent=1))
+    files.write_json(args.out / "ghosts.json", rows)
 
 
-def main() -> None:
+CASES = ("sample", "mnist-uniform", "mnist-alike", "cifar10n")
+OF_A_CASE = {"audit": run_audit, "rival": run_rival}
+OF_ALL = {"ghosts": train_ghosts, "score": lambda args: score(args.out)}
+
+
+def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["audit", "rival", "ghosts", "score"])
-    parser.add_argument("cases", nargs="*", choices=["sample", "mnist-uniform", "mnist-alike", "cifar10n", []])
+    parser.add_argument("step", choices=[*OF_A_CASE, *OF_ALL])
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []])
     parser.add_argument("--out", type=Path, default=Path("arrays"))
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--cifar10n", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(given)
+    if args.step in OF_A_CASE and not args.cases:
+        parser.error(f"{args.step} needs one case or more: {', '.join(CASES)}")
+    if args.step in OF_ALL and args.cases:
+        parser.error(f"{args.step} takes no cases")
+    return args
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    args = parse(given)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.step == "score":
-        score(args.out)
-    elif args.step == "ghosts":
-        train_ghosts(args)
     for name in args.cases:
-        (run_audit if args.step == "audit" else run_rival)(name, args)
+        OF_A_CASE[args.step](name, args)
+    if args.step in OF_ALL:
+        OF_ALL[args.step](args)
 
 
 if __name__ == "__main__":

@@ -34,40 +34,13 @@ from hitnet.training.evaluation import measure
 from parts.arms import DECODERS, HYBRIDS, JUDGE, NO_HYBRID, PAPER, PHOTOGRAPHS, SOURCE, Arm, hybrid_arm
 from parts.decoder_phase import train_decoder
 from parts.pictures import picture_figures
-from parts.record import Budget, Record, Row, table
+from parts.record import Budget, Record, Row
+from parts.tables import print_tables
 
 RECORDS = Path(__file__).with_name("records") / "synthesis.json"
 JUDGE_SEED, SOURCE_SEED, FINAL_SEED = 1000, 2000, 10  # the final comparison's seeds follow on those of the search
 GREY, COLOUR = ("mnist", "fashion-mnist"), ("cifar10", "svhn")
 TINY = 512
-COLUMNS = {
-    "decoders": {
-        "error_percent": "test error %",
-        "mse": "test MSE",
-        "prototypes_named": "prototypes named",
-        "paper_named_percent": "N(0.5, m/√n) named %",
-        "fitted_named_percent": "fitted named %",
-        "fitted_0.9_named_percent": "fitted at 0.9 named %",
-        "fitted_0.8_named_percent": "fitted at 0.8 named %",
-        "checked_named_percent": "checked named %",
-        "checked_kept_percent": "checked kept %",
-        "diagonal_named_percent": "diagonal named %",
-        "fitted_distance_ratio": "fitted distance / real",
-        "fitted_0.9_distance_ratio": "at 0.9",
-        "fitted_0.8_distance_ratio": "at 0.8",
-        "within_percent": "within 0.5 ± 2m/√n %",
-        "component_sd": "sd",
-    },
-    "hybrid": {"error_percent": "held-out error %"},
-    "hybrid-final": {"error_percent": "test error %", "images_per_second": "images/s"},
-    "photographs": {
-        "error_percent": "test error %",
-        "mse": "test MSE",
-        "decoder_parameters": "decoder's parameters",
-        "images_per_second": "images/s",
-    },
-}
-COLUMNS["paper-decoder"] = COLUMNS["decoders"]
 
 
 class Bench:
@@ -105,9 +78,14 @@ class Bench:
 
         return self.once("judge", make=make)
 
-    def source(self, part: str, data: str, images: hitnet.Images) -> hitnet.Run:
-        """What modifies the images of hybrid training: trained on the same images, with a seed of its own."""
-        return self.once("source", part, data, make=lambda: self.train(SOURCE, images, [SOURCE_SEED])[0])
+    def source(self, part: str, data: str, train: hitnet.Images, test: hitnet.Images) -> tuple[hitnet.Run, float]:
+        """What modifies the images of hybrid training, trained on them with a seed of its own, and its error."""
+
+        def make() -> tuple[hitnet.Run, float]:
+            run = self.train(SOURCE, train, [SOURCE_SEED])[0]
+            return run, measure(run.model, test).error
+
+        return self.once("source", part, data, make=make)
 
     def train(
         self, arm: Arm, images: hitnet.Images, seeds: Sequence[int], source: hitnet.Run | None = None
@@ -194,11 +172,11 @@ def hybrids(
         left = bench.missing(part, data, arm, seeds, train)
         if not left:
             continue
-        source = bench.source(part, data, train)
+        source, error = bench.source(part, data, train, test)
         wanted = source if arm.recipe_options else None
         for run, row in bench.networks(part, data, arm, left, train, wanted):
-            said = {"source_error_percent": measure(source.model, test).error}
-            bench.record.add(row | {"error_percent": measure(run.model, test).error} | said)
+            found = {"error_percent": measure(run.model, test).error, "source_error_percent": error}
+            bench.record.add(row | found)
 
 
 def held_out(images: hitnet.Images) -> tuple[hitnet.Images, hitnet.Images]:
@@ -260,13 +238,6 @@ PARTS = {
     "hybrid-final": final_part,
     "photographs": photographs_part,
 }
-
-
-def print_tables(rows: Sequence[Row]) -> None:
-    for part, columns in COLUMNS.items():
-        own = [row for row in rows if row["part"] == part]
-        if own:
-            print(f"\n{part}\n\n{table(own, columns)}")
 
 
 def parse(given: Sequence[str] | None) -> argparse.Namespace:

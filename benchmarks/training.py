@@ -5,8 +5,8 @@
 ladder   the paper's network from a plain eager loop to networks side by side, beside the card's rate of matrix products
 speed    images a second of every network, alone and eight side by side
 fast     test errors of the paper's network after the fast recipe, ten seeds
-parity   how far the losses of the first 100 steps stray from eager float32
-float32  test errors of the fast recipe cut to five epochs, in float32 and as usual, five seeds each
+parity   how far the losses of the first 100 steps stray from eager float32, without TF32
+float32  test errors of the fast recipe cut to five epochs, in float32 without TF32 and as usual, five seeds each
 
 Replaces the rows of these parts in benchmarks/records/training.json; each row is a run or a measurement.
 """
@@ -14,11 +14,10 @@ Replaces the rows of these parts in benchmarks/records/training.json; each row i
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,12 +28,26 @@ from torch.utils.flop_counter import FlopCounterMode
 import hitnet
 from hitnet import models
 from hitnet.training import step as steps
+from parts.record import Row, about, replace_rows
 from parts.textbook import TextbookCapsNet, images_per_second, textbook_step
 
 RECORDS = Path(__file__).with_name("records") / "training.json"
 PARITY_STEPS, FLOAT32_EPOCHS, TOGETHER, SPEED_IMAGES = 100, 5, 8, 25_600
 CUDA = torch.device("cuda")
-Row = dict[str, Any]
+
+
+@contextmanager
+def tf32(*, products: bool = False, convolutions: bool = False) -> Iterator[None]:
+    """Whether the GPU may round float32 matrix products and convolutions to TF32; afterwards all is as before."""
+    flags = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [flag.allow_tf32 for flag in flags]
+    try:
+        for flag, allowed in zip(flags, (products, convolutions), strict=True):
+            flag.allow_tf32 = allowed
+        yield
+    finally:
+        for flag, allowed in zip(flags, before, strict=True):
+            flag.allow_tf32 = allowed
 
 
 def trained(train: hitnet.Images, seeds: int, **options: Any) -> tuple[list[hitnet.Run], float]:
@@ -81,10 +94,11 @@ def ladder(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
         return {"experiment": "ladder", "what": what, "images_per_second": round(found), **of_peak}
 
     network = models.build("hitnet", train.shape, train.num_classes)
-    yield row("plain eager loop, float32", images_per_second(textbook_step(network, train)))
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    yield row("textbook CapsNet, eager, TF32", images_per_second(textbook_step(TextbookCapsNet(), train)), share=False)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    found = images_per_second(textbook_step(network, train))
+    yield row("plain eager loop, float32 as PyTorch sets it", found)
+    with tf32(products=True, convolutions=True):
+        found = images_per_second(textbook_step(TextbookCapsNet(), train))
+    yield row("textbook CapsNet, eager, TF32", found, share=False)
     with pytorch_alone:
         yield row("bfloat16, one CUDA graph, PyTorch's convolutions", rate(train, "hitnet", 1))
         yield row("the same, eight networks side by side", rate(train, "hitnet", TOGETHER))
@@ -125,8 +139,9 @@ def fast(
 
 def float32(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     for precision in ("float32", "mixed"):
-        for row in fast(train, test, seeds=5, experiment="float32", precision=precision, epochs=FLOAT32_EPOCHS):
-            yield row | {"precision": precision}
+        with tf32(convolutions=precision == "mixed"):
+            rows = list(fast(train, test, seeds=5, experiment="float32", precision=precision, epochs=FLOAT32_EPOCHS))
+        yield from (row | {"precision": precision} for row in rows)
 
 
 def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
@@ -150,9 +165,9 @@ def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
 
 
 def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
-    captured, eager, exact = (
-        losses(train, capture=capture, mixed=mixed) for capture, mixed in ((True, True), (False, True), (False, False))
-    )
+    captured, eager = (losses(train, capture=capture, mixed=True) for capture in (True, False))
+    with tf32():
+        exact = losses(train, capture=False, mixed=False)
     relative = (captured - exact).abs() / exact
     yield {
         "experiment": "parity",
@@ -164,36 +179,30 @@ def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     }
 
 
-PARTS: dict[str, tuple[Callable[..., Iterator[Row]], str]] = {
-    "ladder": (ladder, "ladder"),
-    "speed": (speed, "speed"),
-    "fast": (fast, "fast recipe"),
-    "parity": (parity, "parity"),
-    "float32": (float32, "float32"),
+PARTS: dict[str, Callable[..., Iterator[Row]]] = {
+    "ladder": ladder,
+    "speed": speed,
+    "fast": fast,
+    "parity": parity,
+    "float32": float32,
 }
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=RECORDS)
-    args = parser.parse_args()
+    args = parser.parse_args(given)
     train, test = (hitnet.data.load("mnist", split, data_dir=args.data_dir) for split in ("train", "test"))
-    about = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "hitnet": hitnet.__version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-    rows: list[Row] = json.loads(args.out.read_text()) if args.out.is_file() else []
+    rows: list[Row] = []
     for part in args.parts:
-        make, experiment = PARTS[part]
-        rows = [row for row in rows if row["experiment"] != experiment]
-        for row in make(train, test):
-            rows.append(row | about)
-            print(row, flush=True)
-            args.out.write_text(json.dumps(rows, indent=1) + "\n")
+        found: list[Row] = []
+        with tf32(convolutions=True):  # as PyTorch sets it
+            for row in PARTS[part](train, test):
+                found.append(row | about(CUDA))
+                print(row, flush=True)
+                rows = replace_rows(args.out, found, "experiment")
     errors = [row["error_percent"] for row in rows if row["experiment"] == "fast recipe"]
     if len(errors) > 1:
         print(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import hitnet
+from hitnet import files
 from hitnet.audit import scores
+from parts.record import replace_rows
 
 RECORDS = Path(__file__).parents[1] / "records" / "label_audit.json"
+MADE = ("device", "threads", "torch", "hitnet", "date")  # what arrays say of their making; older ones not all of it
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -91,7 +93,7 @@ def score_case(path: Path) -> list[dict[str, object]]:
 
     def row(method: str, doubts: scores.Doubt, cost: dict[str, object], origin: dict[str, np.ndarray]) -> dict:
         figures = verified(doubts.value) if name == "sample" else measures(doubts.value, doubts.rival, case)
-        made = {key: str(origin[key]) for key in ("device", "date", "hitnet")}
+        made = {key: origin[key].item() for key in MADE if key in origin}
         return {"case": name, "method": method, **figures, **cost, **made}
 
     cost = {"networks": str(case["networks"]), "seconds": float(case["seconds"])}
@@ -106,12 +108,14 @@ def score_case(path: Path) -> list[dict[str, object]]:
     return rows + rivals
 
 
-def score(folder: Path) -> None:
-    """Judge the arrays in a folder and keep the figures in the records."""
+def score(folder: Path, *, record: Path = RECORDS) -> None:
+    """Judge the arrays in a folder and keep the figures in the record, in place of those of the same cases."""
     rows = [row for path in sorted(folder.glob("*.audit.npz")) for row in score_case(path)]
     if (ghosts := folder / "ghosts.json").is_file():
-        rows += [{"case": "ghosts", **row} for row in json.loads(ghosts.read_text())]
-    RECORDS.write_text(json.dumps(rows, indent=1) + "\n")
+        rows += [{"case": "ghosts", **row} for row in files.read_json(ghosts)]
+    if not rows:
+        raise SystemExit(f"{folder} holds no arrays to score: run the steps audit and rival first.")
+    replace_rows(record, rows, "case")
     print_table(rows)
 
 

@@ -1,8 +1,8 @@
-"""A record that grows over several calls of a benchmark, the time that one call may take, and tables of both."""
+"""Records of benchmarks, what their rows say of a run, and the time that a call may take to add some."""
 
 from __future__ import annotations
 
-import statistics
+import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -13,19 +13,32 @@ import torch
 
 import hitnet
 from hitnet import files
+from hitnet.training.device import pick_device
+from parts.tables import shown
 
 Row = dict[str, Any]
 KEY = ("part", "data", "arm", "seed")
 
 
-def about() -> dict[str, str]:
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+def about(device: torch.device) -> Row:
+    """What a row was measured on, by what and when."""
+    on_gpu = device.type == "cuda"
     return {
-        "device": device,
+        "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "hitnet": hitnet.__version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def replace_rows(path: Path, new: Sequence[Row], *names: str) -> list[Row]:
+    """Write rows into a record in place of all that have the same values under `names`; gives the record's rows."""
+    replaced = {tuple(row[name] for name in names) for row in new}
+    old: list[Row] = files.read_json(path) if path.is_file() else []
+    rows = [row for row in old if tuple(row[name] for name in names) not in replaced] + list(new)
+    files.write_json(path, rows)
+    return rows
 
 
 class Record:
@@ -49,7 +62,7 @@ class Record:
         if self.key(row) in self.known:
             return
         self.known.add(self.key(row))
-        self.rows.append(row | about())
+        self.rows.append(row | about(pick_device("auto")))
         files.write_json(self.path, self.rows)
         print({name: shown(value) for name, value in row.items()}, flush=True)
 
@@ -71,32 +84,3 @@ class Budget:
 
     def took(self, part: str, images: float, seconds: float) -> None:
         self.pace[part] = seconds / images
-
-
-def shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
-    return "" if value is None else str(value)
-
-
-def summary(values: Sequence[float]) -> str:
-    """Mean and, where they differ, standard deviation."""
-    if len(set(values)) == 1:
-        return shown(values[0])
-    return f"{shown(float(statistics.mean(values)))} ± {shown(statistics.stdev(values))}"
-
-
-def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
-    """Markdown: a line for each arm on each set, the mean and standard deviation over its networks in each column.
-
-    columns  entries of a row, and what to call them
-    """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["data"], row["arm"]), []).append(row)
-    lines = ["| data | arm | networks | " + " | ".join(columns.values()) + " |", "|---" * (3 + len(columns)) + "|"]
-    for (data, arm), own in groups.items():
-        cells = [[row[name] for row in own if row.get(name) is not None] for name in columns]
-        written = [summary(values) if values else "" for values in cells]
-        lines.append(f"| {data} | {arm} | {len(own)} | " + " | ".join(written) + " |")
-    return "\n".join(lines)

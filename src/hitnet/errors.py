@@ -27,3 +27,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise HitNetError(f"{owner}: {name} must be one of {', '.join(choices)}; got {value!r}.")

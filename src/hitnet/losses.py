@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, full_precision, one_hot
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, check_choice
 
 Reduction = Literal["mean", "sum", "none"]
 GhostRule = Literal["always", "nearer"]
@@ -188,8 +188,3 @@ def matching_truth(predictions: Tensor, targets: Tensor) -> Tensor:
     if len(truth) != len(predictions):
         raise HitNetError(f"The loss got {len(predictions)} images but {len(truth)} targets.")
     return truth
-
-
-def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise HitNetError(f"{owner}: {name} must be one of {', '.join(choices)}; got {value!r}.")

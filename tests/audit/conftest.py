@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from audit_samples import make_summary
 
 from hitnet.audit.corrections import read_corrections
 from hitnet.audit.page import write_page
@@ -98,7 +99,7 @@ def open_review(browser, tmp_path):
     def open_page(audit, name="page.html", **options):
         table, distances, pixels, names = audit
         path = tmp_path / name
-        options = {"title": "An audit", "class_names": names, **options}
+        options = {"title": "An audit", "class_names": names, "summary": make_summary(table, names), **options}
         write_page(path, table, distances, pixels, **options)
         opened.append(Review(browser, path))
         return opened[-1]

@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-from audit_samples import make_audit
+from audit_samples import make_audit, make_summary
 from PIL import Image
 
 from hitnet.audit.page import choose_rows, write_page
+from hitnet.audit.scores import FLAGS
 from hitnet.audit.sprites import make_sprites
 from hitnet.errors import HitNetError
 
@@ -47,7 +48,7 @@ class Page(HTMLParser):
 
 def write(tmp_path, audit, **options):
     table, distances, pixels, names = audit
-    options = {"class_names": names, "title": "An audit", **options}
+    options = {"class_names": names, "title": "An audit", "summary": make_summary(table, names), **options}
     shown = write_page(tmp_path / "page.html", table, distances, pixels, **options)
     return shown, Page((tmp_path / "page.html").read_text(encoding="utf-8"))
 
@@ -111,14 +112,11 @@ def test_two_classes_and_missing_figures(tmp_path):
     assert len(page.data["rows"]["near"][0]) == 2
 
 
-def test_summary_is_counted_unless_it_is_given(tmp_path):
-    audit = make_audit()
-    _, page = write(tmp_path, audit, summary={"data": "made up", "expected_errors": 12.5})
-    summary = page.data["summary"]
-    assert (summary["data"], summary["expected_errors"], summary["images"]) == ("made up", 12.5, 60)
-    assert summary["flags"] == {f: int((audit[0]["flag"] == f).sum()) for f in summary["flags"]}
-    first = audit[0][audit[0]["given"] == "class 0"]
-    assert summary["classes"][0]["suspects"] == int((first["flag"] != "ok").sum())
+def test_page_holds_the_audits_figures(tmp_path):
+    table, _, _, names = audit = make_audit()
+    _, page = write(tmp_path, audit)
+    assert page.data["summary"] == make_summary(table, names)
+    assert page.data["flags"] == list(FLAGS)
 
 
 def test_fingerprint_tells_audits_apart(tmp_path):

@@ -3,7 +3,7 @@
 import json
 import time
 
-from audit_samples import make_audit
+from audit_samples import make_audit, make_summary
 from browser_keys import END, ENTER, ESCAPE
 
 from hitnet.audit.corrections import check_corrections, read_corrections
@@ -25,14 +25,9 @@ def test_decisions_survive_a_reload_and_stay_with_their_audit(open_review, brows
     before = review.exported()
     browser.refresh()
     assert review.exported() == before
-    write_page(
-        review.path.with_name("other.html"),
-        table.assign(score=table["score"] / 2),
-        distances,
-        pixels,
-        class_names=names,
-        title="Other",
-    )
+    other = table.assign(score=table["score"] / 2)
+    options = {"class_names": names, "title": "Other", "summary": make_summary(other, names)}
+    write_page(review.path.with_name("other.html"), other, distances, pixels, **options)
     browser.get(review.path.with_name("other.html").as_uri())
     assert review.text("#progress-count") == "0 of 60 decided"
     browser.get(review.path.as_uri())

@@ -7,7 +7,7 @@ import torch
 
 from hitnet import HitNetError
 from hitnet.audit import plan as planning
-from hitnet.audit.plan import GREY, PLANS, Planned, plan
+from hitnet.audit.plan import EPOCHS, GREY_EPOCHS, Planned, plan
 from toy import toy_images
 
 
@@ -46,9 +46,9 @@ def test_several_kinds_take_turns():
 def test_small_sets_get_more_epochs():
     """At least 300 steps, and never fewer epochs than planned."""
     lengths = {count: plan(images(count), model="hitnet-small")[0].epochs for count in (96, 1281, 300 * 128 // 8)}
-    assert lengths == {96: 300, 1281: math.ceil(300 / 11), 300 * 128 // 8: PLANS["small"].epochs}
+    assert lengths == {96: 300, 1281: math.ceil(300 / 11), 300 * 128 // 8: EPOCHS["small"]}
     assert [one.epochs for one in plan(images(5000), model=["hitnet", "hitnet-resnet9"], count=2)] == [12, 30]
-    assert GREY["resnet9"].epochs < 30
+    assert GREY_EPOCHS["resnet9"] < 30
 
 
 def test_kinds_that_cannot_audit_are_refused():

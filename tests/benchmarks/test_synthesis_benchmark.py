@@ -14,7 +14,8 @@ from hitnet.training.evaluation import class_distances, to_device
 from parts import arms
 from parts.decoder_phase import Phase, Sampler, naming, rebuilding, train_decoder
 from parts.pictures import mean_pair_distance
-from parts.record import Budget, Record, table
+from parts.record import Budget, Record
+from parts.tables import table
 from toy import toy_images
 
 ARMS = [
@@ -79,6 +80,22 @@ def test_nothing_begins_once_the_budget_is_spent(tmp_path, monkeypatch, capsys):
     synthesis.main([*TINY, "--budget", "0", "--out", str(tmp_path / "none.json")])
     assert not (tmp_path / "none.json").exists()
     assert "no time left for photographs, cifar10" in capsys.readouterr().out
+
+
+def test_what_modifies_images_is_measured_once_for_all_arms(tmp_path, monkeypatch):
+    measured, real = [], synthesis.measure
+
+    def measure(network, images):
+        measured.append(network)  # kept, so that no two have the same identity
+        return real(network, images)
+
+    monkeypatch.setattr(synthesis, "measure", measure)
+    path = tmp_path / "hybrid.json"
+    synthesis.main(["--tiny", "--parts", "hybrid", "--data", "mnist", "--only", *ARMS[2:4], "--out", str(path)])
+    rows = read(path)
+    assert [row["arm"] for row in rows] == ARMS[2:4]
+    assert len(measured) == len({id(network) for network in measured}) == 3
+    assert rows[0]["source_error_percent"] == rows[1]["source_error_percent"]
 
 
 def test_a_training_that_would_end_too_late_is_not_begun():

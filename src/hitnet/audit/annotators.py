@@ -15,8 +15,6 @@ from hitnet.data import Images
 from hitnet.data import table as tables
 from hitnet.training.train import Source
 
-TABLES = (".csv", ".tsv", ".parquet")
-
 
 def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
     """The audit's table with what the annotators said; the table itself where the data has one label an image.
@@ -26,7 +24,7 @@ def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
     ghost_is_other  whether the ghost is that class
     ghost_hits      whether the ghost lies in the hit zone
     """
-    if isinstance(source, Images) or not str(source).lower().endswith(TABLES):
+    if isinstance(source, Images) or not str(source).lower().endswith(tables.TABLES):
         return audited
     said = tables.annotations(Path(str(source)).expanduser())
     if int(said["votes"].max()) < 2:

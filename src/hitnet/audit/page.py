@@ -21,13 +21,13 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from hitnet.audit.scores import FLAGS
 from hitnet.audit.sprites import Sprites, Thumbnails, make_sprites
 from hitnet.errors import HitNetError
 from hitnet.files import write_text
 
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = ("store.js", "list.js", "row.js", "filters.js", "dialogs.js", "actions.js", "report.js")
-FLAGS = ("wrong", "ambiguous: two labels", "none of the classes", "ok")
 COLUMNS = (
     *("id", "path", "given", "suggested", "score", "hits", "votes", "models"),
     *("margin_mean", "margin_std", "ghost", "ghost_distance", "flag", "rule"),
@@ -45,8 +45,8 @@ def write_page(
     *,
     class_names: Sequence[str],
     title: str,
+    summary: Mapping[str, Any],
     prototypes: Tensor | None = None,
-    summary: Mapping[str, Any] | None = None,
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
@@ -55,8 +55,8 @@ def write_page(
     table       the audit's table, worst image first
     distances   (N, K), mean distance of each class's capsule, in the table's order
     images      uint8 (N, C, H, W) in the table's order, or a function that gives those at a list of rows
+    summary     the audit's figures, as in summary.json
     prototypes  uint8 (K, C, H, W), a typical image of each class
-    summary     what `summarise` cannot know or would count itself; every key is optional
     limit       the most images to show: suspects first, then the most doubtful of the rest
     max_bytes   the most that the file may weigh: thumbnails become coarser, then fewer
     """
@@ -66,7 +66,7 @@ def write_page(
         "title": title,
         "fingerprint": fingerprint(table, names),
         "names": names,
-        "summary": summarise(table, names, summary or {}),
+        "summary": summary,
     }
     pick: Thumbnails = images if not isinstance(images, Tensor) else images.__getitem__
     typical = None
@@ -103,45 +103,6 @@ def fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def summarise(table: pd.DataFrame, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of the page's head: those given, and counts of the table for the rest.
-
-    data             name of the set, images  its size, models  how many were trained, model  of which kinds,
-                     seconds  that it took
-    expected_errors  how many labels are probably wrong
-    flags            {flag: number of images}
-    classes          [{"name", "images", "suspects", "expected_errors", "mean_score"}], all but the name optional
-    """
-    index = {name: k for k, name in enumerate(names)}
-    of = np.array([index[name] for name in table["given"]])
-    flags = table["flag"].to_numpy()
-    sizes = np.bincount(of, minlength=len(names))
-    suspects = np.bincount(of, flags != "ok", len(names))
-    scores = np.bincount(of, table["score"].to_numpy(), len(names))
-    classes = [
-        {
-            "name": name,
-            "images": int(sizes[k]),
-            "suspects": int(suspects[k]),
-            "expected_errors": None,
-            "mean_score": float(scores[k] / sizes[k]) if sizes[k] else None,
-        }
-        for k, name in enumerate(names)
-    ]
-    figures = {entry["name"]: entry for entry in given.get("classes", ())}
-    return {
-        "data": None,
-        "images": len(table),
-        "models": int(table["models"].max()) if len(table) else None,
-        "model": None,
-        "seconds": None,
-        "expected_errors": None,
-        "flags": {flag: int((flags == flag).sum()) for flag in FLAGS},
-        **given,
-        "classes": [{**entry, **figures.get(entry["name"], {})} for entry in classes],
-    }
-
-
 def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     """What the page's script reads: the shown rows by column, names as indices, the nearest classes."""
     index = {name: k for k, name in enumerate(head["names"])}
@@ -152,7 +113,7 @@ def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarra
         columns[column] = [index[name] for name in part[column]]
     for column in ("score", "margin_mean", "margin_std", "ghost_distance"):
         columns[column] = part[column].astype(float).round(4).tolist()
-    flags, columns["flag"] = _vocabulary(part["flag"], FLAGS)
+    flags, columns["flag"] = _vocabulary(part["flag"], tuple(FLAGS))
     rules, columns["rule"] = _vocabulary(part["rule"])
     near = _nearest(distances[rows], np.array(columns["given"]), np.array(columns["suggested"]))
     columns["near"] = near.tolist()

@@ -24,18 +24,10 @@ class Planned:
     epochs: int
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How many networks of one kind alone make an audit, and how many epochs they are trained."""
-
-    networks: int
-    epochs: int
-
-
 # By kind of features; see docs/audit.md for what more or less of it gives.
-PLANS = {"small": Plan(4, 8), "paper": Plan(4, 12), "resnet9": Plan(4, 40)}
-GREY = PLANS | {"resnet9": Plan(4, 12)}  # digits and the like are learned sooner than photographs
-OF_EACH = 2  # networks of each kind, where there are several
+EPOCHS = {"small": 8, "paper": 12, "resnet9": 40}
+GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
+ALONE, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
 LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
 
 
@@ -50,7 +42,7 @@ def plan(
     names = list(dict.fromkeys([model] if isinstance(model, str) else model or default_kinds(images, device)))
     kinds = [planned(name, images) for name in names]
     if count is None:
-        count = features_plan(names[0], images).networks if len(names) == 1 else OF_EACH * len(names)
+        count = ALONE if len(names) == 1 else OF_EACH * len(names)
     if count < 1:
         raise HitNetError(f"models must be at least 1; got {count}.")
     return list(islice(cycle(kinds), count))
@@ -67,13 +59,9 @@ def default_kinds(images: Images, device: str) -> list[str]:
 def planned(name: str, images: Images) -> Planned:
     built = models.config(name, images.shape, images.num_classes)
     need_hit_or_miss(name, HEADS[built.head].loss)
+    epochs = GREY_EPOCHS if images.shape[0] == 1 else EPOCHS
     steps = recipe("fast", features=built.features).steps_per_epoch(len(images))
-    return Planned(name, max(features_plan(name, images).epochs, math.ceil(LEAST_STEPS / steps)))
-
-
-def features_plan(name: str, images: Images) -> Plan:
-    plans = GREY if images.shape[0] == 1 else PLANS
-    return plans.get(models.config(name, images.shape, images.num_classes).features, plans["paper"])
+    return Planned(name, max(epochs.get(built.features, epochs["paper"]), math.ceil(LEAST_STEPS / steps)))
 
 
 def need_hit_or_miss(model_name: str, loss: str) -> None:

@@ -13,11 +13,9 @@ from pathlib import Path, PurePosixPath
 from hitnet.data.images import Images
 from hitnet.data.npz import read_npz, save_npz
 from hitnet.data.split import NAMES
-from hitnet.data.table import list_table
+from hitnet.data.table import TABLES, list_table
 from hitnet.errors import HitNetError
 from hitnet.files import new_folder
-
-TABLES = (".csv", ".tsv", ".parquet")
 
 
 def write_corrected(images: Images, before: Sequence[str], out: Path, *, source: Path | None) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, check_choice
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -85,8 +85,7 @@ def gather(distances: Floats, labels: Ints) -> Evidence:
 
 
 def check_method(method: str) -> None:
-    if method not in METHODS:
-        raise HitNetError(f"score must be one of {', '.join(METHODS)}; got {method!r}.")
+    check_choice("audit", "score", method, METHODS)
 
 
 @dataclass(frozen=True)
@@ -169,17 +168,17 @@ def score(doubts: Floats) -> Floats:
 
 
 FLAGS = {
-    "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
     "wrong": "score below 0.5: another class fits better",
     "ambiguous: two labels": (
         f"given and another class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
+    "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
     "ok": "none of the other rules",
 }
 
 
 def flags(evidence: Evidence, scores: Floats) -> list[str]:
-    """One of FLAGS for each image; where several rules hold, the first of them in that order."""
+    """One of FLAGS for each image; where several of the rules hold, the first."""
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": scores < 0.5,

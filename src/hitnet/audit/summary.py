@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -18,7 +19,7 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
     """
     names = list(images.class_names)
     doubted = table[table["flag"] == "wrong"]
-    pairs = pd.crosstab(doubted["given"], doubted["suggested"]).reindex(index=names, columns=names, fill_value=0)
+    pairs = Counter(zip(doubted["given"], doubted["suggested"], strict=True))
     return {
         "data": images.name,
         "images": len(table),
@@ -27,7 +28,7 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
         "expected_errors": float((1 - table["score"]).sum()),
         "flags": {str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
         "classes": [class_health(name, table[table["given"] == name]) for name in names],
-        "pairs": pairs.to_numpy().tolist(),
+        "pairs": [[pairs[given, suggested] for suggested in names] for given in names],
         "verified_errors": verified_errors(table, str(extra.get("source"))),
     }
 

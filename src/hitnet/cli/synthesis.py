@@ -15,8 +15,7 @@ from hitnet import plots, synthesis
 from hitnet.cli.terminal import console, errors, print_json
 from hitnet.cli.train import AsJson, DataDir, Device, RunPath
 from hitnet.data.images import Images
-from hitnet.errors import HitNetError
-from hitnet.losses import check_choice
+from hitnet.errors import HitNetError, check_choice
 from hitnet.synthesis.decoding import open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS

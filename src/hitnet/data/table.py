@@ -22,6 +22,7 @@ from hitnet.data.listing import Listing, Skipped
 from hitnet.data.split import assign, natural, split_name
 from hitnet.errors import HitNetError
 
+TABLES = (".csv", ".tsv", ".parquet")  # a table's endings
 PATHS = (
     "path",
     "image",
@@ -137,16 +138,16 @@ def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: 
 
 def _read(path: Path) -> pd.DataFrame:
     kind = path.suffix.lower()
+    if kind not in TABLES:
+        raise HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
     try:
         if kind == ".parquet":
             return pd.read_parquet(path)
-        if kind in (".csv", ".tsv"):
-            separator = "\t" if kind == ".tsv" else ","
-            return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        separator = "\t" if kind == ".tsv" else ","
+        return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     # A damaged file makes the readers raise almost anything.
     except Exception as error:
         raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
-    raise HitNetError(f"{path} is of no known kind. Give a folder, or a .csv, .tsv, .parquet or .npz file.")
 
 
 def _text(value: object, path: Path, column: str) -> str:

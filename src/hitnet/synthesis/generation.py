@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.errors import HitNetError
-from hitnet.losses import check_choice
+from hitnet.errors import HitNetError, check_choice
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import (
     BATCH,

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from hitnet.data.augment import Augmentation
-from hitnet.errors import HitNetError, unknown_name
-from hitnet.losses import GhostRule, check_choice
+from hitnet.errors import HitNetError, check_choice, unknown_name
+from hitnet.losses import GhostRule
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
