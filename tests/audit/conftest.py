@@ -46,9 +46,13 @@ class Review:
         browser.execute_script("localStorage.clear()")
         browser.get(path.as_uri())
 
+    # What is read in one call cannot be drawn anew between its finding and its reading.
+
     def keys(self, *keys):
+        from selenium.webdriver.common.action_chains import ActionChains
+
         for key in keys:
-            self.browser.switch_to.active_element.send_keys(key)
+            ActionChains(self.browser).send_keys(key).perform()
 
     def js(self, script, *arguments):
         return self.browser.execute_script(f"return {script}", *arguments)
@@ -60,18 +64,19 @@ class Review:
         return self.browser.find_element("css selector", selector)
 
     def text(self, selector):
-        return self.one(selector).text
+        return self.js("document.querySelector(arguments[0]).innerText", selector)
 
     def click(self, selector):
         self.one(selector).click()
 
     @property
     def current(self):
-        return int(self.one(".row.current").get_attribute("data-id"))
+        return int(self.js("document.querySelector('.row.current').dataset.id"))
 
     @property
     def chips(self):
-        return [chip.text.replace("\n", " ") for chip in self.all("#chips button")]
+        texts = self.js("[...document.querySelectorAll('#chips button')].map((chip) => chip.innerText)")
+        return [text.replace("\n", " ") for text in texts]
 
     @property
     def shown(self):

@@ -223,10 +223,7 @@ def test_large_view_shows_the_figures_and_takes_the_same_keys(open_review):
     assert review.exported() == {audit[0]["id"][0]: ("drop", "")}
 
 
-NARROW = pytest.param(380, marks=pytest.mark.xfail(strict=True, reason="the figures in the page's head do not wrap"))
-
-
-@pytest.mark.parametrize("width", [1920, 1366, 1180, 1081, 1080, 900, 761, 760, 480, NARROW])
+@pytest.mark.parametrize("width", [1920, 1366, 1180, 1081, 1080, 900, 761, 760, 480, 380])
 def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width):
     review = open_review(make_audit(names=["a", "b", "a rather long class name", "d", "e"]))
     overflow = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {

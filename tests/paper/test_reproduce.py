@@ -220,7 +220,9 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     work("toy-ghosts")
     images = datasets.load(book.experiments["toy-ghosts"].data, "train")
     trained = [hitnet.load(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
-    found = find_ghosts(collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names)
+    found = find_ghosts(
+        collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
+    )
     facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
     assert facts["pairs"] == found.pairs(found.agreed()).iloc[:-1, :-1].to_numpy().tolist()
     assert facts["agreement"] == found.agreement()[["classes", "images"]].to_numpy().tolist()
