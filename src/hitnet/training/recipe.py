@@ -28,8 +28,8 @@ class Recipe:
     label_smoothing  for cross-entropy alone
     augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
                    spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
-    precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32", on a GPU as
-                   PyTorch sets it, which is TF32 in convolutions
+    precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32", on a GPU
+                   as PyTorch sets it, which is TF32 in convolutions
     ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on
     """
 
