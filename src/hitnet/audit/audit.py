@@ -283,3 +283,16 @@ def write(result: Audit, folder: Path) -> None:
         prototypes=result.prototypes,
         summary=result.summary,
     )
+
+
+def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
+    """Table, distances and summary of a finished audit."""
+    if not (folder / "summary.json").is_file():
+        raise HitNetError(f"{folder} is not the folder of a finished audit: it has no summary.json.")
+    summary = files.read_json(folder / "summary.json")
+    try:
+        table = pd.read_parquet(folder / "audit.parquet")
+        distances = np.load(folder / "distances.npy", allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise HitNetError(f"{folder} is not a finished audit: {error}") from error
+    return table, distances, summary

@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
 from hitnet import data as datasets
-from hitnet import files, plots
-from hitnet.audit import apply_corrections, audit, export, find_ghosts
-from hitnet.audit.audit import Audit, collect, default_split
+from hitnet.audit import apply_corrections, audit, export
+from hitnet.audit.audit import Audit, read_audit
+from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
 from hitnet.cli.terminal import console, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.errors import HitNetError
-from hitnet.training import load
-from hitnet.training.device import pick_device
-from hitnet.training.evaluation import match_classes
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
@@ -142,19 +137,6 @@ def print_audit(result: Audit, most: int = 10) -> None:
         console.print(f"review page: {result.folder / 'report.html'}", soft_wrap=True)
 
 
-def read_audit(folder: Path) -> tuple[pd.DataFrame, np.ndarray, dict[str, Any]]:
-    """Table, distances and summary of a finished audit."""
-    if not (folder / "summary.json").is_file():
-        raise HitNetError(f"{folder} is not the folder of a finished audit: it has no summary.json.")
-    summary = files.read_json(folder / "summary.json")
-    try:
-        table = pd.read_parquet(folder / "audit.parquet")
-        distances = np.load(folder / "distances.npy", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise HitNetError(f"{folder} is not a finished audit: {error}") from error
-    return table, distances, summary
-
-
 @app.command("apply")
 def apply_command(
     folder: AuditFolder,
@@ -205,31 +187,13 @@ def ghosts_command(
     if len(words) < 2:
         raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
     *folders, data = words
-    trained = [load(folder) for folder in folders]
-    size = trained[0].config.model.in_shape[1:]
-    images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
-    images = match_classes(images, trained[0].class_names)
-    distances = collect(trained, images, pick_device(device), plain=True)  # the paper looks at each image once
-    found = find_ghosts(distances, images.labels.numpy(), images.class_names)
-    doubtful = found.doubtful()
-    written = {
-        "ghosts.csv": found.table.assign(id=images.ids.numpy()),
-        "agreement.csv": found.agreement(),
-        "pairs.csv": found.pairs(found.agreed()).reset_index(),
-        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(),
-        "doubtful.csv": doubtful.assign(id=images.ids.numpy()[doubtful.index.to_numpy()]),
-    }
-    for name, frame in written.items():
-        with files.replacing(out / name) as temporary:
-            frame.to_csv(temporary, index=False)
-    pictures = plots.save([plots.analysis_figure(found)], out / "analysis.png")
-    if len(doubtful):
-        pictures += plots.save(plots.doubtful_figures(found, images), out / "doubtful.png")
+    found, images = ghosts_of_runs(folders, data, split=split, device=device, data_dir=data_dir)
+    written = write_ghosts(found, images, out)
     console.print(
-        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in all {len(trained)} "
-        f"networks; {len(doubtful):,} of these are doubtful (mean distance within the hit zone)",
+        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in all {found.models} "
+        f"networks; {len(found.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
     )
-    for path in [out / name for name in written] + pictures:
+    for path in written:
         console.print(f"written: {path}", soft_wrap=True)
 
 

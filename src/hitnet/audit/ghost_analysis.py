@@ -1,0 +1,52 @@
+"""The paper's analysis of ghost capsules over several runs: read from the runs, written as tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hitnet import data as datasets
+from hitnet import files, plots
+from hitnet.audit.audit import collect, default_split
+from hitnet.audit.ghosts import Ghosts, find_ghosts
+from hitnet.data.images import Images
+from hitnet.training import load
+from hitnet.training.device import pick_device
+from hitnet.training.evaluation import match_classes
+from hitnet.training.train import Source
+
+
+def ghosts_of_runs(
+    runs: Sequence[str | Path],
+    data: Source,
+    *,
+    split: str | None = None,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+) -> tuple[Ghosts, Images]:
+    """The ghosts of a data set's images in the networks of several runs, and the images."""
+    trained = [load(run) for run in runs]
+    size = trained[0].config.model.in_shape[1:]
+    images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
+    images = match_classes(images, trained[0].class_names)
+    distances = collect(trained, images, pick_device(device), plain=True)  # the paper looks at each image once
+    return find_ghosts(distances, images.labels.numpy(), images.class_names), images
+
+
+def write_ghosts(found: Ghosts, images: Images, out: Path) -> list[Path]:
+    """Tables and pictures of the analysis; gives what was written."""
+    doubtful = found.doubtful()
+    tables = {
+        "ghosts.csv": found.table.assign(id=images.ids.numpy()),
+        "agreement.csv": found.agreement(),
+        "pairs.csv": found.pairs(found.agreed()).reset_index(),
+        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(),
+        "doubtful.csv": doubtful.assign(id=images.ids.numpy()[doubtful.index.to_numpy()]),
+    }
+    for name, frame in tables.items():
+        with files.replacing(out / name) as temporary:
+            frame.to_csv(temporary, index=False)
+    pictures = plots.save([plots.analysis_figure(found)], out / "analysis.png")
+    if len(doubtful):
+        pictures += plots.save(plots.doubtful_figures(found, images), out / "doubtful.png")
+    return [out / name for name in tables] + pictures
