@@ -1,4 +1,6 @@
-"""Hybrid augmentation: the formula, the class for training, and the augmented set."""
+"""Hybrid augmentation: the formula, what training takes of it, and the augmented set."""
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.data import load
-from hitnet.synthesis import HybridAugmentation, augment, decode, hybrid, hybrid_examples, write_images
-from hitnet.synthesis.hybrid import combine
+from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_images
+from hitnet.synthesis.hybrid import HybridAugmentation, combine, frozen_network
+from hitnet.training.feed import Feed
+from hitnet.training.modification import add
 
 
 def test_the_formula_by_hand():
@@ -40,68 +44,70 @@ def test_no_change_gives_the_image_back(toy_run):
     assert torch.allclose(found.result, images, atol=1e-6)
 
 
-def test_in_training_a_share_of_the_batch_is_replaced(toy_run):
-    augmentation = HybridAugmentation(toy_run.model, strength=3.0, share=0.25)
-    images, labels = torch.rand(8, 1, 12, 12), torch.arange(8) % 3
-    torch.manual_seed(5)
-    found = augmentation(images, labels)
-    assert found.shape == images.shape
-    assert torch.equal(found[2:], images[2:])
-    assert not torch.equal(found[:2], images[:2])
-    torch.manual_seed(5)
-    noise = 3.0 * 0.1 / 2 * torch.randn(2, 4)
-    assert torch.allclose(found[:2], hybrid(toy_run.model, images[:2], labels[:2], noise).result, atol=1e-6)
+@pytest.mark.parametrize("which", ["trained", "extra"])
+def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, extra_network, which):
+    network = toy_run.model if which == "trained" else extra_network
+    shape = network.config.in_shape
+    pixels = torch.randint(0, 256, (40, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    images = hitnet.Images.from_arrays(pixels, torch.arange(40) % 3, class_names=toy_set.class_names)
+    masks = torch.full((40, 1, *shape[1:]), 255, dtype=torch.uint8)
+    feed = Feed(dataclasses.replace(images, masks=masks), torch.device("cpu"), masks=True)
+    augmentation = HybridAugmentation(network, feed, strength=3.0, share=0.25)
+    assert augmentation.capsules.dtype == torch.float32
+    noise = augmentation.draw(8, torch.Generator().manual_seed(5))
+    assert torch.equal(noise, 3.0 * 0.1 / 2 * torch.randn(8, 4, generator=torch.Generator().manual_seed(5)))
+    index = torch.tensor([39, 3, 3, 17, 0, 8, 21, 5])
+    three = hybrid(network, pixels[index].float() / 255, images.labels[index], noise)
+    found = augmentation.differences(index, noise)
+    assert torch.allclose(found, 255 * (three.modified - three.reconstruction), atol=1e-3)
+    assert found.abs().max() > 1
 
 
 def test_the_network_is_a_frozen_copy(toy_run):
-    network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).train()
-    augmentation = HybridAugmentation(network, share=1.0)
-    before = {name: value.clone() for name, value in augmentation.network.state_dict().items()}
-    images = torch.rand(4, 1, 12, 12, requires_grad=True)
-    found = augmentation(images, torch.zeros(4, dtype=torch.long))
-    assert not found.requires_grad
-    assert network.training
-    assert all(torch.equal(value, before[name]) for name, value in augmentation.network.state_dict().items())
+    run = dataclasses.replace(toy_run, model=hitnet.load(toy_run.folder).model.train())
+    network = frozen_network(run, class_names=run.class_names, in_shape=(1, 12, 12), device="cpu")
+    assert not network.training
+    assert not any(p.requires_grad for p in network.parameters())
+    assert all(p.requires_grad for p in run.model.parameters())
+    before = network.head.linear.weight.clone()
     with torch.no_grad():
-        network.head.linear.weight.zero_()
-    assert not torch.equal(augmentation.network.head.linear.weight, network.head.linear.weight)
+        run.model.head.linear.weight.zero_()
+    assert torch.equal(network.head.linear.weight, before)
 
 
 @pytest.mark.parametrize("options", [{}, {"decoder": "conv", "extra_dim": 2}])
-def test_nothing_waits_for_the_device(options):
+def test_nothing_waits_for_the_device(toy_set, options):
     # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
     with torch.device("meta"):
-        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options)
-        found = HybridAugmentation(network)(torch.rand(8, 1, 12, 12), torch.zeros(8, dtype=torch.long))
+        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options).eval()
+        augmentation = HybridAugmentation(network, Feed(toy_set, torch.device("meta")), strength=1.0, share=1.0)
+        found = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
+        pixels = torch.zeros(8, 2, 12, 12, dtype=torch.uint8)
+        add(pixels, found)
     assert found.shape == (8, 1, 12, 12)
+    assert pixels.is_meta
     with pytest.raises((RuntimeError, NotImplementedError)):
         found.sum().item()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_a_call_can_be_captured(toy_run):
-    augmentation = HybridAugmentation(hitnet.load(toy_run.folder).model.to("cuda"), share=0.5)
+def test_it_can_be_captured(toy_run):
+    network = hitnet.load(toy_run.folder).model.to("cuda").eval()
     images, labels = torch.rand(8, 1, 12, 12, device="cuda"), torch.arange(8, device="cuda") % 3
-    augmentation(images, labels)
+    change = 0.1 * torch.randn(8, 4, device="cuda")
+    expected = hybrid(network, images, labels, change).result
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = augmentation(images, labels)
+        found = hybrid(network, images, labels, change).result
     graph.replay()
-    first = found.clone()
-    graph.replay()
-    assert not torch.equal(first[:4], found[:4])
-    assert torch.equal(found[4:], images[4:])
+    assert torch.allclose(found, expected, atol=1e-4)
 
 
-def test_from_a_run(toy_run):
-    augmentation = HybridAugmentation.from_run(
-        toy_run.folder, class_names=toy_run.class_names, in_shape=(1, 12, 12), device="cpu", strength=2.0
-    )
-    assert augmentation.spread == pytest.approx(2.0 * 0.1 / 2)
+def test_runs_on_other_data_are_refused(toy_run):
     with pytest.raises(HitNetError, match="Give a run on the same data"):
-        HybridAugmentation.from_run(toy_run, class_names=("a", "b", "c"), in_shape=(1, 12, 12), device="cpu")
+        frozen_network(toy_run.folder, class_names=("a", "b", "c"), in_shape=(1, 12, 12), device="cpu")
     with pytest.raises(HitNetError, match="Give a run on the same data"):
-        HybridAugmentation.from_run(toy_run, class_names=toy_run.class_names, in_shape=(1, 28, 28), device="cpu")
+        frozen_network(toy_run, class_names=toy_run.class_names, in_shape=(1, 28, 28), device="cpu")
 
 
 def test_examples(toy_run, toy_set):
@@ -152,9 +158,8 @@ def test_copies_differ_and_repeat(toy_run):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda run: HybridAugmentation(run.model, strength=-1.0), "strength must not be negative"),
-        (lambda run: HybridAugmentation(run.model, share=0.0), "share must be above 0"),
-        (lambda run: HybridAugmentation(hitnet.build("n1", (1, 28, 28), 3)), "no decoder"),
+        (lambda run: augment(run, strength=-1.0, device="cpu"), "strength must not be negative"),
+        (lambda run: hybrid(hitnet.build("n1", (1, 28, 28), 3), torch.rand(1, 1, 28, 28), None, None), "no decoder"),
         (lambda run: augment(run, copies=0, device="cpu"), "copies must be at least 1"),
         (lambda run: hybrid(run.model, torch.rand(1, 1, 9, 9), torch.zeros(1).long(), torch.zeros(1, 4)), "12, 12"),
         (lambda run: hybrid_examples(run, None, count=0), "count must be at least 1"),

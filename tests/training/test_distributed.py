@@ -46,32 +46,35 @@ TWICE = """
     import hitnet
     from toy import toy_images
 
-    def train(out):
+    def train(out, source):
         # The last batch has three images, two for one process and one for the other; or one, which both compute.
+        # Modified are the first 30 % of each batch, of which the second process has none; or 75 %.
         for count in (131, 129):
             images = toy_images(count)
             run = hitnet.train(
                 images, test=images, model="hitnet-small", recipe="paper", epochs=2, device="cpu",
+                augment="hybrid", augment_from=source,
                 out=Path(out) / str(count), model_options={"decoder": "conv", "extra_dim": 2},
                 recipe_options={
                     "optimizer": "sgd", "precision": "float32", "average": 0.9 if count == 129 else 0.0,
+                    "augment_share": 0.75 if count == 129 else 0.3,
                 },
             )
             assert "forward" not in vars(run.model.head.norm)
 
     if __name__ == "__main__":
-        train(sys.argv[1])
+        train(*sys.argv[1:])
 """
 
 
-def test_two_processes_train_as_one_does(tmp_path, monkeypatch):
+def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     script = tmp_path / "twice.py"
     script.write_text(textwrap.dedent(TWICE))
     tests = Path(__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
-    ended = start(script, tmp_path / "two")
+    ended = start(script, tmp_path / "two", source.folder)
     assert ended.returncode == 0, ended.stderr
-    runpy.run_path(str(script))["train"](tmp_path / "one")
+    runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
     for count in ("131", "129"):
         assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
         one, two = (hitnet.load(tmp_path / name / count).history for name in ("one", "two"))

@@ -10,16 +10,30 @@ import torch
 
 import hitnet
 from hitnet import HitNetError, Recipe
-from hitnet.data.augment import Augmentation
-from hitnet.synthesis import HybridAugmentation, hybrid
-from hitnet.training import RunFolder, engine
-from hitnet.training.step import Step
-from hitnet.training.train import hybrid_augmentation, weights_fingerprint
+from hitnet.synthesis import decode
+from hitnet.synthesis.hybrid import HybridAugmentation, frozen_network
+from hitnet.training import RunFolder, engine, together
+from hitnet.training.engine import Trainer, epoch_seed
+from hitnet.training.feed import Feed
+from hitnet.training.train import weights_fingerprint
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 STRONG = {"batch_size": 16, "augment_strength": 3.0, "augment_share": 0.75}
 CPU = torch.device("cpu")
+FOUR_BATCHES = 4 * 16 * 144  # pixels
+
+
+def teacher(source, toy):
+    return frozen_network(source, class_names=toy.class_names, in_shape=toy.shape, device="cpu")
+
+
+def make_trainer(source, toy, *, share, strength=3.0, **options):
+    recipe = Recipe(batch_size=16, precision="float32", **options)
+    feed = Feed(toy, CPU, masks=True)
+    modify = HybridAugmentation(teacher(source, toy), feed, strength=strength, share=share)
+    network = hitnet.build("hitnet-small", toy.shape, toy.num_classes, capsule_dim=4)
+    return Trainer(network, feed, None, recipe, seed=3, device=CPU, modify=modify)
 
 
 def same_weights(a, b):
@@ -31,33 +45,114 @@ def timeless(history):
     return [{key: value for key, value in row.items() if "second" not in key} for row in history]
 
 
-def test_images_are_shifted_first_and_then_modified(source, toy):
-    network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4)
-    shifts = Augmentation(2)
-    modify = HybridAugmentation(source.model, strength=3.0, share=0.5)
-    step = Step(network, Recipe(), shifts, CPU, modify=modify)
-    batch = toy.pixels[:8], toy.labels[:8], shifts.draw(8, (12, 12), torch.Generator().manual_seed(1))
-    torch.manual_seed(5)
-    images, target = step.augmented(batch)
-    moved = shifts.apply(batch[0], batch[2]).float() / 255
-    torch.manual_seed(5)
-    noise = 3.0 * 0.1 / math.sqrt(4) * torch.randn(4, 4)
-    expected = hybrid(source.model, moved[:4], batch[1][:4], noise).result
-    assert torch.allclose(images[:4], expected, atol=1e-6)
-    assert not torch.allclose(images[:4], moved[:4], atol=1e-2)
-    assert torch.equal(images[4:], moved[4:])
-    assert target is images  # the decoder rebuilds what the network sees
-    assert images.is_contiguous(memory_format=torch.channels_last)
+def drawn(trainer, epoch):
+    """The order, draws and noise of an epoch, as the trainer is to draw them."""
+    generator = torch.Generator().manual_seed(epoch_seed(3, epoch))
+    order = torch.randperm(96, generator=generator)
+    draws = trainer.augmentation.draw(96, (12, 12), generator)
+    return order, draws, 3.0 * 0.1 / math.sqrt(4) * torch.randn(96, 4, generator=generator)
+
+
+def modified_alone(network, pixels, label, noise):
+    """X_mod + X − X_rec of one image (C, H, W), in whole numbers from 0 to 255."""
+    image = pixels[None].float() / 255
+    with torch.no_grad():
+        output = network.eval()(image)
+        capsule = output.capsules[0, label][None]
+        before, after = (decode(network, one, label[None], output.extra) for one in (capsule, capsule + noise))
+    return (after[0] + image[0] - before[0]).double().clip(0, 1).mul(255).round()
+
+
+def test_images_are_modified_first_and_then_shifted(source, toy):
+    trainer = make_trainer(source, toy, share=0.5, flip=True, cutout=3)
+    batches = list(trainer.batches(2, 0))
+    order, draws, noise = drawn(trainer, 2)
+    assert torch.equal(torch.cat([batch[1] for batch in batches]), toy.labels[order])
+    assert torch.equal(torch.cat([batch[2] for batch in batches]), draws)
+    changed = 0
+    for place, i in enumerate(order.tolist()):
+        batch = batches[place // 16]
+        found, shown = batch[0][place % 16], trainer.step.augmented(batch)[0][place % 16]
+        assert found.dtype == torch.uint8
+        if place % 16 < 8:
+            expected = modified_alone(source.model, toy.pixels[i], toy.labels[i], noise[place])
+            apart = (found.double() - expected).abs()
+            assert apart.max() <= 1  # where the sum is half-way between two grey levels
+            assert apart.mean() < 1e-3
+            changed += int((found != toy.pixels[i]).sum())
+        else:
+            assert torch.equal(found, toy.pixels[i])
+        assert torch.equal(shown, trainer.augmentation.apply(found[None], draws[place][None])[0].float() / 255)
+    assert changed > 48 * 144 / 2
+
+
+def test_the_images_are_left_as_they_are(source, toy):
+    before = toy.pixels.clone()
+    trainer = make_trainer(source, toy, share=1.0)
+    (first, _, _), *_ = trainer.batches(1, 0)
+    assert torch.equal(toy.pixels, before)
+    assert torch.equal(next(trainer.batches(1, 0))[0], first)
+    assert not torch.equal(next(trainer.batches(2, 0))[0], first)
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 5])
+def test_an_epoch_is_taken_up_anywhere(source, toy, monkeypatch, first):
+    monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
+    trainer = make_trainer(source, toy, share=0.75)
+    sizes = []
+    made = HybridAugmentation.differences
+    monkeypatch.setattr(
+        HybridAugmentation,
+        "differences",
+        lambda self, index, noise: (sizes.append(len(index)), made(self, index, noise))[1],
+    )
+    whole = list(trainer.batches(1, 0))
+    assert sizes == [48, 24]
+    rest = list(trainer.batches(1, first))
+    assert sizes[2:] == ([48, 24] if first < 4 else [24])  # always the same images together
+    assert len(rest) == 6 - first
+    for one, other in zip(whole[first:], rest, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_no_step_draws_for_it(source, toy):
+    assert not make_trainer(source, toy, share=1.0).step.draws
+    assert make_trainer(source, toy, share=1.0, ghosts=1, ghost_probability=0.5).step.draws
+
+
+def test_images_are_encoded_once(source, toy, monkeypatch, tmp_path):
+    tables = []
+    made = HybridAugmentation.__init__
+    monkeypatch.setattr(
+        HybridAugmentation,
+        "__init__",
+        lambda self, network, feed, **options: (tables.append(len(feed)), made(self, network, feed, **options))[1],
+    )
+    options = {"augment": "hybrid", "augment_from": source, "limit": 50, "seeds": 2, "out": tmp_path / "runs", **SMALL}
+    hitnet.train(toy, epochs=2, **options)
+    assert tables == [50]
+    hitnet.train(toy, epochs=2, resume=True, **options)  # there is nothing left to train
+    assert tables == [50]
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_side_by_side_as_alone(source, toy, monkeypatch, at_once):
+    options = {"augment": "hybrid", "augment_from": source, "epochs": 2, "recipe_options": STRONG, **SMALL}
+    alone = [hitnet.train(toy, seed=seed, **options) for seed in range(3)]
+    monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
+    many = hitnet.train(toy, seeds=3, **options)
+    assert all(same_weights(a, b) for a, b in zip(alone, many, strict=True))
+    assert not same_weights(many[0], many[1])
 
 
 def test_the_network_of_the_run_is_frozen(source, toy):
     before = weights_fingerprint(source.model)
-    modify, origin = hybrid_augmentation(Recipe(augment="hybrid"), source, toy, CPU)
-    network = modify.network
+    network = teacher(source, toy)
+    assert network is not source.model
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
-    assert origin["weights"] == before
+    assert weights_fingerprint(network) == before
     run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
     assert weights_fingerprint(source.model) == before != weights_fingerprint(run.model)
 
@@ -82,14 +177,24 @@ def test_strength_and_share_change_the_training(source, toy):
 
     plain = [row["loss"] for row in hitnet.train(toy, epochs=2, **SMALL).history]
     assert losses() == losses()
-    assert losses(augment_strength=0.0) == pytest.approx(plain, rel=1e-3)
     found = [plain, losses(), losses(augment_strength=3.0), losses(augment_share=1.0)]
     assert len(set(map(tuple, found))) == 4
+
+
+@pytest.mark.parametrize("precision", ["mixed", "float32"])
+def test_without_noise_it_is_training_on_the_images_themselves(source, toy, precision):
+    options = {"epochs": 2, **SMALL}
+    plain = hitnet.train(toy, recipe_options={"precision": precision}, **options)
+    still = {"precision": precision, "augment_strength": 0.0, "augment_share": 1.0}
+    hybrid = hitnet.train(toy, augment="hybrid", augment_from=source, recipe_options=still, **options)
+    assert same_weights(plain, hybrid)
+    assert timeless(plain.history) == timeless(hybrid.history)
 
 
 @pytest.mark.parametrize("stop_after", [8, 15])
 def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
     options = {"augment": "hybrid", "augment_from": source.folder, "epochs": 4, "recipe_options": STRONG, **SMALL}
     whole = hitnet.train(toy, test=toy, **options)
     with pytest.raises(Stop):
@@ -98,6 +203,13 @@ def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypat
     resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
     assert same_weights(whole, resumed)
     assert timeless(whole.history) == timeless(resumed.history)
+
+
+def test_a_profile_shows_it(source, toy, tmp_path):
+    options = {"augment": "hybrid", "augment_from": source, "recipe_options": STRONG, **SMALL}
+    hitnet.train(toy, epochs=2, out=tmp_path / "run", profile=True, **options)
+    parts = {row["name"] for row in json.loads((tmp_path / "run" / "profile.json").read_text())["parts"]}
+    assert {"batch", "modify", "augment"} < parts
 
 
 def test_another_network_or_none_is_refused_on_resume(source, toy, tmp_path):
@@ -181,23 +293,6 @@ def test_runs_that_cannot_modify_these_images(source, toy):
     blind = hitnet.train(toy, epochs=1, **{**SMALL, "model_options": {"decoder": "none"}})
     with pytest.raises(HitNetError, match="no decoder"):
         hitnet.train(toy, augment_from=blind, **options)
-
-
-@pytest.mark.parametrize("channels", [1, 2])
-def test_nothing_waits_for_the_device(channels):
-    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
-    with torch.device("meta"):
-        network = hitnet.build("hitnet-small", (1, 12, 12), 3)
-        modify = HybridAugmentation(network, share=1.0)
-        batch = (
-            torch.zeros(8, channels, 12, 12, dtype=torch.uint8),
-            torch.zeros(8, dtype=torch.long),
-            torch.zeros(8, 5, dtype=torch.long),
-        )
-        step = Step(network, Recipe(), Augmentation(2, flip=True, cutout=3), CPU, modify=modify)
-        images, target = step.augmented(batch)
-    assert images.is_meta
-    assert images.shape == target.shape == (8, 1, 12, 12)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -8,8 +8,10 @@ import torch
 import hitnet
 from hitnet import Images, Recipe
 from hitnet.data.augment import Augmentation
-from hitnet.synthesis import HybridAugmentation
+from hitnet.synthesis.hybrid import HybridAugmentation
+from hitnet.training.engine import Trainer
 from hitnet.training.evaluation import match_classes, measure
+from hitnet.training.feed import Feed
 from hitnet.training.step import Step
 from hitnet.training.train import fingerprint
 from toy import toy_images
@@ -25,9 +27,9 @@ def masked_images(count=96, shape=(1, 12, 12)) -> Images:
     return dataclasses.replace(images, pixels=images.pixels + 60, masks=masks)
 
 
-def make_step(images, augmentation, modify=None):
+def make_step(images, augmentation):
     network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
-    return Step(network, Recipe(), augmentation, CPU, modify=modify)
+    return Step(network, Recipe(), augmentation, CPU)
 
 
 @pytest.mark.parametrize("shape", [(1, 12, 12), (3, 12, 12)])
@@ -44,17 +46,38 @@ def test_masks_are_augmented_with_their_images(shape):
         assert torch.equal(target[i], augmentation.apply(alone, draws[i : i + 1])[0].float() / 255)
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_nothing_waits_for_the_device(channels):
+    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
+    with torch.device("meta"):
+        network = hitnet.build("hitnet-small", (1, 12, 12), 3)
+        batch = (
+            torch.zeros(8, channels, 12, 12, dtype=torch.uint8),
+            torch.zeros(8, dtype=torch.long),
+            torch.zeros(8, 5, dtype=torch.long),
+        )
+        images, target = Step(network, Recipe(), Augmentation(2, flip=True, cutout=3), CPU).augmented(batch)
+    assert images.is_meta
+    assert images.shape == target.shape == (8, 1, 12, 12)
+
+
 def test_hybrid_images_are_masked_after_they_are_made(source):
     images = masked_images(8)
-    none = Augmentation(0)
-    step = make_step(images, none, modify=HybridAugmentation(source.model, strength=3.0, share=1.0))
-    draws = none.draw(8, (12, 12), torch.Generator())
-    torch.manual_seed(0)
-    plain, _ = step.augmented((images.pixels, images.labels, draws))
-    torch.manual_seed(0)
-    seen, target = step.augmented((torch.cat([images.pixels, images.masks], dim=1), images.labels, draws))
-    assert torch.equal(seen, plain)
-    assert torch.equal(target, seen * (images.masks != 0))
+
+    def first_batch(given):
+        network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
+        feed = Feed(given, CPU, masks=True)
+        modify = HybridAugmentation(source.model, feed, strength=3.0, share=1.0)
+        trainer = Trainer(network, feed, None, Recipe(), seed=0, device=CPU, modify=modify)
+        return trainer, next(trainer.batches(1, 0))
+
+    trainer, batch = first_batch(images)
+    pixels, masks, draws = batch[0][:, :1], batch[0][:, 1:], batch[2]
+    assert torch.equal(pixels, first_batch(dataclasses.replace(images, masks=None))[1][0])
+    assert sorted(map(bytes, masks.numpy())) == sorted(map(bytes, images.masks.numpy()))
+    assert not set(map(bytes, pixels.numpy())) & set(map(bytes, images.pixels.numpy()))
+    seen, target = trainer.step.augmented(batch)
+    assert torch.equal(target, seen * (trainer.augmentation.apply(masks, draws) != 0))
 
 
 def test_the_decoder_learns_the_object_alone():

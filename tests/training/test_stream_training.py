@@ -57,6 +57,15 @@ def test_streamed_training_is_training_in_memory(photos, monkeypatch):
     assert memory.config == streamed.config
 
 
+def test_hybrid_images_are_the_same_from_disk(photos, source):
+    options = OPTIONS | {"augment": "hybrid", "augment_from": source}
+    memory = hitnet.train(photos, stream=False, **options)
+    streamed = hitnet.train(photos, stream=True, **options)
+    assert same(memory, streamed)
+    assert timeless(memory) == timeless(streamed)
+    assert not same(memory, hitnet.train(photos, stream=False, **OPTIONS))
+
+
 def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog):
     caplog.set_level("INFO", logger="hitnet")
     monkeypatch.setattr(sys.modules["hitnet.training.train"], "room_for_images", lambda device: 5000)

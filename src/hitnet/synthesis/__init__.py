@@ -10,7 +10,6 @@ from hitnet.synthesis.distributions import (
 from hitnet.synthesis.generation import Generated, generate
 from hitnet.synthesis.hybrid import (
     Hybrid,
-    HybridAugmentation,
     HybridExamples,
     augment,
     hybrid,
@@ -25,7 +24,6 @@ __all__ = [
     "FeatureDistributions",
     "Generated",
     "Hybrid",
-    "HybridAugmentation",
     "HybridExamples",
     "ImageStream",
     "Prototypes",

@@ -79,7 +79,7 @@ def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | 
 
     extra (B, e), for a network with extra components: None gives their mean, 0.
     """
-    decoder = need_decoder(network)
+    need_decoder(network)
     config = network.config
     if capsules.shape != (len(classes), config.capsule_dim):
         raise HitNetError(
@@ -92,11 +92,19 @@ def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | 
     pictures = []
     for start in range(0, len(classes), BATCH):
         part = slice(start, start + BATCH)
-        # All classes get the capsule: the decoder masks those that do not count.
-        everywhere = capsules[part].to(place, torch.float32)[:, None].expand(-1, config.num_classes, -1)
         besides = None if extra is None else extra[part].to(place, torch.float32)
-        pictures.append(decoder(everywhere, classes[part].to(place), besides))
+        pictures.append(
+            decode_batch(network, capsules[part].to(place, torch.float32), classes[part].to(place), besides)
+        )
     return torch.cat(pictures) if pictures else torch.empty(0, *config.in_shape, device=place)
+
+
+def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None) -> Tensor:
+    """As `decode`, of tensors on the network's device, in one call of its decoder."""
+    # All classes get the capsule: the decoder masks those that do not count.
+    everywhere = capsules[:, None].expand(-1, network.config.num_classes, -1)
+    pictures: Tensor = need_decoder(network)(everywhere, classes, extra)
+    return pictures
 
 
 def to_pixels(images: Tensor) -> Tensor:

@@ -18,13 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet.capsules import mask
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import BATCH, RunLike, component_spread, need_decoder, open_run, to_pixels
+from hitnet.synthesis.decoding import BATCH, RunLike, component_spread, decode_batch, need_decoder, open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
+from hitnet.training.feed import Feed
 from hitnet.training.train import Source
 
 
@@ -47,65 +49,78 @@ def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> 
 
     The network is to be in evaluation mode, on the images' device. Nothing here waits for that device.
     """
-    decoder = need_decoder(network)
-    output = network(images, reconstruct=False)
-    # Every class's capsule gets the change: the decoder masks those that do not count. Both pictures at once.
-    capsules = torch.cat([output.capsules, output.capsules + change[:, None]])
-    extra = None if output.extra is None else output.extra.repeat(2, 1)
-    reconstruction, modified = decoder(capsules, labels.repeat(2), extra).chunk(2)
+    need_decoder(network)
+    reconstruction, modified = before_and_after(network, labels, *true_capsules(network, images, labels), change)
     return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
 
 
+def true_capsules(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The capsules (B, n) of the true classes, and the extra components (B, e) of a network that has them."""
+    output = network(images, reconstruct=False)
+    return mask(output.capsules, labels).sum(dim=1), output.extra
+
+
+def before_and_after(
+    network: Network, labels: Tensor, capsules: Tensor, extra: Tensor | None, change: Tensor
+) -> tuple[Tensor, Tensor]:
+    """X_rec and X_mod from true-class capsules (B, n) and a change of them, both in one call of the decoder."""
+    both = torch.cat([capsules, capsules + change])
+    besides = None if extra is None else extra.repeat(2, 1)
+    reconstruction, modified = decode_batch(network, both, labels.repeat(2), besides).chunk(2)
+    return reconstruction, modified
+
+
 class HybridAugmentation:
-    """Hybrid augmentation within a training: called with images (B, C, H, W) in [0, 1] and labels (B,) → images.
+    """Hybrid augmentation in a training (`training.modification.Modify`), of the images that a feed gives.
 
-    network   a trained one with a decoder; a frozen copy of it is kept, on its device, in evaluation mode and in
-              the memory order that convolutions like
+    network   see `frozen_network`; on the feed's device
     strength  spread of the noise that is added to each capsule component, in units of m/√n
-    share     part of the batch that is replaced: its first images, so give batches in random order
+    share     part of each batch that is modified
 
-    Noise is drawn from the device's default generator, and nothing waits for the device: a call can be captured in
-    a CUDA graph.
+    The images themselves never change: they are encoded here, once, and training decodes alone.
     """
 
-    def __init__(self, network: Network, *, strength: float = 1.0, share: float = 0.5) -> None:
-        need_decoder(network)
-        check_strength(strength)
-        if not 0 < share <= 1:
-            raise HitNetError(f"Hybrid augmentation: share must be above 0 and at most 1; got {share}.")
-        self.network = copy.deepcopy(network).eval().requires_grad_(False)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    @torch.no_grad()
+    def __init__(self, network: Network, feed: Feed, *, strength: float, share: float) -> None:
+        self.network, self.share, self.labels = network, share, feed.labels
         self.spread = strength * component_spread(network)
-        self.share = share
+        channels = network.config.in_shape[0]  # masks may follow
+        found = [
+            true_capsules(network, to_device(pixels[:, :channels], feed.device), labels)
+            for pixels, labels in feed.in_order(BATCH)
+        ]
+        self.capsules = torch.cat([capsules for capsules, _ in found])
+        extra = [besides for _, besides in found if besides is not None]
+        self.extra = torch.cat(extra) if extra else None
 
-    @classmethod
-    def from_run(
-        cls,
-        run: RunLike,
-        *,
-        class_names: Sequence[str],
-        in_shape: tuple[int, int, int],
-        device: str = "auto",
-        strength: float = 1.0,
-        share: float = 0.5,
-    ) -> HybridAugmentation:
-        """With the network of a run, after a check that it was trained on these classes and images of this shape."""
-        trained = open_run(run, device=device)
-        if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):
-            raise HitNetError(
-                f"The run to augment from was trained on images of {trained.config.model.in_shape} in "
-                f"{len(trained.class_names)} classes ({', '.join(trained.class_names[:10])}); these are images of "
-                f"{tuple(in_shape)} in {len(class_names)} classes ({', '.join(class_names[:10])}). "
-                "Give a run on the same data."
-            )
-        return cls(trained.model, strength=strength, share=share)
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.spread * torch.randn(count, self.network.config.capsule_dim, generator=generator)
 
     @torch.no_grad()
-    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        count = max(1, round(self.share * len(images)))
-        noise = torch.randn(count, self.network.config.capsule_dim, device=images.device)
-        new = hybrid(self.network, images[:count], labels[:count], self.spread * noise).result
-        return torch.cat([new.to(images.dtype), images[count:]])
+    def differences(self, index: Tensor, noise: Tensor) -> Tensor:
+        """255 (X_mod − X_rec); `combine` is left to whoever has the pixels."""
+        if not len(index):
+            return noise.new_empty(0, *self.network.config.in_shape)
+        extra = None if self.extra is None else self.extra[index]
+        before, after = before_and_after(self.network, self.labels[index], self.capsules[index], extra, noise)
+        return 255 * (after - before)
+
+
+def frozen_network(run: RunLike, *, class_names: Sequence[str], in_shape: tuple[int, int, int], device: str) -> Network:
+    """A copy of a run's network that modifies images of these classes and this shape; an error where it cannot.
+
+    It is in evaluation mode, on the device, in the memory order that convolutions like.
+    """
+    trained = open_run(run, device=device)
+    if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):
+        raise HitNetError(
+            f"The run to augment from was trained on images of {trained.config.model.in_shape} in "
+            f"{len(trained.class_names)} classes ({', '.join(trained.class_names[:10])}); these are images of "
+            f"{tuple(in_shape)} in {len(class_names)} classes ({', '.join(class_names[:10])}). "
+            "Give a run on the same data."
+        )
+    network = copy.deepcopy(trained.model).eval().requires_grad_(False)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def check_strength(strength: float) -> None:

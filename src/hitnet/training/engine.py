@@ -15,15 +15,16 @@ from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
-from hitnet.training.device import Stopwatch, sent
+from hitnet.training.device import Stopwatch
 from hitnet.training.distributed import ALONE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
+from hitnet.training.modification import TOGETHER, Modify, add, dealt, differences, modified_places
 from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
-from hitnet.training.step import TERMS, Batch, Modify, Step
+from hitnet.training.step import TERMS, Batch, Step
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
@@ -77,6 +78,7 @@ class Trainer:
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
+        self.modify = modify
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
         self.profiling: Profiling | None = None
@@ -84,7 +86,7 @@ class Trainer:
         self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
-        self.step = Step(self.model, recipe, self.augmentation, device, modify=modify, parallel=self.parallel)
+        self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to go on with, its state
@@ -171,19 +173,32 @@ class Trainer:
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch from its `first` one on, or this process's part of them: all images once, in an
-        order drawn for this epoch."""
+        order drawn for this epoch, as is all else that is random in them."""
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
         order = torch.randperm(len(self.train), generator=generator)
         draws = self.augmentation.draw(len(self.train), self.train.size, generator)
-        size = self.recipe.batch_size
-        parts = [self.ranks.part(places) for places in torch.arange(len(order)).split(size)[first:]]
-        drawn = sent(draws[torch.cat(parts)], self.device).split([len(part) for part in parts])
-        return self.joined(self.train.batches([order[part] for part in parts]), drawn)
+        whole = torch.arange(len(order)).split(self.recipe.batch_size)
+        parts = [self.ranks.part(places) for places in whole]
+        changes = None
+        if self.modify is not None:
+            changes = differences(
+                self.modify, order, self.modify.draw(len(order), generator),
+                modified_places(self.modify.share, whole, parts), first=first,
+                together=max(1, TOGETHER // (len(whole[0]) * math.prod(self.model.config.in_shape))),
+                device=self.device, precision=self.recipe.precision,
+            )  # fmt: skip
+        taken = self.train.batches([order[part] for part in parts[first:]])
+        return self.joined(taken, changes, dealt(draws, parts[first:], self.device))
 
-    def joined(self, taken: Iterator[tuple[Tensor, Tensor]], drawn: Sequence[Tensor]) -> Iterator[Batch]:
+    def joined(
+        self, taken: Iterator[tuple[Tensor, Tensor]], changes: Iterator[Tensor] | None, drawn: Sequence[Tensor]
+    ) -> Iterator[Batch]:
         for draw in drawn:
             with part("batch"):
                 pixels, labels = next(taken)
+            if changes is not None:
+                with part("modify"):
+                    add(pixels, next(changes))
             yield pixels, labels, draw
 
     def checkpoint(self, step: int, *, now: bool = False) -> None:

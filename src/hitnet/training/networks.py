@@ -14,10 +14,10 @@ from hitnet.models.network import Network
 from hitnet.training.distributed import ALONE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
+from hitnet.training.modification import Prepare
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.run import Run, RunConfig, RunFolder, load
-from hitnet.training.step import Modify
 from hitnet.training.together import Trained, fit_all
 
 
@@ -47,12 +47,12 @@ Feeds = dict[tuple[int, bool], Feed]  # by the images' identity and whether thei
 
 @dataclass(frozen=True)
 class Lot:
-    """Networks to train on the same images."""
+    """Networks to train on the same images; `modify` is made ready for them once."""
 
     tasks: Sequence[Task]
     images: ImageSet
     test: ImageSet | None
-    modify: Modify | None = None
+    modify: Prepare | None = None
 
 
 def train_networks(
@@ -61,7 +61,7 @@ def train_networks(
     test: ImageSet | None,
     *,
     device: torch.device,
-    modify: Modify | None = None,
+    modify: Prepare | None = None,
     progress: Progress | None = None,
     ranks: Ranks = ALONE,
     profile: bool = False,
@@ -150,13 +150,15 @@ def trainer_makers(
     train_feed = feed(lot.images, masks=True)
     test_feed = None if lot.test is None else feed(lot.test, masks=False)
 
+    modify = None if lot.modify is None else lot.modify(train_feed)
+
     def make(task: Task) -> Trainer:
         with own_randomness():
             torch.manual_seed(task.config.seed)
             network = Network(task.config.model)
         return Trainer(
             network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device,
-            modify=lot.modify, run=task.folder, progress=progress, ranks=ranks,
+            modify=modify, run=task.folder, progress=progress, ranks=ranks,
         )  # fmt: skip
 
     return [partial(make, task) for task in lot.tasks]

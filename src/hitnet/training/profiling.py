@@ -14,7 +14,7 @@ from hitnet import files
 
 WARM_UP, STEPS = 5, 20
 LISTED = 25
-PARTS = ("batch", "augment", "forward", "loss", "backward", "update", "count")
+PARTS = ("batch", "modify", "augment", "forward", "loss", "backward", "update", "count")
 
 
 def part(name: str) -> AbstractContextManager[object]:

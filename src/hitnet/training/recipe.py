@@ -26,8 +26,9 @@ class Recipe:
                    leaves of the steps before it, e.g. 0.998 for about the last 500; 0: the weights of the last step.
                    More than a tenth of all steps is too many
     label_smoothing  for cross-entropy alone
-    augment        "hybrid": images are then modified by a trained network, as in the paper; `augment_strength` is the
-                   spread of the noise on its capsules in units of m/√n, `augment_share` the part of each batch
+    augment        "hybrid": images are modified by a trained network, as in the paper, before they are shifted;
+                   `augment_strength` is the spread of the noise on its capsules in units of m/√n, `augment_share` the
+                   part of each batch
     precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32", on a GPU
                    as PyTorch sets it, which is TF32 in convolutions
     ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on

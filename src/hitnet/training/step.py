@@ -30,7 +30,6 @@ log = logging.getLogger("hitnet")
 CLEAR_STEPS, TINY = 100, 1e-30
 TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
 Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, D)
-Modify = Callable[[Tensor, Tensor], Tensor]  # images (B, C, H, W) in [0, 1] and labels (B,) → new images
 
 
 def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
@@ -79,7 +78,6 @@ def clear_tiny_moments(optimizer: torch.optim.Optimizer) -> None:
 class Step:
     """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
 
-    modify    what is done to the images after `augmentation`, on the device and without waiting for it
     parallel  the network as several processes train it together
     """
 
@@ -90,11 +88,10 @@ class Step:
         augmentation: Augmentation,
         device: torch.device,
         *,
-        modify: Modify | None = None,
         parallel: Parallel | None = None,
     ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
-        self.modify, self.parallel = modify, parallel
+        self.parallel = parallel
         self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
         self.objective = Objective(model, recipe, epoch=1)
@@ -106,7 +103,7 @@ class Step:
     @property
     def draws(self) -> bool:
         """Whether a step draws random numbers, beside those that come with its batch."""
-        return self.modify is not None or (self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1)
+        return self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name; live, so copying into them restores a state."""
@@ -168,12 +165,10 @@ class Step:
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""
-        pixels, labels, draws = batch
+        pixels, _, draws = batch
         channels = self.model.config.in_shape[0]
         moved = self.augmentation.apply(pixels, draws, channels=channels)
         images = unit_images(moved[:, :channels]).contiguous(memory_format=torch.channels_last)
-        if self.modify is not None:
-            images = self.modify(images, labels).contiguous(memory_format=torch.channels_last)
         masks = moved[:, channels:]
         return images, masked_target(images, masks) if masks.shape[1] else images
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -19,13 +20,13 @@ from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
+from hitnet.training.modification import Prepare
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.objective import Objective
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
 from hitnet.training.run import Run, RunConfig, RunFolder, prepare
-from hitnet.training.step import Modify
 
 log = logging.getLogger("hitnet")
 Source = str | Path | Images
@@ -138,8 +139,8 @@ def train(
 
     data      a name of the catalogue, a path, or `Images` (then `test` may give the images to test on)
     model     a name of `hitnet.models.MODELS`; by default one that suits the images and the device
-    augment   "hybrid": train on images that the network of the run `augment_from` modifies as training goes; the
-              recipe's augment_strength and augment_share say how much
+    augment   "hybrid": train on images that the network of the run `augment_from` modifies as training goes, before
+              they are shifted; the recipe's augment_strength and augment_share say how much
     seeds     train one network a seed, on one copy of the images, and give a list of runs: so many, counted on from
               `seed`, or the seeds themselves; each is kept in out/seed-S and is what it would be if trained alone
     limit     use at most so many training images: the first of `Images` or of a known set; of a folder, a table or a
@@ -188,8 +189,8 @@ def configure(
     recipe: str | Recipe = "fast",
     recipe_options: dict[str, Any] | None = None,
     augment_from: Run | str | Path | None = None,
-) -> tuple[RunConfig, Modify | None]:
-    """The configuration of a run, with seed 0, and what modifies its images, if anything does."""
+) -> tuple[RunConfig, Prepare | None]:
+    """The configuration of a run, with seed 0, and what makes ready to modify its images, if anything is to."""
     name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
     chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
@@ -239,8 +240,8 @@ def read(
 
 def hybrid_augmentation(
     recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
-) -> tuple[Modify | None, dict[str, Any] | None]:
-    """What modifies the images in a training by this recipe, and what the run's configuration keeps of it."""
+) -> tuple[Prepare | None, dict[str, Any] | None]:
+    """What makes ready to modify images by this recipe, if it does, and what the run's configuration keeps of it."""
     if recipe.augment == "none":
         if run is not None:
             raise HitNetError("There is a run to augment from, but no augmentation. Ask for it (--augment hybrid).")
@@ -250,19 +251,13 @@ def hybrid_augmentation(
             "Hybrid augmentation modifies images with a trained network. Name the run of one that was trained on the "
             "same classes (--augment-from RUN)."
         )
-    from hitnet.synthesis.hybrid import HybridAugmentation  # imports this module
+    from hitnet.synthesis.hybrid import HybridAugmentation, frozen_network  # imports this module
 
-    found = HybridAugmentation.from_run(
-        run,
-        class_names=images.class_names,
-        in_shape=images.shape,
-        device=device.type,
-        strength=recipe.augment_strength,
-        share=recipe.augment_share,
-    )
+    network = frozen_network(run, class_names=images.class_names, in_shape=images.shape, device=device.type)
+    modify = partial(HybridAugmentation, network, strength=recipe.augment_strength, share=recipe.augment_share)
     folder = run.folder if isinstance(run, Run) else run
     kept = None if folder is None else str(Path(folder).absolute())
-    return found, {"run": kept, "weights": weights_fingerprint(found.network)}
+    return modify, {"run": kept, "weights": weights_fingerprint(network)}
 
 
 def warn_of_ghosts(ghosts: int, classes: int) -> None:
