@@ -1,9 +1,10 @@
 """Training on a GPU: errors of the fast recipe, the speed of every network, and what makes it.
 
-    python benchmarks/training.py --data-dir DATA [--parts ladder speed fast parity float32]
+    python benchmarks/training.py --data-dir DATA [--parts ladder speed hybrid fast parity float32]
 
 ladder   the paper's network from a plain eager loop to networks side by side, beside the card's rate of matrix products
 speed    images a second of every network, alone and eight side by side
+hybrid   images a second of the paper's network on images that a trained network modifies
 fast     test errors of the paper's network after the fast recipe, ten seeds
 parity   how far the losses of the first 100 steps stray from eager float32, without TF32
 float32  test errors of the fast recipe cut to five epochs, in float32 without TF32 and as usual, five seeds each
@@ -119,6 +120,29 @@ def speed(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
             }  # fmt: skip
 
 
+def hybrid(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
+    """Speed in the third epoch as a whole, with all that precedes its steps: the noise is drawn there."""
+    images = train.first(SPEED_IMAGES)
+    teachers = {name: trained(images, 1, model=name, epochs=1)[0][0] for name in ("hitnet", "hitnet-conv")}
+    plain: dict[int, float] = {}
+    for teacher, share in [(None, 0.0), ("hitnet", 1.0), ("hitnet-conv", 0.25), ("hitnet-conv", 1.0)]:
+        options: dict[str, Any] = {}
+        if teacher is not None:
+            options = {
+                "augment": "hybrid",
+                "augment_from": teachers[teacher],
+                "recipe_options": {"augment_share": share},
+            }
+        for networks in (1, TOGETHER):
+            runs, _ = trained(images, networks, model="hitnet", epochs=3, **options)
+            found = sum(len(images) / run.history[-1]["seconds"] for run in runs)
+            plain.setdefault(networks, found)
+            yield {
+                "experiment": "hybrid", "teacher": teacher, "share": share, "networks": networks,
+                "images_per_second": round(found), "of_plain": round(found / plain[networks], 3),
+            }  # fmt: skip
+
+
 def fast(
     train: hitnet.Images, test: hitnet.Images, *, seeds: int = 10, experiment: str = "fast recipe", **options: Any
 ) -> Iterator[Row]:
@@ -182,6 +206,7 @@ def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
 PARTS: dict[str, Callable[..., Iterator[Row]]] = {
     "ladder": ladder,
     "speed": speed,
+    "hybrid": hybrid,
     "fast": fast,
     "parity": parity,
     "float32": float32,
