@@ -149,6 +149,12 @@ def test_another_recipe_does_not_count(book, ledger):
     assert shortened(record(toy, recipe=other), toy) == "another recipe"
 
 
+def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
+    toy = book.experiments["toy"]
+    other = {**toy.full_recipe().to_dict(), "augment_share": 0.75}
+    assert shortened(record(toy, recipe=other), toy) is None
+
+
 def test_a_record_of_an_unknown_form_is_named(book, ledger):
     ledger.add(Entry(RUN, "toy", (0,), {"what": 1}))
     with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):

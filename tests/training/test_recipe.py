@@ -77,3 +77,15 @@ def test_shares_are_below_one(entry):
 def test_augmentation_of_a_recipe():
     made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(mirrored_ok=False)
     assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)
+
+
+def test_options_of_what_is_off_are_not_in_effect():
+    plain = Recipe()
+    off = Recipe(
+        augment_strength=3.0, augment_share=0.7, ghost_rule="nearer", ghost_probability=0.2, ghosts_from_epoch=4
+    )
+    assert off != plain
+    assert off.in_effect() == plain
+    assert Recipe(augment="hybrid", augment_share=0.7).in_effect() != Recipe(augment="hybrid").in_effect()
+    assert Recipe(ghosts=1, ghost_rule="nearer").in_effect() != Recipe(ghosts=1).in_effect()
+    assert Recipe(shift=1).in_effect() != plain

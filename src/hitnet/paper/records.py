@@ -89,7 +89,7 @@ def shortened(record: RunRecord, experiment: Experiment) -> str | None:
         return f"tested on {record.final_tested:,} images of {experiment.test_images:,}"
     if record.epochs != experiment.epochs or len(record.wrong) != experiment.epochs:
         return f"{record.epochs} of {experiment.epochs} epochs"
-    if Recipe.from_dict(record.recipe) != experiment.full_recipe():
+    if Recipe.from_dict(record.recipe).in_effect() != experiment.full_recipe().in_effect():
         return "another recipe"
     return None
 

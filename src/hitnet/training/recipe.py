@@ -106,6 +106,12 @@ class Recipe:
     def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
         return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout, self.warp, self.invert)
 
+    def in_effect(self) -> Recipe:
+        """The same training, with the options of what is switched off at their defaults, since they change nothing."""
+        off: tuple[str, ...] = () if self.augment == "hybrid" else ("augment_strength", "augment_share")
+        off += () if self.ghosts else ("ghost_rule", "ghost_probability", "ghosts_from_epoch")
+        return replace(self, **{name: getattr(Recipe, name) for name in off})
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
