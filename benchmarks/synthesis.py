@@ -1,7 +1,7 @@
 """Synthesis: how good a network's pictures are, by decoder and weight, and what training on hybrid images is worth.
 
     python benchmarks/synthesis.py --data-dir DATA --parts decoders --budget 8
-    python benchmarks/synthesis.py --data-dir DATA --parts hybrid-final --strength 1 --share 0.25
+    python benchmarks/synthesis.py --data-dir DATA --parts hybrid-final --strength 1 --share 0.25 --epochs 80
     python benchmarks/synthesis.py --parts        # the tables of what is in the record
 
 Each trained network is a row of benchmarks/records/synthesis.json as soon as it is measured. What is there is not made
@@ -206,21 +206,20 @@ def paper_part(bench: Bench) -> None:
 def hybrid_part(bench: Bench) -> None:
     for data in bench.args.sets(GREY):
         sets = held_out(bench.load(data, "train"))
-        hybrids(bench, "hybrid", data, bench.args.arms(HYBRIDS), bench.seeds(3), sets)
+        hybrids(bench, "hybrid", data, bench.args.lasting(HYBRIDS), bench.seeds(3), sets)
 
 
 def final_part(bench: Bench) -> None:
-    chosen = hybrid_arm(bench.args.strength, bench.args.share)
+    arms = [arm.lasting(bench.args.epochs) for arm in (NO_HYBRID, hybrid_arm(bench.args.strength, bench.args.share))]
     for data in bench.args.sets(GREY):
         sets = (bench.load(data, "train"), bench.load(data, "test"))
-        hybrids(bench, "hybrid-final", data, [NO_HYBRID, chosen], bench.seeds(10, FINAL_SEED), sets)
+        hybrids(bench, "hybrid-final", data, arms, bench.seeds(10, FINAL_SEED), sets)
 
 
 def photographs_part(bench: Bench) -> None:
     for data in bench.args.sets(COLOUR):
         train, test = (bench.load(data, split) for split in ("train", "test"))
-        for arm in bench.args.arms(PHOTOGRAPHS):
-            arm = arm.shortened(bench.args.epochs)
+        for arm in bench.args.lasting(PHOTOGRAPHS):
             left = bench.missing("photographs", data, arm, bench.seeds(2), train)
             if not left:
                 continue
@@ -248,7 +247,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="networks of each arm (default: the part's own number)")
     parser.add_argument("--data", nargs="+", choices=[*GREY, *COLOUR], help="only these of the part's sets")
     parser.add_argument("--only", nargs="+", help="only arms whose name is one of these")
-    parser.add_argument("--epochs", type=int, help="of photographs, instead of the recipe's own")
+    parser.add_argument("--epochs", type=int, help="of photographs and hybrids, instead of the recipe's own")
     parser.add_argument("--strength", type=float, default=1.0, help="of hybrid-final")
     parser.add_argument("--share", type=float, default=0.25, help="of hybrid-final")
     parser.add_argument("--paper-run", type=Path, help="of paper-decoder: a finished run, e.g. of `hitnet reproduce`")
@@ -261,6 +260,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     if args.out is None:
         args.out = Path(tempfile.mkdtemp()) / RECORDS.name if args.tiny else RECORDS
     args.arms = lambda arms: [arm for arm in arms if not args.only or arm.name in args.only]
+    args.lasting = lambda arms: [arm.lasting(args.epochs) for arm in args.arms(arms)]
     args.sets = lambda sets: [name for name in sets if not args.data or name in args.data]
     return args
 

@@ -57,7 +57,7 @@ class Arm:
         """Epochs, those of the decoder alone included as far as they take time."""
         return self.length + sum(phase.work for phase in self.phases)
 
-    def shortened(self, epochs: int | None) -> Arm:
+    def lasting(self, epochs: int | None) -> Arm:
         return self if epochs is None else replace(self, name=f"{self.name}, {epochs} epochs", epochs=epochs)
 
     @contextmanager

@@ -98,6 +98,14 @@ def test_what_modifies_images_is_measured_once_for_all_arms(tmp_path, monkeypatc
     assert rows[0]["source_error_percent"] == rows[1]["source_error_percent"]
 
 
+def test_arms_may_last_longer_and_are_then_named_so():
+    asked = synthesis.parse(["--epochs", "80", "--only", "none"])
+    (arm,) = asked.lasting(synthesis.HYBRIDS)
+    assert (arm.name, arm.epochs, arm.length) == ("none, 80 epochs", 80, 80)
+    (same,) = synthesis.parse(["--only", "none"]).lasting(synthesis.HYBRIDS)
+    assert same == synthesis.NO_HYBRID
+
+
 def test_a_training_that_would_end_too_late_is_not_begun():
     now = [0.0]
     budget = Budget(1, clock=lambda: now[0])

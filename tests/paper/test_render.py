@@ -84,10 +84,10 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
     for name in PAPER.results:
         assert f"\n## {name}\n" in text
     assert row(text, "HitNet with squash")[5] == "0 of 3"
-    assert row(text, "CIFAR-10, augmented")[5:] == [
+    assert row(text, "CIFAR-10, a quarter modified")[5:] == [
         "0, not planned",
         "–",
-        "no runs yet; 1 takes 112 s on an H200: `hitnet reproduce cifar10-hybrid --runs 1`",
+        "no runs yet; 1 takes 83 s on an H200: `hitnet reproduce cifar10-hybrid-quarter --runs 1`",
     ]
 
 

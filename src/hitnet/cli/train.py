@@ -65,7 +65,7 @@ def train_command(
     augment: Annotated[str | None, typer.Option(help="hybrid: on images that a trained network modifies")] = None,
     augment_from: Annotated[Path | None, typer.Option(help="Run folder of that network")] = None,
     augment_strength: Annotated[float | None, typer.Option(help="Noise on its capsules, in m/√n (default: 1)")] = None,
-    augment_share: Annotated[float | None, typer.Option(help="Part of each batch to modify (default: 0.5)")] = None,
+    augment_share: Annotated[float | None, typer.Option(help="Part of each batch to modify (default: 0.25)")] = None,
     ghosts: Annotated[int | None, typer.Option(help="Ghost capsules: classes that an image may hit unpunished")] = None,
     ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer (than the true class)")] = None,
     ghost_probability: Annotated[float | None, typer.Option(help="Chance that a ghost goes unpunished")] = None,

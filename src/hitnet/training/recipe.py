@@ -52,7 +52,7 @@ class Recipe:
     label_smoothing: float = 0.0
     augment: Literal["none", "hybrid"] = "none"
     augment_strength: float = 1.0
-    augment_share: float = 0.5
+    augment_share: float = 0.25
     ghosts: int = 0
     ghost_rule: GhostRule = "always"
     ghost_probability: float = 1.0
