@@ -170,6 +170,27 @@ def test_a_finished_run_that_was_not_recorded_is_taken_up(work, book, ledger):
     assert full_runs(ledger, book.experiments["toy"])[0] == before
 
 
+def test_a_run_folder_that_holds_another_run_is_not_counted(work, ledger, tmp_path):
+    work("toy", runs=1)
+    shutil.copytree(tmp_path / "runs/toy/seed-0", tmp_path / "runs/toy/seed-1")
+    with pytest.raises(HitNetError, match=r"seed-1 holds another run, .*: seed was 0, now 1"):
+        work("toy", runs=2)
+    assert [one.seeds for one in ledger.of(RUN)] == [(0,)]
+
+
+def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work, book, ledger):
+    class Another(Progress):
+        def epoch(self, row):
+            other = Ledger(ledger.path)
+            if row["epoch"] == 2 and not other.entries:
+                add(other, book.experiments["toy"], 0)
+
+    outcome, _ = work("toy", runs=2, progress=Another())
+    assert outcome.done == ["toy, seed 0", "toy, seed 1"]
+    assert full_runs(ledger, book.experiments["toy"])[0].weights == "w"
+    assert len(ledger.path.read_text().splitlines()) == 2
+
+
 def test_a_teacher_comes_first(work, book, ledger, tmp_path):
     outcome, _ = work("toy-hybrid")
     assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
