@@ -207,9 +207,7 @@ class Runner:
         why = shortened(record, job.experiment)
         if kind == RUN and why is not None:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {why}.")
-        self.ledger.read()  # another process may have recorded the same run since
-        if self.ledger.get(kind, name, seeds, label) is None:
-            self.ledger.add(Entry(kind, name, seeds, record.to_facts(), label))
+        self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
 
     def record(self, one: Experiment, trained: Run, folder: Path) -> RunRecord:
         config, history, test = trained.config, trained.history, self.images(one, "test")
