@@ -76,7 +76,9 @@ def test_more_runs_on_demand(work, book, ledger):
 def test_short_runs_never_count(work, book, ledger, options):
     toy = book.experiments["toy"]
     work("toy", runs=1, **options)
+    work("toy-picture", "toy-ghosts", **options)
     assert full_runs(ledger, toy) == {}
+    assert ledger.of(PICTURE) == ledger.of(ANALYSIS) == []
     ((entry, made),) = short_runs(ledger, toy)
     assert entry.label == f"{options.get('epochs', 2)} epochs, {options.get('limit', 48)} images"
     assert made.epochs == options.get("epochs", 2)
@@ -86,8 +88,9 @@ def test_short_runs_never_count(work, book, ledger, options):
 
 
 def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
-    work("toy", runs=1, epochs=2, limit=1000)
+    work("toy-picture", "toy-ghosts", epochs=2, limit=1000)
     assert len(full_runs(ledger, book.experiments["toy"])) == 1
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
 
 
 def test_a_run_cannot_be_made_longer(work, ledger):

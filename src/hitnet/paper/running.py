@@ -48,10 +48,6 @@ class Length:
     epochs: int | None = None
     limit: int | None = None
 
-    @property
-    def full(self) -> bool:
-        return self.epochs is None and self.limit is None
-
     def of(self, one: Experiment) -> str | None:
         """What a shortened run is called; None where it is as long as the experiment itself."""
         if self.epochs is not None and self.epochs > one.epochs:
