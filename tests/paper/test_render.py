@@ -2,6 +2,7 @@
 
 import pytest
 
+from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, render
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry
 from toy_book import add, add_short, record
@@ -57,6 +58,14 @@ def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path)
     text = page()
     assert "The toy is easier than it seems." in text
     assert "not discussed yet" not in text
+
+
+def test_words_that_are_no_text_are_named(page, tmp_path):
+    words = tmp_path / "docs/discussion/toy-table.md"
+    words.parent.mkdir(parents=True)
+    words.write_bytes("café".encode("latin-1"))
+    with pytest.raises(HitNetError, match=r"toy-table\.md cannot be read: .* plain text in UTF-8"):
+        page()
 
 
 def test_one_run_has_no_interval_and_is_not_marked(page, book, ledger):

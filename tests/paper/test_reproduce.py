@@ -181,6 +181,16 @@ def test_a_run_folder_that_holds_another_run_is_not_counted(work, ledger, tmp_pa
     assert [one.seeds for one in ledger.of(RUN)] == [(0,)]
 
 
+def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledger, tmp_path):
+    work("toy", runs=1)
+    ledger.path.unlink()
+    ledger.read()
+    (tmp_path / "runs/toy/seed-0/origin.json").unlink()
+    with pytest.raises(HitNetError, match=r"seed-0 has no origin\.json, .* copy all files of its folder"):
+        work("toy", runs=1)
+    assert ledger.entries == {}
+
+
 def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work, book, ledger):
     class Another(Progress):
         def epoch(self, row):
