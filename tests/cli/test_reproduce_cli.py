@@ -36,7 +36,7 @@ def test_the_list_of_the_papers_results(command):
         assert line(ended.out, name)
     assert " left 0 of 35 " in line(ended.out, "table1-constant")
     assert "days" in line(ended.out, "table1-constant")
-    assert "not planned" in line(ended.out, "svhn-hybrid")
+    assert "not planned" in line(ended.out, "svhn-hybrid-quarter")
 
 
 def test_the_list_says_how_far_it_has_come(reproduce, book):
@@ -85,6 +85,7 @@ def test_a_short_run(reproduce, book):
         (("--list", "--render"), "Give one of: a NAME"),
         (("--list", "--runs", "2"), "--runs goes with the NAME"),
         (("--render", "--epochs", "2"), "--epochs goes with the NAME"),
+        (("--render",), "There is no ledger ledger.jsonl"),
         (("toy-tabel",), "Did you mean 'toy-table'"),
         (("toy", "--epochs", "9"), "--epochs can only make it shorter"),
         (("toy", "--budget", "-1"), "--budget must be above 0"),

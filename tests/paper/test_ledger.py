@@ -53,6 +53,10 @@ def test_a_run_that_another_process_wrote_is_seen(ledger):
     other.add(entry(0))
     with pytest.raises(HitNetError, match="already has"):
         ledger.add(entry(0))
+    ledger.add_if_new(entry(0, error=2))
+    assert ledger.get(RUN, "toy", (0,)) == entry(0)
+    ledger.add_if_new(entry(1))
+    assert len(Ledger(ledger.path).entries) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, render
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry
 from toy_book import add, add_short, record
@@ -59,11 +60,31 @@ def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path)
     assert "not discussed yet" not in text
 
 
+def test_words_that_are_no_text_are_named(page, tmp_path):
+    words = tmp_path / "docs/discussion/toy-table.md"
+    words.parent.mkdir(parents=True)
+    words.write_bytes("café".encode("latin-1"))
+    with pytest.raises(HitNetError, match=r"toy-table\.md cannot be read: .* plain text in UTF-8"):
+        page()
+
+
 def test_one_run_has_no_interval_and_is_not_marked(page, book, ledger):
     add(ledger, book.experiments["toy"], 0)
     cells = row(page(), "Toy")
     assert cells[2] == "8.33, no interval from one run"
     assert cells[5] == "1 of 3"
+
+
+def test_what_is_missing_is_what_the_command_would_do(page, book, ledger):
+    toy = book.experiments["toy"]
+    for seed in (0, 1, 3):  # seed 2 diverged
+        add(ledger, toy, seed)
+    cells = row(page(), "Toy")
+    assert cells[5] == "3 of 3"
+    assert cells[7].startswith("1 takes")
+    add(ledger, toy, 2)
+    cells = row(page(), "Toy")
+    assert (cells[5], cells[7]) == ("4, 3 planned", "")
 
 
 def test_short_runs_are_shown_apart_and_counted_nowhere(page, book, ledger):
@@ -113,8 +134,12 @@ def test_speed_compares_runs_of_the_same_device_alone(page, ledger):
     add(ledger, fast, 0, record(fast, device="A", images_per_second=5000.0))
     add(ledger, slow, 0, record(slow, device="B", images_per_second=1.0))
     assert "different devices" in page(PAPER)
-    add(ledger, slow, 1, record(slow, device="A", images_per_second=2000.0))
-    assert row(page(PAPER), "A")[1:] == ["5,000", "2,000", "2.5", "13", "1 and 1"]
+    add(ledger, slow, 1, record(slow, device="A", images_per_second=2000.0, beside=2))
+    assert row(page(PAPER), "A")[1:] == ["5,000 (1)", "2,000 (2)", "2.5", "13", "1 and 1"]
+    add(ledger, fast, 1, record(fast, device="A", images_per_second=7000.0, beside=8))
+    text = page(PAPER)
+    assert row(text, "A")[1:] == ["6,000 (1 to 8)", "2,000 (2)", "3.0", "13", "2 and 1"]
+    assert "Guo's CapsNet is about 13 times slower" in text  # what the paper's figure is of
 
 
 def test_ghosts_beside_the_papers(page, ledger, tmp_path):

@@ -76,7 +76,9 @@ def test_more_runs_on_demand(work, book, ledger):
 def test_short_runs_never_count(work, book, ledger, options):
     toy = book.experiments["toy"]
     work("toy", runs=1, **options)
+    work("toy-picture", "toy-ghosts", **options)
     assert full_runs(ledger, toy) == {}
+    assert ledger.of(PICTURE) == ledger.of(ANALYSIS) == []
     ((entry, made),) = short_runs(ledger, toy)
     assert entry.label == f"{options.get('epochs', 2)} epochs, {options.get('limit', 48)} images"
     assert made.epochs == options.get("epochs", 2)
@@ -86,8 +88,9 @@ def test_short_runs_never_count(work, book, ledger, options):
 
 
 def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
-    work("toy", runs=1, epochs=2, limit=1000)
+    work("toy-picture", "toy-ghosts", epochs=2, limit=1000)
     assert len(full_runs(ledger, book.experiments["toy"])) == 1
+    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
 
 
 def test_a_run_cannot_be_made_longer(work, ledger):
@@ -168,6 +171,37 @@ def test_a_finished_run_that_was_not_recorded_is_taken_up(work, book, ledger):
     ledger.read()
     work("toy", runs=1)
     assert full_runs(ledger, book.experiments["toy"])[0] == before
+
+
+def test_a_run_folder_that_holds_another_run_is_not_counted(work, ledger, tmp_path):
+    work("toy", runs=1)
+    shutil.copytree(tmp_path / "runs/toy/seed-0", tmp_path / "runs/toy/seed-1")
+    with pytest.raises(HitNetError, match=r"seed-1 holds another run, .*: seed was 0, now 1"):
+        work("toy", runs=2)
+    assert [one.seeds for one in ledger.of(RUN)] == [(0,)]
+
+
+def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledger, tmp_path):
+    work("toy", runs=1)
+    ledger.path.unlink()
+    ledger.read()
+    (tmp_path / "runs/toy/seed-0/origin.json").unlink()
+    with pytest.raises(HitNetError, match=r"seed-0 has no origin\.json, .* copy all files of its folder"):
+        work("toy", runs=1)
+    assert ledger.entries == {}
+
+
+def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work, book, ledger):
+    class Another(Progress):
+        def epoch(self, row):
+            other = Ledger(ledger.path)
+            if row["epoch"] == 2 and not other.entries:
+                add(other, book.experiments["toy"], 0)
+
+    outcome, _ = work("toy", runs=2, progress=Another())
+    assert outcome.done == ["toy, seed 0", "toy, seed 1"]
+    assert full_runs(ledger, book.experiments["toy"])[0].weights == "w"
+    assert len(ledger.path.read_text().splitlines()) == 2
 
 
 def test_a_teacher_comes_first(work, book, ledger, tmp_path):

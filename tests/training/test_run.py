@@ -28,6 +28,13 @@ def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
 
 
+def test_a_new_default_of_an_option_that_is_off_is_no_other_run(toy, tmp_path):
+    run = hitnet.train(toy, out=tmp_path / "run", recipe_options={"augment_share": 0.75}, **SMALL)
+    assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    with pytest.raises(HitNetError, match=r"recipe\.shift was 2, now 1\. Give the same"):
+        hitnet.train(toy, out=tmp_path / "run", resume=True, recipe_options={"shift": 1}, **SMALL)
+
+
 def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):

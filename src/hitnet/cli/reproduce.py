@@ -60,6 +60,8 @@ def reproduce_command(
         raise HitNetError(f"{', '.join(misplaced)} goes with the NAME of a result; see `hitnet reproduce --list`.")
     book = paper.PAPER
     found = paper.Ledger(ledger_path(ledger, writing=bool(names)))
+    if render and not found.path.exists():
+        raise HitNetError(f"There is no ledger {found.path}; the page would lose every run. Is the name right?")
     folder = docs or docs_folder()
     if list_:
         print_list(book, found, device)

@@ -123,9 +123,10 @@ class Page:
 
     def missing(self, name: str) -> str:
         """Which runs are missing, if any, what they would cost, and how to make them."""
-        one, done = self.experiment(name), len(self.records(name))
-        count = one.wanted - done if one.wanted or done else 1
-        if count <= 0:
+        one = self.experiment(name)
+        done = full_runs(self.ledger, one)
+        count = sum(seed not in done for seed in range(one.wanted)) if one.wanted or done else 1
+        if not count:
             return ""
         more = "" if one.wanted else f" --runs {count}"
         return f"{'' if done else 'no runs yet; '}{self.cost(name, count)}: `hitnet reproduce {name}{more}`"

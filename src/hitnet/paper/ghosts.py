@@ -85,7 +85,7 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
     labels = images.labels.numpy()
     found = find_ghosts(read_distances(paths, labels, images.num_classes), labels, images.class_names)
     facts = facts_of(found, images) | {"epochs": one.epochs, "files": draw_doubtful(one, found, images, docs)}
-    runner.ledger.add(Entry(ANALYSIS, one.name, seeds, facts))
+    runner.ledger.add_if_new(Entry(ANALYSIS, one.name, seeds, facts))
     say(f"{one.name}: {len(found.doubtful())} doubtful images by {len(seeds)} networks")
 
 

@@ -129,6 +129,12 @@ class Ledger:
             )
         self.read()
 
+    def add_if_new(self, entry: Entry) -> None:
+        """Append an entry, unless another process has recorded the same run since."""
+        self.read()
+        if entry.key not in self.entries:
+            self.add(entry)
+
     def of(self, kind: str, experiment: str | None = None) -> list[Entry]:
         """The entries of a kind, of one experiment or of all, by seeds."""
         found = [e for e in self.entries.values() if e.kind == kind and experiment in (None, e.experiment)]

@@ -43,10 +43,10 @@ def mean_cell(summary: Summary, claim: Claim | None) -> str:
 
 
 def runs_cell(page: Page, name: str, summary: Summary | None) -> str:
-    wanted = page.experiment(name).wanted
-    return (
-        f"{summary.runs if summary else 0} of {wanted}" if wanted else f"{summary.runs if summary else 0}, not planned"
-    )
+    wanted, made = page.experiment(name).wanted, summary.runs if summary else 0
+    if made <= wanted and wanted:
+        return f"{made} of {wanted}"
+    return f"{made}, {wanted or 'not'} planned"
 
 
 def seconds_cell(records: Sequence[RunRecord]) -> str:

@@ -11,6 +11,7 @@ import torch
 
 import hitnet
 from hitnet import files
+from hitnet.errors import HitNetError
 
 FILE = "origin.json"  # in a run folder
 
@@ -26,6 +27,11 @@ def note_origin(folder: Path, device: str) -> None:
 
 def read_origin(folder: Path) -> dict[str, str]:
     """Device, torch and code of a run; several where it was continued elsewhere."""
+    if not (folder / FILE).is_file():
+        raise HitNetError(
+            f"{folder} has no {FILE}, which says where a run was trained: this one cannot be recorded. If it was "
+            "copied, copy all files of its folder; else move it away, and the run is made again."
+        )
     found: list[dict[str, Any]] = files.read_json(folder / FILE)
     return {key: ", then ".join(dict.fromkeys(one[key] for one in found)) for key in ("device", "torch", "code")}
 

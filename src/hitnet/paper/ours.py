@@ -20,8 +20,8 @@ ROWS = (
 def render(page: Page) -> str:
     said = (
         "All networks classify by Hit-or-Miss capsules under the centripetal loss; each figure is of single networks, "
-        "each image seen once. The paper's errors are those of its own network. The images of mnist-ours are modified "
-        "by one run of mnist-ours-teacher (`hitnet-conv`), whose own training is not in the time.\n\n"
+        "each test image seen once. The paper's errors are those of its own network. The images of mnist-ours are "
+        "modified by one run of mnist-ours-teacher (`hitnet-conv`), whose own training is not in the time.\n\n"
     )
     names = [name for _, name, _ in ROWS]
     recipes = [f"- {name}: {recipe_words(page.experiment(name))}" for name in [*names, TEACHER.name]]

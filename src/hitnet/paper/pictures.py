@@ -32,7 +32,7 @@ def draw(result: Result, runner: Runner, docs: Path, say: Callable[[str], None])
         "files": [path.relative_to(docs).as_posix() for path in written],
         "weights": weights_fingerprint(run.model),
     }
-    runner.ledger.add(Entry(PICTURE, one.name, (PICTURE_SEED,), facts, result.name))
+    runner.ledger.add_if_new(Entry(PICTURE, one.name, (PICTURE_SEED,), facts, result.name))
     for path in written:
         say(f"written: {path}")
 

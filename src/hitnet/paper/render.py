@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hitnet import files
+from hitnet.errors import HitNetError
 from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.ledger import Ledger
@@ -71,7 +72,10 @@ def head(result: Result) -> str:
 
 def discussion(docs: Path, result: Result) -> str | None:
     path = docs / DISCUSSION / f"{result.name}.md"
-    return path.read_text(encoding="utf-8").strip() + "\n" if path.is_file() else None
+    try:
+        return path.read_text(encoding="utf-8").strip() + "\n" if path.is_file() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise HitNetError(f"{path} cannot be read: {error}. Words on a result are plain text in UTF-8.") from error
 
 
 def shorts(book: Book, ledger: Ledger) -> str:

@@ -64,8 +64,7 @@ def reproduce(
     outcome = Outcome()
     for group in groups(names, runner, runs, length):
         do(group, runner, length, outcome, say)
-    if length.full:
-        finish(names, runner, runs, Path(docs), say)
+    finish(names, runner, runs, length, Path(docs), say)
     return outcome
 
 
@@ -166,16 +165,17 @@ def in_short(job: Job, length: Length) -> str:
     return f"{job.experiment.name}, seed {job.seed}" + ("" if label is None else f" (short: {label})")
 
 
-def finish(names: Sequence[str], runner: Runner, runs: int | None, docs: Path, say: Say) -> None:
-    """What is made of runs once they are there: analyses of ghosts, and pictures."""
+def finish(names: Sequence[str], runner: Runner, runs: int | None, length: Length, docs: Path, say: Say) -> None:
+    """What is made of runs of full length once they are there: analyses of ghosts, and pictures."""
     from hitnet.paper import ghosts, pictures  # both draw
 
     found = [runner.book.of(name) for name in names]
     for one in {one.name: one for _, experiments in found for one in experiments}.values():
         seeds = tuple(range(one.wanted if runs is None else runs))
-        if one.read_ghosts and seeds and set(seeds) <= set(full_runs(runner.ledger, one)):
+        if one.read_ghosts and length.of(one) is None and seeds and set(seeds) <= set(full_runs(runner.ledger, one)):
             ghosts.analyse(one, seeds, runner, docs, say)
     for result in {result.name: result for results, _ in found for result in results}.values():
-        ready = result.draw and runner.finished(runner.book.experiments[result.experiments[0]], PICTURE_SEED)
-        if ready and not drawn(result, runner.ledger):
+        one = runner.book.experiments[result.experiments[0]]
+        ready = length.of(one) is None and runner.finished(one, PICTURE_SEED)
+        if result.draw and ready and not drawn(result, runner.ledger):
             pictures.draw(result, runner, docs, say)

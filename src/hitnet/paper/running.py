@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,6 @@ class Length:
 
     epochs: int | None = None
     limit: int | None = None
-
-    @property
-    def full(self) -> bool:
-        return self.epochs is None and self.limit is None
 
     def of(self, one: Experiment) -> str | None:
         """What a shortened run is called; None where it is as long as the experiment itself."""
@@ -146,27 +142,30 @@ class Runner:
         `tell` hears of each job as soon as it has ended: its record, or why it diverged. Of those that were stopped
         because the budget is spent it hears nothing.
         """
-        left = {}
-        for job in jobs:
-            folder = self.folder(job.experiment, job.seed, length)
-            if folder.finished:
-                tell(job, self.keep(job, load(folder.path), length))
-            else:
-                left[folder.path] = job
         where = pick_device(self.device)
-        experiments = {job.experiment.name: job.experiment for job in left.values()}
-        lots = [self.lot(one, left.values(), length) for one in experiments.values()]
-        for path in left:
-            note_origin(path, device_name(where))
+        by_path = {self.folder(job.experiment, job.seed, length).path: job for job in jobs}
+        lots = []
+        for one in {job.experiment.name: job.experiment for job in jobs}.values():
+            lot = self.lot(one, jobs, length)
+            left = []
+            for task in lot.tasks:
+                if task.finished:
+                    job = by_path[Path(task.path)]
+                    tell(job, self.keep(job, load(task.path), length))
+                else:
+                    note_origin(Path(task.path), device_name(where))
+                    left.append(task)
+            if left:
+                lots.append(replace(lot, tasks=left))
 
         def ended(task: Task, outcome: Run | DivergedError) -> None:
-            job = left[Path(task.path)]
+            job = by_path[Path(task.path)]
             tell(job, str(outcome) if isinstance(outcome, DivergedError) else self.keep(job, outcome, length))
 
         train_lots(lots, ended, device=where, progress=Guard(self.progress or Progress(), self.end, self.clock))
 
-    def lot(self, one: Experiment, jobs: Collection[Job], length: Length) -> Lot:
-        """What is to be trained of one experiment."""
+    def lot(self, one: Experiment, jobs: Sequence[Job], length: Length) -> Lot:
+        """The jobs of one experiment as tasks; a run folder that holds another run is refused."""
         where = pick_device(self.device)
         images, test = self.images(one, "train"), self.images(one, "test")
         if length.of(one) is None and (len(images), len(test)) != (one.images, one.test_images):
@@ -204,8 +203,7 @@ class Runner:
         why = shortened(record, job.experiment)
         if kind == RUN and why is not None:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {why}.")
-        if self.ledger.get(kind, name, seeds, label) is None:
-            self.ledger.add(Entry(kind, name, seeds, record.to_facts(), label))
+        self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
 
     def record(self, one: Experiment, trained: Run, folder: Path) -> RunRecord:
         config, history, test = trained.config, trained.history, self.images(one, "test")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,7 +210,7 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
         return folder
     if not resume:
         raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
-    there, asked = folder.config().to_dict(), config.to_dict()
+    there, asked = (replace(one, recipe=one.recipe.in_effect()).to_dict() for one in (folder.config(), config))
     changed = [
         f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
@@ -221,7 +221,7 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
     if changed:
         raise HitNetError(
             f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
-            "Give the same options as before, or choose another --out."
+            "Give the same options as before, or choose another folder."
         )
     return folder
 
