@@ -24,6 +24,7 @@ def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
     with files.replacing(target) as temporary:
         assert temporary.parent == target.parent  # a move within a folder cannot be torn
         assert temporary.suffix == ".npz"  # writers go by the suffix
+        assert temporary.name.startswith(".file.")  # hidden from readers of the folder, and known for what it is
         temporary.write_text("whole")
         assert not target.exists()
     assert target.read_text() == "whole"
@@ -41,6 +42,17 @@ def test_a_file_that_is_not_finished_leaves_the_old_one(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_no_file_is_left_open(tmp_path):
+    def lowest_free():
+        handle = os.open(os.devnull, os.O_RDONLY)
+        os.close(handle)
+        return handle
+
+    before = lowest_free()
+    files.write_text(tmp_path / "file.txt", "whole")
+    assert lowest_free() == before
+
+
 def test_names_as_long_as_they_may_be(tmp_path):
     for name in ("a" * 250 + ".json", "b" * 255):
         files.write_text(tmp_path / name, "whole")
@@ -51,9 +63,11 @@ def test_names_as_long_as_they_may_be(tmp_path):
 
 
 def test_a_folder_takes_its_name_once_it_is_whole(tmp_path):
-    target = tmp_path / "new" / "set"
+    target = tmp_path / "new" / "deep" / "set"
     with files.new_folder(target) as temporary:
         (temporary / "a.png").touch()
+        assert temporary.parent == target.parent
+        assert temporary.name.startswith(".set.")
         assert not target.exists()
     assert mode(target) == 0o755
     assert [path.name for path in target.iterdir()] == ["a.png"]

@@ -9,7 +9,7 @@ import pytest
 
 from hitnet.errors import HitNetError
 from hitnet.paper import Ledger
-from hitnet.paper.ledger import RUN, SHORT, Entry
+from hitnet.paper.ledger import RUN, SHORT, Entry, canonical, checksum
 from hitnet.paper.records import full_runs, shortened
 from toy_book import add, record
 
@@ -25,6 +25,17 @@ def test_entries_come_back_as_they_were(ledger):
     assert [one.seeds for one in again.of(RUN, "toy")] == [(1,), (2,), (3,)]
     assert again.get(RUN, "toy", (2,)) == entry(2)
     assert again.get(SHORT, "toy", (2,)) is None
+
+
+def test_entries_are_told_apart_by_kind_and_experiment(ledger):
+    ledger.add(entry(0, kind=SHORT, label="1 epochs"))
+    ledger.add(Entry(RUN, "other", (0,), {}))
+    ledger.add(entry(1))
+    assert [(one.experiment, one.seeds) for one in ledger.of(RUN)] == [("other", (0,)), ("toy", (1,))]
+    assert ledger.of(RUN, "toy") == [entry(1)]
+    assert ledger.of(SHORT) == [entry(0, kind=SHORT, label="1 epochs")]
+    with pytest.raises(HitNetError, match="already has short toy 1 epochs with seed 0, in line 1"):
+        ledger.add(entry(0, kind=SHORT, label="1 epochs"))
 
 
 def test_a_missing_file_is_an_empty_ledger(tmp_path):
@@ -76,6 +87,23 @@ def test_damaged_lines_are_named(ledger, damage, says):
     assert "line 2" in str(error.value)
 
 
+@pytest.mark.parametrize("changes", [{"kind": "dream"}, {"mood": "good"}])
+def test_whole_lines_of_another_version_are_named(ledger, changes):
+    whole = {**json.loads(entry(0).to_line()), **changes}
+    del whole["check"]
+    ledger.path.write_text(canonical({**whole, "check": checksum(whole)}) + "\n")
+    with pytest.raises(HitNetError, match="line 1 is damaged: it is of a kind that this version of hitnet does not"):
+        ledger.read()
+
+
+def test_lines_are_counted_anew_and_empty_ones_passed_over(ledger):
+    ledger.path.write_text(f"{entry(0).to_line()}\n{entry(1).to_line()}\n")
+    ledger.read()
+    ledger.path.write_text(f"{entry(1).to_line()}\n \n\n{entry(0).to_line()}\n")
+    with pytest.raises(HitNetError, match="already has run toy with seed 0, in line 4"):
+        ledger.add(entry(0))
+
+
 def test_two_different_lines_for_a_run_are_refused_but_not_the_same_line_twice(ledger):
     ledger.path.write_text(f"{entry(0).to_line()}\n{entry(0).to_line()}\n")
     ledger.read()
@@ -90,6 +118,16 @@ def test_a_last_line_without_its_end_is_not_glued_to_the_next(ledger):
     ledger.read()
     ledger.add(entry(1))
     assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_lines_are_written_as_ever():
+    """Its own checksum, names in order, nothing that needs no space: ledgers of all versions compare line by line."""
+    assert Entry(RUN, "toy", (0,), {"wrong": [2, 1], "name": "é"}, "x").to_line() == (
+        '{"check":"ecdee1727185a61e","experiment":"toy","facts":{"name":"é","wrong":[2,1]},"kind":"run","label":"x",'
+        '"seeds":[0]}'
+    )
+    with pytest.raises(ValueError, match="JSON compliant"):
+        entry(0, error=float("nan")).to_line()
 
 
 def test_lines_are_one_line_each():
