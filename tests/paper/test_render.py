@@ -1,8 +1,12 @@
 """The page of results: from the ledger alone, cell by cell."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from hitnet.paper import PAPER, render
+from hitnet.cli.reproduce import PACKAGED
+from hitnet.paper import PAPER, Ledger, render
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry
 from toy_book import add, add_short, record
 
@@ -164,3 +168,11 @@ def test_a_picture_names_its_run_and_a_missing_file(page, book, ledger, tmp_path
     assert "Drawn from toy, seed 0, weights abc.\n" in text
     add(ledger, book.experiments["toy"], 0)
     assert "was trained apart from it (weights w)" in page()
+
+
+def test_the_page_of_this_repository_is_what_its_ledger_says(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    shutil.copytree(docs, tmp_path / "docs")
+    page = render(PAPER, Ledger(PACKAGED), tmp_path / "docs")
+    again = "Write it again with `hitnet reproduce --render`."
+    assert page.read_text(encoding="utf-8") == (docs / page.name).read_text(encoding="utf-8"), again
