@@ -149,6 +149,14 @@ def test_an_augmented_set_is_read_back(toy_run, toy_file, toy_set, tmp_path, out
     assert run.config.data["test_images"] == 24
 
 
+def test_given_images_are_no_test_images_too(toy_run, toy_set, tmp_path):
+    stream = augment(toy_run, dataclasses.replace(toy_set, flip=True), device="cpu")
+    assert (stream.name, stream.flip, stream.total) == ("toy, augmented", True, 2 * len(toy_set))
+    write_images(stream, tmp_path / "augmented.npz")
+    assert len(load(tmp_path / "augmented.npz", "all")) == 2 * len(toy_set)
+    assert set(np.load(tmp_path / "augmented.npz")["split"]) == {"train"}
+
+
 def test_without_the_originals(toy_run, toy_set):
     stream = augment(toy_run, originals=False, device="cpu")
     splits = [(split, len(images)) for split, images in stream.batches]
