@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,8 @@ def test_two_branches_merge_without_conflict(tmp_path):
         ({"final_tested": 3}, "tested on 3"),
         ({"tested": 3}, "tested on"),
         ({"network": "n1"}, "n1 on"),
+        ({"data": "other"}, "hitnet-small on other"),
+        ({"model_options": {"capsule_dim": 4}}, "hitnet-small with {'capsule_dim': 4}"),
     ],
 )
 def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, changes, says):
@@ -185,6 +188,9 @@ def test_another_recipe_does_not_count(book, ledger):
     assert shortened(record(toy), toy) is None
     other = {**toy.full_recipe().to_dict(), "shift": 0}
     assert shortened(record(toy, recipe=other), toy) == "another recipe"
+    smaller = replace(toy, model_options={"capsule_dim": 4})
+    assert shortened(record(toy), smaller) == "it is hitnet-small with no options of its own"
+    assert shortened(record(smaller), smaller) is None
 
 
 def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
@@ -193,7 +199,15 @@ def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
     assert shortened(record(toy, recipe=other), toy) is None
 
 
-def test_a_record_of_an_unknown_form_is_named(book, ledger):
-    ledger.add(Entry(RUN, "toy", (0,), {"what": 1}))
+def test_records_from_before_teachers_and_model_options_count(book, ledger):
+    toy = book.experiments["toy"]
+    facts = {key: value for key, value in record(toy).to_facts().items() if key not in ("teacher", "model_options")}
+    ledger.add(Entry(RUN, "toy", (0,), facts))
+    assert full_runs(ledger, toy) == {0: record(toy)}
+
+
+@pytest.mark.parametrize("change", [lambda facts: facts | {"mood": 1}, lambda facts: {"images": facts["images"]}])
+def test_a_record_of_an_unknown_form_is_named(book, ledger, change):
+    ledger.add(Entry(RUN, "toy", (0,), change(record(book.experiments["toy"]).to_facts())))
     with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):
         full_runs(ledger, book.experiments["toy"])
