@@ -206,6 +206,7 @@ def test_routing_against_a_loop(iterations):
     votes = torch.randn(2, 6, 3, 4, dtype=torch.float64)
     expected = torch.tensor([naive_routing(v, iterations) for v in votes.tolist()], dtype=torch.float64)
     torch.testing.assert_close(dynamic_routing(votes, iterations), expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(dynamic_routing(votes), dynamic_routing(votes, iterations)) == (iterations == 3)
 
 
 def test_routing_gradient_flows_through_the_last_sum():

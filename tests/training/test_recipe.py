@@ -16,6 +16,7 @@ def test_paper_recipe_is_what_the_paper_says():
     assert (paper.optimizer, paper.learning_rate, paper.batch_size, paper.epochs) == ("adam", 1e-3, 128, 250)
     assert (paper.schedule, paper.shift, paper.ghosts) == ("constant", 2, 0)
     assert paper.adam_epsilon == 1e-7
+    assert (paper.ghost_rule, paper.ghost_probability, paper.ghosts_from_epoch) == ("always", 1, 1)
     assert (paper.weight_decay, paper.label_smoothing, paper.average, paper.augment) == (0, 0, 0, "none")
     assert paper.augmentation(mirrored_ok=True) == Augmentation(shift=2)
     assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
@@ -98,7 +99,14 @@ def test_ghost_probability_is_a_probability(value):
         recipe("fast", ghost_probability=value)
 
 
+@pytest.mark.parametrize("entry", ["shift", "cutout", "ghosts", "weight_decay"])
+def test_counts_are_not_negative(entry):
+    with pytest.raises(HitNetError, match=f"{entry} must not be negative; got -1"):
+        recipe("fast", **{entry: -1})
+
+
 def test_hybrid_images_take_a_share_and_a_strength():
+    assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 1.0)
     for value in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
             recipe("fast", augment_share=value)
