@@ -1,5 +1,7 @@
 """Evaluation and prediction against counts made by hand."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,7 @@ def test_figures_against_counts(run, monkeypatch):
 def test_figures_of_each_class():
     confusion = np.array([[3, 1, 0], [2, 3, 0], [0, 0, 0]])
     found = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
+    assert json.loads(json.dumps(found)) == found
     assert found["confusion"] == confusion.tolist()
     assert found["classes"] == [
         {"class": "a", "images": 4, "error_percent": 25.0, "precision_percent": 60.0},
@@ -94,6 +97,28 @@ def test_classes_are_matched_by_name(run):
     strange = hitnet.Images.from_arrays(images.pixels, images.labels, class_names=["a", "b", "c"], name="strange")
     with pytest.raises(HitNetError, match="does not know: a, b, c"):
         hitnet.evaluate(run, strange, device="cpu")
+
+
+def test_files_of_another_size_are_made_to_fit(run, tmp_path):
+    hitnet.data.save_npz(toy_images(9, shape=(1, 24, 24)), tmp_path / "large.npz")
+    assert hitnet.evaluate(run, tmp_path / "large.npz", split="all", device="cpu").images == 9
+
+
+def test_damaged_files_are_left_out_unless_they_must_not_be(run, tmp_path):
+    images = toy_images(9)
+    for i, (pixels, k) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
+        path = tmp_path / f"band {k}" / f"{i}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels[0].numpy()).save(path)
+    path.write_bytes(path.read_bytes()[:40])
+    assert hitnet.evaluate(run, tmp_path, split="all", device="cpu").images == 8
+    with pytest.raises(HitNetError, match=r"8\.png"):
+        hitnet.evaluate(run, tmp_path, split="all", device="cpu", strict=True)
+
+
+def test_no_images_are_refused_in_words(run):
+    with pytest.raises(HitNetError, match="toy holds no images to evaluate"):
+        hitnet.evaluate(run, toy_images(6).select([]), device="cpu")
 
 
 def test_images_of_another_size_are_refused_in_words(run):
