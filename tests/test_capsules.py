@@ -97,6 +97,7 @@ def test_layer_gradcheck():
 
 def test_layer_starts_as_keras_does():
     layer = HitOrMiss(1000, 10)
+    assert layer.linear.weight.shape == (10 * 16, 1000)
     bound = math.sqrt(6 / (1000 + 160))
     assert layer.linear.weight.abs().max() <= bound
     assert layer.linear.weight.abs().max() > 0.99 * bound
@@ -124,6 +125,13 @@ def test_layer_refuses_sizes_below_one(sizes):
         HitOrMiss(*sizes)
 
 
+def test_layer_of_size_one_and_features_of_a_wrong_shape():
+    layer = HitOrMiss(1, 1, 1)
+    assert layer(torch.rand(5, 1)).shape == (5, 1, 1)
+    with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, F\); got \(5, 2, 1\)"):
+        layer(torch.rand(5, 2, 1))
+
+
 def test_mask_keeps_one_capsule_and_zeroes_the_rest():
     capsules = torch.rand(3, 4, 2) + 0.1
     kept = mask(capsules, torch.tensor([2, 0, 3]))
@@ -136,10 +144,19 @@ def test_mask_keeps_one_capsule_and_zeroes_the_rest():
 def test_one_hot_says_what_is_wrong_with_targets():
     with pytest.raises(HitNetError, match=r"0\.\.2; got values from 0 to 3"):
         one_hot(torch.tensor([0, 3]), 3)
+    with pytest.raises(HitNetError, match=r"0\.\.2; got values from -1 to 2"):
+        one_hot(torch.tensor([-1, 2]), 3)
     with pytest.raises(HitNetError, match=r"\(B, 3\)"):
         one_hot(torch.zeros(2, 4), 3)
-    with pytest.raises(HitNetError, match="class indices"):
-        one_hot(torch.zeros(2), 3)
+    for neither in (torch.zeros(2), torch.tensor([True, False])):
+        with pytest.raises(HitNetError, match="class indices"):
+            one_hot(neither, 3)
+
+
+def test_one_hot_of_no_targets_and_of_targets_on_a_device():
+    assert one_hot(torch.empty(0, dtype=torch.long), 3).shape == (0, 3)
+    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
+    assert one_hot(torch.zeros(2, dtype=torch.long, device="meta"), 3).shape == (2, 3)
 
 
 def naive_squash(vector):
@@ -155,6 +172,13 @@ def test_squash_against_a_loop():
     zero = torch.zeros(1, 4, requires_grad=True)
     squash(zero).sum().backward()
     assert torch.isfinite(zero.grad).all()
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_squash_and_routing_are_float32_from_half_precision(half):
+    votes = torch.randn(2, 6, 3, 4).to(half)
+    for function in (squash, dynamic_routing):
+        torch.testing.assert_close(function(votes), function(votes.float()))
 
 
 def naive_routing(votes, iterations):
@@ -182,14 +206,17 @@ def test_routing_against_a_loop(iterations):
     votes = torch.randn(2, 6, 3, 4, dtype=torch.float64)
     expected = torch.tensor([naive_routing(v, iterations) for v in votes.tolist()], dtype=torch.float64)
     torch.testing.assert_close(dynamic_routing(votes, iterations), expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(dynamic_routing(votes), dynamic_routing(votes, iterations)) == (iterations == 3)
 
 
 def test_routing_gradient_flows_through_the_last_sum():
     votes = torch.randn(2, 5, 3, 4, dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda v: dynamic_routing(v, 1), (votes,))
-    (gradient,) = torch.autograd.grad(dynamic_routing(votes, 3).sum(), votes)
-    assert torch.isfinite(gradient).all()
-    assert gradient.abs().sum() > 0
+    before = dynamic_routing(votes.detach(), 1)
+    couplings = (votes.detach() * before[:, None]).sum(dim=3).softmax(dim=2)  # constants of the second iteration
+    (expected,) = torch.autograd.grad(squash((couplings[..., None] * votes).sum(dim=1)).sum(), votes)
+    (gradient,) = torch.autograd.grad(dynamic_routing(votes, 2).sum(), votes)
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
     with pytest.raises(HitNetError, match="at least 1"):
         dynamic_routing(votes, 0)
 
@@ -201,11 +228,13 @@ def test_public_names():
 
 def test_hits_and_misses_against_a_loop():
     torch.manual_seed(0)
-    distances, targets = 1.2 * torch.rand(50, 4) ** 3, torch.randint(0, 4, (50,))
+    distances, targets = 1.2 * torch.rand(51, 4) ** 3, torch.randint(0, 4, (51,))
+    distances[0] = torch.where(torch.arange(4) == targets[0], 0.1, 0.9)  # the radii themselves count
+    hit_radius, miss_radius = torch.tensor([0.1, 0.9]).tolist()
     hits = misses = 0
     for row, target in zip(distances.tolist(), targets.tolist(), strict=True):
-        hits += row[target] <= 0.1
-        misses += sum(d >= 0.9 for k, d in enumerate(row) if k != target)
-    assert 0 < hits < 50
-    assert 0 < misses < 150
+        hits += row[target] <= hit_radius
+        misses += sum(d >= miss_radius for k, d in enumerate(row) if k != target)
+    assert 0 < hits < 51
+    assert 0 < misses < 153
     assert tuple(map(int, hits_and_misses(distances, targets))) == (hits, misses)

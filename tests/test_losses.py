@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from hitnet import CentripetalLoss, HitNetError, MarginLoss, centripetal_loss, staircase
-from hitnet.losses import ghost_mask
+from hitnet.losses import ghost_mask, margin_loss
 
 
 def naive_staircase(x, step, height, start):
@@ -140,10 +140,10 @@ def test_ghosts_carry_no_loss_and_no_gradient():
 
 
 def test_ghost_rule_nearer_excuses_only_what_is_nearer_than_the_truth():
-    d = torch.tensor([[0.3, 0.2, 0.5], [0.3, 0.4, 0.5]])
-    truth = torch.tensor([[True, False, False]] * 2)
-    assert ghost_mask(d, truth, ghosts=1, rule="nearer").tolist() == [[False, True, False], [False] * 3]
-    assert ghost_mask(d, truth, ghosts=1).tolist() == [[False, True, False]] * 2
+    d = torch.tensor([[0.3, 0.2, 0.5], [0.3, 0.4, 0.5], [0.6, 0.4, 0.5], [0.3, 0.3, 0.5]])  # the last: a tie
+    truth, ghost = torch.tensor([[True, False, False]] * 4), [False, True, False]
+    assert ghost_mask(d, truth, ghosts=1, rule="nearer").tolist() == [ghost, [False] * 3, ghost, [False] * 3]
+    assert ghost_mask(d, truth, ghosts=1).tolist() == [ghost] * 4
 
 
 def test_ghosts_with_a_probability():
@@ -151,6 +151,23 @@ def test_ghosts_with_a_probability():
     torch.manual_seed(0)
     share = ghost_mask(d, truth, ghosts=1, probability=0.3).any(dim=1).float().mean().item()
     assert 0.27 < share < 0.33
+
+
+def test_the_loss_lets_go_by_its_own_rule_and_probability():
+    d, targets = torch.tensor([[0.3, 0.2, 0.5], [0.3, 0.4, 0.5]]), torch.tensor([0, 0])
+    strict, ghostly, nearer, never = (
+        CentripetalLoss(reduction="none", **options)(d, targets).tolist()
+        for options in (
+            {},
+            {"ghosts": 1},
+            {"ghosts": 1, "ghost_rule": "nearer"},
+            {"ghosts": 1, "ghost_probability": 0.0},
+        )
+    )
+    assert ghostly[0] < strict[0]
+    assert ghostly[1] < strict[1]
+    assert nearer == [ghostly[0], strict[1]]
+    assert never == strict
 
 
 def test_with_two_classes_a_ghost_leaves_nothing_to_miss():
@@ -167,17 +184,28 @@ def test_more_ghosts_than_other_classes():
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
-def naive_margin(v, truth):
-    return sum(max(0.0, 0.9 - x) ** 2 if t else 0.5 * max(0.0, x - 0.1) ** 2 for x, t in zip(v, truth, strict=True))
+def naive_margin(v, truth, upper=0.9, lower=0.1, weight=0.5):
+    terms = (
+        max(0.0, upper - x) ** 2 if t else weight * max(0.0, x - lower) ** 2 for x, t in zip(v, truth, strict=True)
+    )
+    return sum(terms)
 
 
-def test_margin_loss_against_a_loop():
+@pytest.mark.parametrize("options", [(), (0.8, 0.3, 0.7)])
+def test_margin_loss_against_a_loop(options):
     v = torch.rand(16, 5, dtype=torch.float64, requires_grad=True)
     targets = torch.arange(16) % 5
-    expected = [naive_margin(r, t) for r, t in zip(v.tolist(), truths(targets, 5), strict=True)]
-    found = MarginLoss(reduction="none")(v, targets)
+    expected = [naive_margin(r, t, *options) for r, t in zip(v.tolist(), truths(targets, 5), strict=True)]
+    found = MarginLoss(*options, reduction="none")(v, targets)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
-    assert gradcheck(lambda x: MarginLoss()(x, targets), (v,))
+    assert gradcheck(lambda x: MarginLoss(*options)(x, targets), (v,))
+
+
+def test_the_functions_have_the_defaults_of_the_modules():
+    d, targets = some_distances(), torch.arange(32) % 7
+    truth = torch.tensor(truths(targets, 7))
+    assert torch.equal(centripetal_loss(d, truth), CentripetalLoss(reduction="none")(d, targets))
+    assert torch.equal(margin_loss(d / 2, truth), MarginLoss(reduction="none")(d / 2, targets))
 
 
 def test_mistakes_are_named():
@@ -188,7 +216,11 @@ def test_mistakes_are_named():
         CentripetalLoss()(d[0], torch.tensor([0]))
     with pytest.raises(HitNetError, match="reduction must be one of mean, sum, none"):
         CentripetalLoss(reduction="avg")
+    with pytest.raises(HitNetError, match="MarginLoss: reduction must be one of"):
+        MarginLoss(reduction="avg")
     with pytest.raises(HitNetError, match="hit_step must be above 0"):
         CentripetalLoss(hit_step=0)
     with pytest.raises(HitNetError, match="ghost_probability"):
         CentripetalLoss(ghost_probability=1.5)
+    with pytest.raises(HitNetError, match="ghost_rule must be one of always, nearer"):
+        CentripetalLoss(ghost_rule="near")

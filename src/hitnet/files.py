@@ -47,8 +47,6 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
-        if target.exists():
-            target.rmdir()
         temporary.rename(target)
     except OSError as error:
         raise HitNetError(f"Cannot write {target}: {error}. Nothing was written.") from error

@@ -133,6 +133,7 @@ def test_images_beyond_the_audit_stay_as_they_are(tmp_path):
 
 def test_classes_that_lose_their_last_image_are_named(tmp_path):
     images = make_images(6, 3)
+    images = type(images)(**{**vars(images), "class_names": (*images.class_names, "class 3")})  # it never had any
     table = audit_of(images)
     csv = write_csv(tmp_path / "c.csv", table, {2: ("drop", ""), 5: ("relabel", "class 0")})
     done = apply_corrections(table, csv, images, tmp_path / "out")
@@ -203,6 +204,24 @@ def test_the_same_decision_twice_is_no_conflict(tmp_path):
     assert apply_corrections(audit_of(images), csv, images, tmp_path / "out").dropped == 1
 
 
+def test_two_new_labels_for_an_image_are_a_conflict(tmp_path):
+    images = make_images()
+    csv = tmp_path / "c.csv"
+    csv.write_text(HEADER + "1,,class 1,relabel,class 2\n1,,class 1,relabel,class 3\n")
+    with pytest.raises(HitNetError, match=r"has a mistake; nothing was written\.\n  line 3: .*otherwise on line 2"):
+        apply_corrections(audit_of(images), csv, images, tmp_path / "out")
+
+
+def test_columns_are_found_by_their_names(tmp_path):
+    csv = tmp_path / "c.csv"
+    csv.write_text("note,label,decision,given,path,id\nwhy,dog,relabel,cat,a.png,7\n")
+    (found,) = read_corrections(csv)
+    assert (found.id, found.path, found.given, found.decision, found.label) == (7, "a.png", "cat", "relabel", "dog")
+    csv.write_text("note,label,decision,given,path,id\nwhy,dog\n")
+    with pytest.raises(HitNetError, match="line 2: 2 fields where the first line names 6"):
+        read_corrections(csv)
+
+
 @pytest.mark.parametrize("content", [b"", b"id;path;given\n", b"\xff\xfe\x00", b'id,path,given,decision,label\n"'])
 def test_files_that_are_no_corrections(tmp_path, content):
     (tmp_path / "c.csv").write_bytes(content)
@@ -220,10 +239,23 @@ def test_a_set_that_has_changed_is_refused(tmp_path):
     table = audit_of(images)
     csv = write_csv(tmp_path / "c.csv", table, {1: ("drop", "")})
     changed = images.with_labels((images.labels + 1) % 5)
-    with pytest.raises(HitNetError, match="not the set that was audited"):
+    with pytest.raises(HitNetError, match=r"not the set that was audited: image 59, .* is now '' labelled 'class 0'"):
         apply_corrections(table, csv, changed, tmp_path / "out")
-    with pytest.raises(HitNetError, match="not the set that was audited"):
+    with pytest.raises(HitNetError, match=r"not the set that was audited: image 59, .* is not there"):
         apply_corrections(table, csv, images.select(range(30)), tmp_path / "out")
+    twice = type(images)(**{**vars(images), "ids": images.ids.clamp_min(1)})
+    with pytest.raises(HitNetError, match="two images have the same id"):
+        apply_corrections(table, csv, twice, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [csv]
+
+
+def test_a_set_whose_files_have_moved_is_refused(folder, tmp_path):
+    images = load(folder, "all")
+    table = audit_of(images)
+    csv = write_csv(tmp_path / "c.csv", table, {1: ("drop", "")})
+    moved = type(images)(**{**vars(images), "paths": (*images.paths[:-1], "dog/9.png")})
+    with pytest.raises(HitNetError, match=r"'dog/4\.png' labelled 'dog', is now 'dog/9\.png' labelled 'dog'"):
+        apply_corrections(table, csv, moved, tmp_path / "out", source=folder)
 
 
 def test_dropping_everything_is_refused(tmp_path):

@@ -102,6 +102,11 @@ def test_by_hand():
     assert (pairs.index.name, pairs.columns.name) == ("ghost class", "true class")
 
 
+def test_fewer_images_than_classes():
+    found = find_ghosts(np.array([[[0.1, 0.9, 0.8, 0.2]]]), np.array([0]), NAMES)
+    assert found.table["ghost"].tolist() == ["dog"]
+
+
 def test_doubtful_images_are_sorted_by_hits_then_classes():
     one_hit = [[0.01, 0.05, 1.0], [0.01, 0.14, 1.0]]
     two_hits = [[0.01, 0.09, 1.0], [0.01, 0.09, 1.0]]

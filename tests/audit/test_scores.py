@@ -84,6 +84,7 @@ def prior_by_loops(doubts, labels, rivals, classes, strength=16):
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_pair_prior_against_loops(distances, labels):
     doubts = np.random.default_rng(3).normal(-0.2, 0.3, len(labels))
+    doubts[:4] = 0  # not above 0
     classes, rivals = distances.shape[2], scores.gather(distances, labels).ghost
     for values in (doubts, -np.abs(doubts), np.abs(doubts)):
         found = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
@@ -240,9 +241,9 @@ def test_each_rule(row, flag):
 
 def test_two_labels_need_both_classes_near():
     """Scores that forgive a positive margin, as a spread over the networks does."""
-    rows = [[0.45, 0.4, 1.3], [0.51, 0.45, 1.3], [0.45, 0.51, 1.3]]
-    evidence = scores.gather(np.array([rows]), np.zeros(3, dtype=np.int64))
-    assert scores.flags(evidence, np.full(3, 0.6)) == ["ambiguous: two labels", "ok", "ok"]
+    rows = [[0.45, 0.4, 1.3], [0.5, 0.45, 1.3], [0.45, 0.5, 1.3], [0.51, 0.45, 1.3], [0.45, 0.51, 1.3]]
+    evidence = scores.gather(np.array([rows]), np.zeros(5, dtype=np.int64))
+    assert scores.flags(evidence, np.full(5, 0.6)) == ["ambiguous: two labels", "ok", "ok", "ok", "ok"]
 
 
 def test_a_ghost_that_hits_is_doubt_enough_by_the_papers_score():
@@ -265,6 +266,8 @@ def test_every_flag_has_its_rule_in_words():
     evidence = scores.gather(distances, labels)
     flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels).value))
     assert set(flags) == set(scores.FLAGS)
+    assert "nearer than 0.5 on average, less than 0.3 apart" in scores.FLAGS["ambiguous: two labels"]
+    assert "distance of at least 0.9" in scores.FLAGS["none of the classes"]
 
 
 def test_ties_go_to_the_first_class():
@@ -286,5 +289,7 @@ def test_mistakes_are_named():
         scores.gather(distances, labels[:-1])
     with pytest.raises(HitNetError, match="got \\(40, 4\\)"):
         scores.gather(distances[0], labels)
+    with pytest.raises(HitNetError, match=r"distances must be \(M, 40, K\); got \(40, 40\)"):
+        scores.gather(np.ones((40, 40)), labels)
     with pytest.raises(HitNetError, match="score must be one of margin, plain-margin, ghost-distance; got 'best'"):
         scores.doubt(scores.gather(distances, labels), labels, "best")

@@ -69,8 +69,9 @@ def test_nothing_asked_nothing_done():
     pixels = torch.randint(0, 256, (2, 1, 4, 4), dtype=torch.uint8)
     none = Augmentation(0)
     assert torch.equal(none.apply(pixels, none.draw(2, (4, 4), torch.Generator())), pixels)
-    with pytest.raises(HitNetError, match="must not be negative"):
-        Augmentation(-1)
+    for option in ("shift", "cutout", "warp"):
+        with pytest.raises(HitNetError, match="must not be negative"):
+            Augmentation(**{option: -1})
 
 
 def naive_warp(image, xx, xy, yx, yy):
@@ -124,9 +125,31 @@ def test_warp_and_invert_are_drawn_after_all_else():
     assert more[:, 6:].float().mean(dim=0).abs().max() < 50
 
 
-def test_all_of_it_in_one_call():
-    both = Augmentation(0, warp=0.2, invert=True)
-    pixels = torch.randint(0, 256, (8, 1, 7, 7), dtype=torch.uint8)
-    draws = both.draw(8, (7, 7), torch.Generator().manual_seed(0))
-    expected = warp(invert(pixels, draws[:, 5], channels=1), draws[:, 6:].float() * 0.2 / 1000)
-    assert torch.equal(both.apply(pixels, draws), expected)
+def test_draws_reach_from_edge_to_edge():
+    draws = Augmentation(2, invert=True).draw(5000, (6, 9), torch.Generator().manual_seed(0))
+    found = [(int(column.min()), int(column.max()), len(column.unique())) for column in draws[:, :6].T]
+    assert found == [(-2, 2, 5), (-2, 2, 5), (0, 1, 2), (0, 5, 6), (0, 8, 9), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("channels", [None, 2])
+def test_all_of_it_in_one_call(channels):
+    """Each with its own draws, one after the other."""
+    pixels = torch.randint(0, 256, (20, 3, 7, 9), dtype=torch.uint8)
+    everything = Augmentation(2, flip=True, cutout=3, warp=0.2, invert=True)
+    draws = everything.draw(20, (7, 9), torch.Generator().manual_seed(0))
+    dy, dx, mirrored, row, column, inverted, *entries = draws.T
+    expected = invert(pixels, inverted, channels=channels or 3)
+    expected = warp(expected, torch.stack(entries, dim=1) * (0.2 / 1000))
+    expected = torch.stack([naive_shift(*one) for one in zip(expected, dy.tolist(), dx.tolist(), strict=True)])
+    expected = torch.stack([one.flip(-1) if m else one for one, m in zip(expected, mirrored, strict=True)])
+    expected = cutout(expected, row, column, side=3)
+    assert torch.equal(everything.apply(pixels, draws, channels=channels), expected)
+
+
+def test_cutout_alone():
+    pixels = torch.ones(2, 1, 5, 8)
+    found = Augmentation(0, cutout=2).apply(pixels, torch.tensor([[0, 0, 0, 1, 6], [0, 0, 0, 4, 3]]))
+    expected = torch.ones(2, 1, 5, 8)
+    expected[0, :, 0:2, 5:7] = 0
+    expected[1, :, 3:5, 2:4] = 0
+    assert torch.equal(found, expected)

@@ -3,13 +3,14 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hitnet.errors import HitNetError
 from hitnet.paper import Ledger
-from hitnet.paper.ledger import RUN, SHORT, Entry
+from hitnet.paper.ledger import RUN, SHORT, Entry, canonical, checksum
 from hitnet.paper.records import full_runs, shortened
 from toy_book import add, record
 
@@ -25,6 +26,17 @@ def test_entries_come_back_as_they_were(ledger):
     assert [one.seeds for one in again.of(RUN, "toy")] == [(1,), (2,), (3,)]
     assert again.get(RUN, "toy", (2,)) == entry(2)
     assert again.get(SHORT, "toy", (2,)) is None
+
+
+def test_entries_are_told_apart_by_kind_and_experiment(ledger):
+    ledger.add(entry(0, kind=SHORT, label="1 epochs"))
+    ledger.add(Entry(RUN, "other", (0,), {}))
+    ledger.add(entry(1))
+    assert [(one.experiment, one.seeds) for one in ledger.of(RUN)] == [("other", (0,)), ("toy", (1,))]
+    assert ledger.of(RUN, "toy") == [entry(1)]
+    assert ledger.of(SHORT) == [entry(0, kind=SHORT, label="1 epochs")]
+    with pytest.raises(HitNetError, match="already has short toy 1 epochs with seed 0, in line 1"):
+        ledger.add(entry(0, kind=SHORT, label="1 epochs"))
 
 
 def test_a_missing_file_is_an_empty_ledger(tmp_path):
@@ -80,6 +92,23 @@ def test_damaged_lines_are_named(ledger, damage, says):
     assert "line 2" in str(error.value)
 
 
+@pytest.mark.parametrize("changes", [{"kind": "dream"}, {"mood": "good"}])
+def test_whole_lines_of_another_version_are_named(ledger, changes):
+    whole = {**json.loads(entry(0).to_line()), **changes}
+    del whole["check"]
+    ledger.path.write_text(canonical({**whole, "check": checksum(whole)}) + "\n")
+    with pytest.raises(HitNetError, match="line 1 is damaged: it is of a kind that this version of hitnet does not"):
+        ledger.read()
+
+
+def test_lines_are_counted_anew_and_empty_ones_passed_over(ledger):
+    ledger.path.write_text(f"{entry(0).to_line()}\n{entry(1).to_line()}\n")
+    ledger.read()
+    ledger.path.write_text(f"{entry(1).to_line()}\n \n\n{entry(0).to_line()}\n")
+    with pytest.raises(HitNetError, match="already has run toy with seed 0, in line 4"):
+        ledger.add(entry(0))
+
+
 def test_two_different_lines_for_a_run_are_refused_but_not_the_same_line_twice(ledger):
     ledger.path.write_text(f"{entry(0).to_line()}\n{entry(0).to_line()}\n")
     ledger.read()
@@ -94,6 +123,16 @@ def test_a_last_line_without_its_end_is_not_glued_to_the_next(ledger):
     ledger.read()
     ledger.add(entry(1))
     assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_lines_are_written_as_ever():
+    """Its own checksum, names in order, nothing that needs no space: ledgers of all versions compare line by line."""
+    assert Entry(RUN, "toy", (0,), {"wrong": [2, 1], "name": "é"}, "x").to_line() == (
+        '{"check":"ecdee1727185a61e","experiment":"toy","facts":{"name":"é","wrong":[2,1]},"kind":"run","label":"x",'
+        '"seeds":[0]}'
+    )
+    with pytest.raises(ValueError, match="JSON compliant"):
+        entry(0, error=float("nan")).to_line()
 
 
 def test_lines_are_one_line_each():
@@ -135,6 +174,8 @@ def test_two_branches_merge_without_conflict(tmp_path):
         ({"final_tested": 3}, "tested on 3"),
         ({"tested": 3}, "tested on"),
         ({"network": "n1"}, "n1 on"),
+        ({"data": "other"}, "hitnet-small on other"),
+        ({"model_options": {"capsule_dim": 4}}, "hitnet-small with {'capsule_dim': 4}"),
     ],
 )
 def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, changes, says):
@@ -151,6 +192,9 @@ def test_another_recipe_does_not_count(book, ledger):
     assert shortened(record(toy), toy) is None
     other = {**toy.full_recipe().to_dict(), "shift": 0}
     assert shortened(record(toy, recipe=other), toy) == "another recipe"
+    smaller = replace(toy, model_options={"capsule_dim": 4})
+    assert shortened(record(toy), smaller) == "it is hitnet-small with no options of its own"
+    assert shortened(record(smaller), smaller) is None
 
 
 def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
@@ -159,7 +203,15 @@ def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
     assert shortened(record(toy, recipe=other), toy) is None
 
 
-def test_a_record_of_an_unknown_form_is_named(book, ledger):
-    ledger.add(Entry(RUN, "toy", (0,), {"what": 1}))
+def test_records_from_before_teachers_and_model_options_count(book, ledger):
+    toy = book.experiments["toy"]
+    facts = {key: value for key, value in record(toy).to_facts().items() if key not in ("teacher", "model_options")}
+    ledger.add(Entry(RUN, "toy", (0,), facts))
+    assert full_runs(ledger, toy) == {0: record(toy)}
+
+
+@pytest.mark.parametrize("change", [lambda facts: facts | {"mood": 1}, lambda facts: {"images": facts["images"]}])
+def test_a_record_of_an_unknown_form_is_named(book, ledger, change):
+    ledger.add(Entry(RUN, "toy", (0,), change(record(book.experiments["toy"]).to_facts())))
     with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):
         full_runs(ledger, book.experiments["toy"])

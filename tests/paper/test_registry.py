@@ -2,11 +2,14 @@
 
 import pytest
 
+from hitnet.cli.reproduce import PACKAGED
 from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, Ledger, standing
 from hitnet.paper.claims import MNIST_GHOSTS
 from hitnet.paper.cost import H200, Costs
+from hitnet.paper.ledger import RUN
 from hitnet.paper.our_experiments import OURS
+from hitnet.paper.records import full_runs
 from hitnet.training import RECIPES
 
 
@@ -33,6 +36,12 @@ def test_recipes():
     assert recipes["mnist-capsnet"].epochs == 50
     shorter = {"mnist-ghosts", "svhn-ghosts", "mnist-capsnet", *(one.name for one in OURS)}
     assert {recipe.epochs for name, recipe in recipes.items() if name not in shorter} == {250}
+
+
+def test_every_recorded_run_is_by_the_recipe_of_its_experiment():
+    ledger = Ledger(PACKAGED)
+    found = [full_runs(ledger, one) for one in PAPER.experiments.values()]
+    assert sum(map(len, found)) == len(ledger.of(RUN)) > 0
 
 
 def test_wanted_runs():

@@ -8,7 +8,7 @@ from scipy import stats
 from hitnet.paper.statistics import difference, differs, summarise
 from toy_book import record
 
-T_975 = {2: 4.302653, 4: 2.776445}  # Student's t, from a printed table
+T_975 = {1: 12.706205, 2: 4.302653}  # Student's t, from a printed table
 
 
 def naive_std(values):
@@ -52,6 +52,9 @@ def test_what_few_runs_do_not_allow(book):
     assert (one.runs, one.mean) == (1, 25)
     assert one.std is one.margin is one.interval is one.irregularity is None
     assert differs(one, 99.0, half_unit=0.005) is None
+    two = summarise([record(book.experiments["toy"], [5, wrong]) for wrong in (3, 6)])
+    assert two.std == pytest.approx(naive_std([25, 50]))
+    assert two.margin == pytest.approx(T_975[1] * two.std / math.sqrt(2), rel=1e-6)
 
 
 def test_differences_beyond_the_interval_and_the_rounding(long_runs):

@@ -11,6 +11,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import HitNetError, Run
+from hitnet.data import save_npz
 from hitnet.synthesis import feature_distributions, fitted_gaussians
 from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, run_images, true_capsules
 from hitnet.training.run import read_tensors, write_tensors
@@ -22,14 +23,14 @@ from toy import toy_images
 def spread_out():
     torch.manual_seed(0)
     capsules = 0.5 + 0.08 * torch.randn(50, 4)
-    return FeatureDistributions(capsules, torch.arange(50) % 2, ("a", "b", "none"), "toy", 0.5, 0.05)
+    return FeatureDistributions(capsules, torch.arange(50) % 2, ("b", "a", "none"), "toy", 0.5, 0.05)
 
 
 def test_the_table_by_hand(spread_out):
     table = spread_out.table()
     assert len(table) == 2 * 4  # the third class has no images
     for row in table.to_dict("records"):
-        k = ("a", "b").index(row["class"])
+        k = ("b", "a").index(row["class"])
         values = [float(spread_out.capsules[i, row["component"]]) for i in range(50) if i % 2 == k]
         mean = sum(values) / len(values)
         assert row["images"] == 25
@@ -40,8 +41,10 @@ def test_the_table_by_hand(spread_out):
 
 def test_by_class(spread_out):
     rows, table = spread_out.by_class(), spread_out.table()
-    assert rows["class"].tolist() == ["a", "b"]
-    own = table[table["class"] == "b"]
+    assert rows["class"].tolist() == ["b", "a"]  # in the set's order
+    assert rows["images"].tolist() == [25, 25]
+    own = table[table["class"] == "a"]
+    assert rows["mean"][1] == pytest.approx(own["mean"].mean())
     assert rows["spread"][1] == pytest.approx(math.sqrt((own["spread"] ** 2).mean()))
     assert rows["within"][1] == pytest.approx(own["within"].mean())
 
@@ -76,6 +79,9 @@ def test_the_fit_by_hand():
         root = found.root(k).numpy()
         assert np.allclose(root @ root.T, covariance)
     assert found.count.tolist() == [15, 15, 0]
+    assert not found.mean[2].any()
+    assert not found.covariance[2].any()
+    assert found.mean.dtype == found.covariance.dtype == torch.float64
 
 
 def test_the_root_of_a_covariance_without_inverse():
@@ -153,6 +159,23 @@ def test_runs_that_kept_no_limit(toy_file):
     run = hitnet.train(toy_file, limit=30, model="hitnet-small", epochs=1, device="cpu")
     old = {key: value for key, value in run.config.data.items() if key != "limit"}
     assert len(run_images(dataclasses.replace(run, config=dataclasses.replace(run.config, data=old)))) == 30
+
+
+def test_the_limit_of_a_run_is_for_the_images_that_it_was_trained_on(toy_file, toy_set):
+    run = hitnet.train(toy_file, limit=12, model="hitnet-small", epochs=1, device="cpu")
+    assert len(run_images(run)) == len(run_images(run, limit=20)) == 12
+    assert len(run_images(run, split="test")) == 24
+    assert len(run_images(run, toy_file)) == len(toy_set)
+
+
+def test_other_data_by_their_place(toy_run, tmp_path):
+    other = toy_images(30, seed=5)
+    save_npz(other, tmp_path / "other.npz")
+    found = run_images(toy_run, tmp_path / "other.npz", split="all")
+    assert torch.equal(found.pixels, other.pixels)
+    with pytest.raises(HitNetError, match="does not exist") as error:
+        run_images(toy_run, tmp_path / "nowhere")
+    assert "trained on" not in str(error.value)
 
 
 def test_data_that_are_gone(toy_run):

@@ -1,6 +1,7 @@
 """Hybrid augmentation: the formula, what training takes of it, and the augmented set."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +14,12 @@ from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_ima
 from hitnet.synthesis.hybrid import HybridAugmentation, combine, frozen_network
 from hitnet.training.feed import Feed
 from hitnet.training.modification import add
+
+
+def drawn(seed, turn, count, strength):
+    """What is added to each of `count` capsules of 4 components: noise of the strength times m/√n."""
+    noise = np.random.Generator(np.random.PCG64([seed, turn])).standard_normal((count, 4))
+    return torch.from_numpy(strength * 0.1 / 2 * noise).float()
 
 
 def test_the_formula_by_hand():
@@ -65,7 +72,7 @@ def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, 
 
 def test_the_network_is_a_frozen_copy(toy_run):
     run = dataclasses.replace(toy_run, model=hitnet.load(toy_run.folder).model.train())
-    network = frozen_network(run, class_names=run.class_names, in_shape=(1, 12, 12), device="cpu")
+    network = frozen_network(run, class_names=list(run.class_names), in_shape=(1, 12, 12), device="cpu")
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
     assert all(p.requires_grad for p in run.model.parameters())
@@ -118,6 +125,11 @@ def test_examples(toy_run, toy_set):
     assert one.modified.shape == one.results.shape == (5, 1, 12, 12)
     assert torch.allclose(one.results, combine(one.original, one.reconstruction, one.modified), atol=1e-6)
     assert len({tuple(picture.flatten().tolist()) for picture in one.modified}) == 5
+    for i, place in enumerate([3, 7]):
+        same = (toy_set.pixels[place : place + 1].float() / 255).expand(5, -1, -1, -1)
+        three = hybrid(toy_run.model, same, toy_set.labels[place].repeat(5), drawn(0, i, 5, 2.0))
+        assert torch.allclose(found[i].modified, three.modified, atol=1e-5)
+        assert torch.allclose(found[i].reconstruction, three.reconstruction[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("out", ["augmented.npz", "augmented"])
@@ -137,11 +149,35 @@ def test_an_augmented_set_is_read_back(toy_run, toy_file, toy_set, tmp_path, out
     assert run.config.data["test_images"] == 24
 
 
+def test_given_images_are_no_test_images_too(toy_run, toy_set, tmp_path):
+    stream = augment(toy_run, dataclasses.replace(toy_set, flip=True), device="cpu")
+    assert (stream.name, stream.flip, stream.total) == ("toy, augmented", True, 2 * len(toy_set))
+    write_images(stream, tmp_path / "augmented.npz")
+    assert len(load(tmp_path / "augmented.npz", "all")) == 2 * len(toy_set)
+    assert set(np.load(tmp_path / "augmented.npz")["split"]) == {"train"}
+
+
 def test_without_the_originals(toy_run, toy_set):
     stream = augment(toy_run, originals=False, device="cpu")
     splits = [(split, len(images)) for split, images in stream.batches]
     assert splits == [("train", len(toy_set)), ("test", 24)]
     assert stream.total == len(toy_set) + 24
+
+
+@pytest.mark.parametrize("batch", [7, 1000])
+def test_each_copy_has_noise_of_its_own(toy_run, toy_set, monkeypatch, batch):
+    monkeypatch.setattr(sys.modules[augment.__module__], "BATCH", batch)
+    parts = augment(toy_run, copies=2, originals=False, strength=2.0, seed=5, device="cpu").batches
+    found = torch.cat([images.pixels for split, images in parts if split == "train"])
+    for turn, pixels in enumerate(found.split(len(toy_set))):
+        change = drawn(5, turn, len(toy_set), 2.0)
+        expected = hybrid(toy_run.model, toy_set.pixels.float() / 255, toy_set.labels, change).result
+        assert (pixels.float() - 255 * expected).abs().max() < 0.51
+
+
+def test_no_strength_gives_the_images_back(toy_run, toy_set):
+    _, (_, copy), _ = augment(toy_run, strength=0.0, device="cpu").batches
+    assert torch.equal(copy.pixels, toy_set.pixels)
 
 
 def test_copies_differ_and_repeat(toy_run):
@@ -159,6 +195,10 @@ def test_copies_differ_and_repeat(toy_run):
     ("call", "says"),
     [
         (lambda run: augment(run, strength=-1.0, device="cpu"), "strength must not be negative"),
+        (lambda run: augment(run, strength=float("nan"), device="cpu"), "strength must not be negative"),
+        (lambda run: hybrid_examples(run, None, strength=float("inf")), "strength must not be negative"),
+        (lambda run: augment(run, seed=-1, device="cpu"), "seed not negative"),
+        (lambda run: hybrid_examples(run, None, seed=-1), "seed not negative"),
         (lambda run: hybrid(hitnet.build("n1", (1, 28, 28), 3), torch.rand(1, 1, 28, 28), None, None), "no decoder"),
         (lambda run: augment(run, copies=0, device="cpu"), "copies must be at least 1"),
         (lambda run: hybrid(run.model, torch.rand(1, 1, 9, 9), torch.zeros(1).long(), torch.zeros(1, 4)), "12, 12"),

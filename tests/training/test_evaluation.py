@@ -1,5 +1,7 @@
 """Evaluation and prediction against counts made by hand."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import HitNetError
-from hitnet.training.evaluation import class_distances, measure
+from hitnet.training.evaluation import Evaluation, class_distances, measure
 from hitnet.training.prediction import predict, verdict
 from toy import toy_images
 
@@ -18,10 +20,11 @@ def run():
     return hitnet.train(toy_images(), epochs=6, model="hitnet-small", device="cpu", recipe_options=options)
 
 
-def test_figures_against_counts(run):
+def test_figures_against_counts(run, monkeypatch):
     images = toy_images(50, seed=3)
+    d = 1.2 * torch.rand(50, 3, generator=torch.Generator().manual_seed(0)) ** 3
+    monkeypatch.setattr("hitnet.training.evaluation.class_distances", lambda *a: d)
     found = measure(run.model, images)
-    d = class_distances(run.model, images.pixels)
     wrong = hits = misses = 0
     confusion = np.zeros((3, 3), dtype=int)
     for row, label in zip(d.tolist(), images.labels.tolist(), strict=True):
@@ -30,12 +33,46 @@ def test_figures_against_counts(run):
         wrong += said != label
         hits += row[label] <= 0.1
         misses += sum(v >= 0.9 for k, v in enumerate(row) if k != label)
+    assert 0 < wrong < 50
+    assert 0 < hits < 50
+    assert 0 < misses < 100
     assert found.error == pytest.approx(100 * wrong / 50)
     assert found.hits == pytest.approx(100 * hits / 50)
     assert found.misses == pytest.approx(100 * misses / 100)
     assert found.confusion.tolist() == confusion.tolist()
-    classes = found.to_dict()["classes"]
-    assert [row["images"] for row in classes] == confusion.sum(axis=1).tolist()
+
+
+def test_figures_of_each_class():
+    confusion = np.array([[3, 1, 0], [2, 3, 0], [0, 0, 0]])
+    found = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found["confusion"] == confusion.tolist()
+    assert found["classes"] == [
+        {"class": "a", "images": 4, "error_percent": 25.0, "precision_percent": 60.0},
+        {"class": "b", "images": 5, "error_percent": 40.0, "precision_percent": 75.0},
+        {"class": "c", "images": 0, "error_percent": None, "precision_percent": None},
+    ]
+
+
+def test_a_class_that_neither_labels_nor_predictions_have(run, monkeypatch):
+    images = toy_images(30)
+    images = images.select((images.labels < 2).nonzero()[:, 0])
+    monkeypatch.setattr("hitnet.training.evaluation.class_distances", lambda *a: torch.tensor([[0.5, 0.4, 2.0]] * 20))
+    assert measure(run.model, images).confusion.tolist() == [[0, 10, 0], [0, 10, 0], [0, 0, 0]]
+
+
+def test_hits_and_misses_are_for_capsules_alone():
+    found = measure(hitnet.build("hitnet-small", (1, 12, 12), 3, head="softmax", decoder="none"), toy_images(6))
+    assert found.hits is found.misses is found.mse is None
+
+
+def test_a_network_in_training_is_evaluated_as_any_and_stays_in_training():
+    network, images = hitnet.build("hitnet-small", (1, 12, 12), 3).train(), toy_images(20)
+    found, before = measure(network, images), {name: value.clone() for name, value in network.state_dict().items()}
+    assert network.training
+    assert measure(network.eval(), images).to_dict() == found.to_dict()
+    assert not network.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
 def test_reconstruction_error_is_that_of_the_predicted_capsule(run):
@@ -60,6 +97,28 @@ def test_classes_are_matched_by_name(run):
     strange = hitnet.Images.from_arrays(images.pixels, images.labels, class_names=["a", "b", "c"], name="strange")
     with pytest.raises(HitNetError, match="does not know: a, b, c"):
         hitnet.evaluate(run, strange, device="cpu")
+
+
+def test_files_of_another_size_are_made_to_fit(run, tmp_path):
+    hitnet.data.save_npz(toy_images(9, shape=(1, 24, 24)), tmp_path / "large.npz")
+    assert hitnet.evaluate(run, tmp_path / "large.npz", split="all", device="cpu").images == 9
+
+
+def test_damaged_files_are_left_out_unless_they_must_not_be(run, tmp_path):
+    images = toy_images(9)
+    for i, (pixels, k) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
+        path = tmp_path / f"band {k}" / f"{i}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels[0].numpy()).save(path)
+    path.write_bytes(path.read_bytes()[:40])
+    assert hitnet.evaluate(run, tmp_path, split="all", device="cpu").images == 8
+    with pytest.raises(HitNetError, match=r"8\.png"):
+        hitnet.evaluate(run, tmp_path, split="all", device="cpu", strict=True)
+
+
+def test_no_images_are_refused_in_words(run):
+    with pytest.raises(HitNetError, match="toy holds no images to evaluate"):
+        hitnet.evaluate(run, toy_images(6).select([]), device="cpu")
 
 
 def test_images_of_another_size_are_refused_in_words(run):

@@ -10,7 +10,7 @@ from hitnet.training.feed import Feed
 from hitnet.training.modification import add, differences, modified_places
 
 
-@pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.25, 2), (0.5, 4), (1.0, 8)])
+@pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.25, 2), (0.3, 2), (0.5, 4), (1.0, 8)])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_the_first_images_of_each_batch_are_modified(share, count, processes):
     batches = torch.arange(27).split(8)

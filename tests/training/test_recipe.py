@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from hitnet import HitNetError, Recipe, recipe
-from hitnet.training import RECIPES
+from hitnet.data.augment import Augmentation
+from hitnet.training.recipe import FAST, RECIPES
 
 
 def test_paper_recipe_is_what_the_paper_says():
@@ -14,11 +16,15 @@ def test_paper_recipe_is_what_the_paper_says():
     assert (paper.optimizer, paper.learning_rate, paper.batch_size, paper.epochs) == ("adam", 1e-3, 128, 250)
     assert (paper.schedule, paper.shift, paper.ghosts) == ("constant", 2, 0)
     assert paper.adam_epsilon == 1e-7
+    assert (paper.ghost_rule, paper.ghost_probability, paper.ghosts_from_epoch) == ("always", 1, 1)
+    assert (paper.weight_decay, paper.label_smoothing, paper.average, paper.augment) == (0, 0, 0, "none")
+    assert paper.augmentation(mirrored_ok=True) == Augmentation(shift=2)
     assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
 
 
 def test_decaying_recipe_multiplies_after_each_epoch():
     decay = RECIPES["paper-decay"]
+    assert replace(decay, name="paper", schedule="constant") == RECIPES["paper"]
     assert decay.rate(468, 469) == 1e-3
     assert decay.rate(469, 469) == pytest.approx(1e-3 * 0.95)
     assert decay.rate(469 * 249, 469) == pytest.approx(1e-3 * 0.95**249)
@@ -40,6 +46,32 @@ def test_recipes_survive_json():
 def test_overrides_of_none_change_nothing():
     assert recipe("paper", epochs=None, ghosts=None) == RECIPES["paper"]
     assert recipe("paper", epochs=3).epochs == 3
+    own = Recipe(epochs=7)
+    assert recipe(own, features="resnet9", shift=None) == own
+
+
+def test_recipes_are_known_by_their_names():
+    assert all(one.name == name for name, one in RECIPES.items())
+    assert {one.name for one in FAST.values()} == {"fast"}
+    for features, one in FAST.items():
+        assert recipe("fast", features=features) == one
+        assert recipe("paper", features=features) == RECIPES["paper"]
+
+
+def test_the_fast_recipes_are_what_the_guide_says():
+    told = {features: (one.optimizer, one.schedule, one.epochs) for features, one in FAST.items()}
+    assert told == {
+        "paper": ("adam", "cosine", 20),
+        "small": ("adam", "one-cycle", 12),
+        "resnet9": ("sgd", "one-cycle", 24),
+    }
+    assert FAST["resnet9"].flip
+    assert FAST["resnet9"].cutout
+
+
+def test_the_last_batch_of_an_epoch_may_be_smaller():
+    steps = [recipe("fast", batch_size=32).steps_per_epoch(images) for images in (1, 31, 32, 33, 64, 65)]
+    assert steps == [1, 1, 1, 2, 2, 3]
 
 
 def test_mirroring_needs_data_that_allows_it():
@@ -65,6 +97,24 @@ def test_mistakes_are_named():
 def test_ghost_probability_is_a_probability(value):
     with pytest.raises(HitNetError, match=r"ghost_probability must be in \[0, 1\]"):
         recipe("fast", ghost_probability=value)
+
+
+@pytest.mark.parametrize("entry", ["shift", "cutout", "ghosts", "weight_decay"])
+def test_counts_are_not_negative(entry):
+    with pytest.raises(HitNetError, match=f"{entry} must not be negative; got -1"):
+        recipe("fast", **{entry: -1})
+
+
+def test_hybrid_images_take_a_share_and_a_strength():
+    assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 1.0)
+    for value in (0.0, -0.1, 1.1, math.nan):
+        with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
+            recipe("fast", augment_share=value)
+    for value in (-0.1, math.inf, math.nan):
+        with pytest.raises(HitNetError, match="augment_strength must not be negative"):
+            recipe("fast", augment_strength=value)
+    edge = recipe("fast", augment_share=1.0, augment_strength=0.0)
+    assert (edge.augment_share, edge.augment_strength) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("entry", ["warp", "average", "label_smoothing"])

@@ -109,10 +109,9 @@ def read_corrections(path: str | Path) -> list[Correction]:
     at = [header.index(column) for column in COLUMNS]
     corrections, problems = [], []
     for line, fields in records:
-        number = fields[at[0]] if len(fields) == len(header) else ""
         if len(fields) != len(header):
             problems.append(f"line {line}: {len(fields)} fields where the first line names {len(header)}")
-        elif not re.fullmatch("[0-9]{1,18}", number):
+        elif not re.fullmatch("[0-9]{1,18}", number := fields[at[0]]):
             problems.append(f"line {line}: the id {number!r} is not a whole number")
         else:
             corrections.append(Correction(line, int(number), *(fields[i] for i in at[1:])))

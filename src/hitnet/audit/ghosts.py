@@ -41,7 +41,7 @@ class Ghosts:
     def doubtful(self) -> pd.DataFrame:
         """Images with N_c = 1 and a mean distance below the hit radius, sorted by hits as in the paper's figure."""
         agreed = self.agreed()
-        return agreed[agreed["mean_distance"] < HIT_RADIUS].sort_values(["hits", "label", "ghost"], kind="stable")
+        return agreed[agreed["mean_distance"] < HIT_RADIUS].sort_values(["hits", "label", "ghost"])
 
     def pairs(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Counts of (ghost class, true class) over some rows of the table: ghosts down, labels across, with totals."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,18 +83,25 @@ def check_fit(model: Network, images: Images) -> None:
         )
 
 
-@torch.inference_mode()
-def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> Tensor:
-    """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
+@contextmanager
+def evaluating(model: Network) -> Iterator[torch.device]:
+    """The network in evaluation mode and precision, and afterwards in the mode that it was in; gives its device."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    found = []
-    with evaluation_precision(device):
-        for batch in pixels.split(batch_size):
-            found.append(model(to_device(batch, device), reconstruct=False).distances.float())
-    model.train(was_training)
-    return torch.cat(found)
+    try:
+        with evaluation_precision(device):
+            yield device
+    finally:
+        model.train(was_training)
+
+
+@torch.inference_mode()
+def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> Tensor:
+    """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
+    with evaluating(model) as device:
+        batches = (to_device(batch, device) for batch in pixels.split(batch_size))
+        return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
 
 
 def to_device(pixels: Tensor, device: torch.device) -> Tensor:
@@ -106,10 +115,8 @@ def reconstruction_error(model: Network, images: Images, *, batch_size: int = 10
     their masks are known, the masked ones, which such a network learns to rebuild."""
     if model.decoder is None:
         return None
-    device = next(model.parameters()).device
-    model.eval()
     total = 0.0
-    with evaluation_precision(device):
+    with evaluating(model) as device:
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)
             target = seen = to_device(images.pixels[part], device)

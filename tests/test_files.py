@@ -1,0 +1,124 @@
+"""Files and folders that are written whole or not at all."""
+
+import errno
+import os
+import stat
+import tempfile
+
+import pytest
+
+from hitnet import files
+from hitnet.errors import HitNetError
+
+
+class Torn(Exception):
+    """Stands for whatever ends a writing half way."""
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
+    target = tmp_path / "new" / "deep" / "file.npz"
+    with files.replacing(target) as temporary:
+        assert temporary.parent == target.parent  # a move within a folder cannot be torn
+        assert temporary.suffix == ".npz"  # writers go by the suffix
+        assert temporary.name.startswith(".file.")  # hidden from readers of the folder, and known for what it is
+        temporary.write_text("whole")
+        assert not target.exists()
+    assert target.read_text() == "whole"
+    assert mode(target) == 0o644
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_file_that_is_not_finished_leaves_the_old_one(tmp_path):
+    target = tmp_path / "file.txt"
+    files.write_text(target, "old")
+    with pytest.raises(Torn), files.replacing(target) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        raise Torn
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_no_file_is_left_open(tmp_path):
+    def lowest_free():
+        handle = os.open(os.devnull, os.O_RDONLY)
+        os.close(handle)
+        return handle
+
+    before = lowest_free()
+    files.write_text(tmp_path / "file.txt", "whole")
+    assert lowest_free() == before
+
+
+def test_names_as_long_as_they_may_be(tmp_path):
+    for name in ("a" * 250 + ".json", "b" * 255):
+        files.write_text(tmp_path / name, "whole")
+        with files.new_folder(tmp_path / "folders" / name) as folder:
+            (folder / "x").touch()
+        assert (tmp_path / name).is_file()
+        assert (tmp_path / "folders" / name / "x").is_file()
+
+
+def test_a_folder_takes_its_name_once_it_is_whole(tmp_path):
+    target = tmp_path / "new" / "deep" / "set"
+    with files.new_folder(target) as temporary:
+        (temporary / "a.png").touch()
+        assert temporary.parent == target.parent
+        assert temporary.name.startswith(".set.")
+        assert not target.exists()
+    assert mode(target) == 0o755
+    assert [path.name for path in target.iterdir()] == ["a.png"]
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_that_is_not_finished_leaves_nothing(tmp_path):
+    with pytest.raises(Torn), files.new_folder(tmp_path / "set") as temporary:  # noqa: PT012
+        (temporary / "a.png").touch()
+        raise Torn
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_is_taken_and_a_full_one_left_alone(tmp_path):
+    (tmp_path / "set").mkdir()
+    with files.new_folder(tmp_path / "set") as temporary:
+        (temporary / "a.png").touch()
+    with pytest.raises(HitNetError, match="Nothing was written"), files.new_folder(tmp_path / "set") as temporary:
+        (temporary / "b.png").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["set", "a.png"]
+
+
+@pytest.mark.parametrize("writing", [files.replacing, files.new_folder])
+def test_places_that_cannot_be_written_to_are_named(tmp_path, monkeypatch, writing):
+    (tmp_path / "file").touch()
+    with pytest.raises(HitNetError, match=r"Cannot write .*file/x.*Choose another place"), writing(tmp_path / "file/x"):
+        pass
+
+    def full(**options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(HitNetError, match="No space left on device"), writing(tmp_path / "x"):
+        pass
+
+
+def test_json_there_and_back(tmp_path):
+    value = {"name": "é\n", "list": [1, 0.5, None]}
+    files.write_json(tmp_path / "a.json", value)
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert files.read_json(tmp_path / "a.json") == value
+    assert "é" in text  # for people to read
+    assert text.startswith('{\n  "name"')
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'"\xff"'])
+def test_json_that_cannot_be_read_is_named(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(HitNetError, match=r"a\.json is not readable JSON: "):
+        files.read_json(tmp_path / "a.json")
+    with pytest.raises(HitNetError, match=r"b\.json does not exist"):
+        files.read_json(tmp_path / "b.json")
