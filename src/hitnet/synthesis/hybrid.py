@@ -125,7 +125,7 @@ def frozen_network(run: RunLike, *, class_names: Sequence[str], in_shape: tuple[
 
 def check_strength(strength: float) -> None:
     if not 0 <= strength < float("inf"):
-        raise HitNetError(f"Hybrid augmentation: strength must not be negative; got {strength}.")
+        raise HitNetError(f"Hybrid augmentation: strength must not be negative or infinite; got {strength}.")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,8 @@ def augment(
 ) -> ImageStream:
     """A data set (by default the run's own) with modified copies of its training images, for `write_images`.
 
-    The test images stay as they are; `originals` says whether the training images stay beside their copies.
+    The test images stay as they are; `Images` are all for training. `originals` says whether the training images stay
+    beside their copies.
     """
     check_strength(strength)
     if copies < 1 or seed < 0:
@@ -199,10 +200,10 @@ def augment(
         )
     trained = open_run(run, device=device)
     train = run_images(trained, data, data_dir=data_dir)
-    test = run_images(trained, data, split="test", data_dir=data_dir)
+    test = None if isinstance(data, Images) else run_images(trained, data, split="test", data_dir=data_dir)
     return ImageStream(
         batches=_augmented(trained.model, train, test, copies, strength, originals, seed),
-        total=len(test) + len(train) * (copies + originals),
+        total=(0 if test is None else len(test)) + len(train) * (copies + originals),
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",
@@ -211,7 +212,7 @@ def augment(
 
 
 def _augmented(
-    network: Network, train: Images, test: Images, copies: int, strength: float, originals: bool, seed: int
+    network: Network, train: Images, test: Images | None, copies: int, strength: float, originals: bool, seed: int
 ) -> Iterator[tuple[str, Images]]:
     if originals:
         yield "train", train
@@ -221,7 +222,8 @@ def _augmented(
         for start in range(0, len(train), BATCH):
             part = range(start, min(start + BATCH, len(train)))
             yield "train", _modified(network, train.select(part), change[part.start : part.stop])
-    yield "test", test
+    if test is not None:
+        yield "test", test
 
 
 def _modified(network: Network, images: Images, change: Tensor) -> Images:
