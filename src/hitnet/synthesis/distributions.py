@@ -198,9 +198,12 @@ def fitted_gaussians(
     kept = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
     weights = "" if kept is None else _digest(RunFolder(kept.parent).weights_file)
     if kept is not None and kept.is_file():
-        tensors, metadata = read_tensors(kept)
-        if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
-            return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+        try:
+            tensors, metadata = read_tensors(kept)
+            if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
+                return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+        except HitNetError as error:
+            log.warning("%s Capsules are fitted anew.", error)
     images = run_images(trained, data, data_dir=data_dir)
     if data is None and fingerprint(images) != trained.config.data["fingerprint"]:
         log.warning("%s has changed since the run was trained on it; capsules are fitted to it as it is.", images.name)
