@@ -1,9 +1,13 @@
 """Pages and files: where images are drawn, how pages are cut, and what kinds of files are written."""
 
+import base64
+import io
+import re
 import warnings
 
 import pytest
 import torch
+from PIL import Image
 from plot_samples import opened, prototypes, texts
 
 from hitnet import HitNetError, plots
@@ -95,6 +99,16 @@ def test_other_warnings_pass(tmp_path):
     figure.draw = lambda renderer: (warnings.warn("mine", stacklevel=1), draw(renderer))
     with pytest.warns(UserWarning, match="mine"):
         plots.save([figure], tmp_path / "a.png")
+
+
+def test_images_stay_apart_and_sharp_in_pictures_made_of_lines(tmp_path):
+    images = torch.rand(6, 1, 8, 8)
+    plots.save(plots.tile_figures(images, 3), tmp_path / "a.svg")
+    found = re.findall(r'base64,\s*([^"]+)"', (tmp_path / "a.svg").read_text())
+    assert len(found) == 6
+    for one in found:
+        with Image.open(io.BytesIO(base64.b64decode(one))) as picture:
+            assert picture.width == pytest.approx(1.25 * 600, abs=2)
 
 
 def test_an_image_on_axes_of_ones_own_has_square_pixels():

@@ -30,7 +30,7 @@ INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
 BLUE, RED = "#3a6ea5", "#b8442f"
 WIDTH, TALLEST = 6.8, 9.6  # inches: the width of a column of A4 text, and the most that a page is filled
 MARGIN, GAP, LINE = 0.08, 0.05, 0.17
-DPI = 200
+DPI, FINE = 200, 600  # of pictures made of pixels, and of the images within those made of lines
 MISSING = "Glyph .* missing"  # what matplotlib warns of when a font lacks a character
 
 log = logging.getLogger("hitnet")
@@ -108,18 +108,24 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
 
     target = Path(path)
     kind = check_file_type(target)
-    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file.
-    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet"}), _quiet_fonts(), _missing_said_once():
+    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file. Images each for itself:
+    # put together into one, they would all be drawn anew at its resolution, a little out of place.
+    dpi = FINE if kind in ("pdf", "svg", "svgz", "eps", "ps") else DPI
+    with (
+        matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet", "image.composite_image": False}),
+        _quiet_fonts(),
+        _missing_said_once(),
+    ):
         if kind == "pdf":
             with replacing(target) as temporary, PdfPages(temporary, metadata={"CreationDate": None}) as pages:
                 for figure in figures:
-                    pages.savefig(figure, dpi=DPI)
+                    pages.savefig(figure, dpi=dpi)
             return [target]
         many = len(figures) > 1
         names = [target.with_stem(f"{target.stem}-{i}") if many else target for i in range(1, len(figures) + 1)]
         for figure, name in zip(figures, names, strict=True):
             with replacing(name) as temporary:
-                figure.savefig(temporary, dpi=DPI, format=kind, metadata={"Date": None} if kind == "svg" else None)
+                figure.savefig(temporary, dpi=dpi, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return names
 
 
