@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.errors import HitNetError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 
 
 @contextmanager
@@ -31,6 +34,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o644)
         temporary.replace(target)
+    except OSError as error:
+        if error.errno not in NO_ROOM:  # whatever else went wrong is for the block's owner to say
+            raise
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -49,7 +49,12 @@ def test_runs_are_drawn_under_their_folders_names(runs, tmp_path, names, chosen)
 
 def test_runs_of_the_same_name_are_told_apart(runs, tmp_path, names):
     call(runs / "a/run", runs / "b/run", "--out", tmp_path / "curves.pdf")
-    assert names == [str(runs / "a/run"), str(runs / "b/run")]
+    assert names == ["a/run", "b/run"]
+
+
+def test_a_run_given_twice_is_drawn_once(runs, tmp_path, names):
+    call(runs / "a/run", runs / "b" / ".." / "a/run", "--out", tmp_path / "curves.png")
+    assert names == ["run"]
 
 
 def test_mistakes(runs, tmp_path):

@@ -81,6 +81,12 @@ def test_generate(run, tmp_path):
     assert len(list((tmp_path / "new").rglob("*.png"))) == 6
 
 
+def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(hitnet.synthesis.generation, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted"))
+    with pytest.raises(HitNetError, match="too many for a picture"):
+        call("generate", run, "--out", tmp_path / "a.png", "--count", 1_000_000)
+
+
 def test_augment(run, tmp_path):
     call("augment", run, "--out", tmp_path / "a.npz", "--picture", tmp_path / "a.png", "--strength", 2)
     assert is_picture(tmp_path / "a.png")
@@ -99,7 +105,12 @@ def test_augment(run, tmp_path):
         (("traverse", "RUN", "--out", "a.png", "--reach", "0"), "reach must be above 0"),
         (("traverse", "RUN", "--image", "none.png", "--out", "a.png"), "no such file"),
         (("features", "RUN", "no-such-set", "--out", "a.png"), "no data set or folder"),
-        (("generate", "RUN", "--out", "a.gift"), "not written as .gift"),
+        (("features", "RUN", "--limit", "0", "--out", "a.png"), "^limit must be at least 1"),
+        (("features", "RUN", "--split", "tset", "--out", "a.png"), "^split must be one of"),
+        (("generate", "RUN", "--out", "a.gift"), "not written as .gift.*to a folder without a dot"),
+        (("generate", "RUN", "--out", "a.pgf"), "not written as .pgf"),
+        (("generate", "RUN", "--out", "a.png", "--law", "paper", "--data", "mnist-sample"), "Leave one out"),
+        (("generate", "RUN", "--out", "a.png", "--spread", "inf"), "negative or infinite"),
         (("generate", "RUN", "--out", "a.png", "--law", "normal"), "must be one of fitted, paper"),
         (("generate", "RUN", "--out", "a.png", "--count", "1000000"), "too many for a picture"),
         (("generate", "RUN", "--out", "full"), "not empty"),

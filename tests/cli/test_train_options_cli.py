@@ -53,6 +53,8 @@ def test_hybrid_augmentation(data):
         (("--augment", "hybrid"), "--augment-from RUN"),
         (("--augment", "hybird"), "must be one of none, hybrid"),
         (("--augment-from", "somewhere"), "--augment hybrid"),
+        (("--augment-strength", "2"), "Add --augment hybrid"),
+        (("--augment-share", "1"), "Add --augment hybrid"),
         (("--decoder", "con"), "Did you mean 'conv'"),
         (("--capsule-dim", "0"), "capsule_dim must be at least 1"),
         (("--reconstruction-weight", "-1"), "reconstruction_weight must not be negative"),

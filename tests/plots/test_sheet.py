@@ -1,10 +1,17 @@
 """Pages and files: where images are drawn, how pages are cut, and what kinds of files are written."""
 
+import base64
+import io
+import re
+import warnings
+
 import pytest
 import torch
+from PIL import Image
 from plot_samples import opened, prototypes, texts
 
 from hitnet import HitNetError, plots
+from hitnet.plots import sheet
 
 
 def test_images_are_where_they_should_be(tmp_path):
@@ -63,7 +70,58 @@ def test_the_same_figure_gives_the_same_file(tmp_path, kind):
     assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["a.xyz", "a"])
+@pytest.mark.parametrize("name", ["a.xyz", "a", "a.pgf"])
 def test_kinds_that_cannot_be_written(tmp_path, name):
     with pytest.raises(HitNetError, match=r"Use \.png, \.svg or \.pdf"):
         plots.save(plots.prototype_figures(prototypes()), tmp_path / name)
+
+
+def test_names_are_cut_to_their_room():
+    assert sheet.fitting("short", 1.0, size=8) == "short"
+    for name in ("iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "WWWWWWWWWWWW"):
+        cut = sheet.fitting(name, 0.62, size=8)
+        assert cut[:-1] == name[: len(cut) - 1]
+        assert cut.endswith("…")
+        assert sheet.text_width(cut, 8) <= 0.62 < sheet.text_width(name[: len(cut)] + "…", 8)
+    assert sheet.fitting("WWWW", 0.0, size=8) == "W…"
+
+
+def test_missing_characters_are_said_in_one_sentence(tmp_path, caplog, recwarn):
+    names = [f"{chr(0x20000 + k)} {k}" for k in range(4)]
+    plots.save(plots.tile_figures(torch.rand(4, 1, 8, 8), 2, labels=names), tmp_path / "a.png")
+    assert [record.message for record in caplog.records if "font lacks" in record.message] == [caplog.messages[-1]]
+    assert not [one for one in recwarn if "Glyph" in str(one.message)]
+
+
+def test_other_warnings_pass(tmp_path):
+    (figure,) = plots.tile_figures(torch.rand(1, 1, 8, 8), 1)
+    draw = figure.draw
+    figure.draw = lambda renderer: (warnings.warn("mine", stacklevel=1), draw(renderer))
+    with pytest.warns(UserWarning, match="mine"):
+        plots.save([figure], tmp_path / "a.png")
+
+
+def test_images_stay_apart_and_sharp_in_pictures_made_of_lines(tmp_path):
+    images = torch.rand(6, 1, 8, 8)
+    plots.save(plots.tile_figures(images, 3), tmp_path / "a.svg")
+    found = re.findall(r'base64,\s*([^"]+)"', (tmp_path / "a.svg").read_text())
+    assert len(found) == 6
+    for one in found:
+        with Image.open(io.BytesIO(base64.b64decode(one))) as picture:
+            assert picture.width == pytest.approx(1.25 * 600, abs=2)
+
+
+def test_an_image_on_axes_of_ones_own_has_square_pixels():
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(4, 4)).subplots()
+    plots.draw_image(axes, torch.rand(3, 4, 8))
+    assert axes.get_aspect() == 1
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 7.5), (3.5, -0.5))
+
+
+def test_a_folder_of_the_files_name(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(HitNetError, match="Is a directory"):
+        plots.save(plots.tile_figures(torch.rand(1, 1, 8, 8), 1), tmp_path / "a.png")
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.png"]

@@ -79,3 +79,62 @@ def test_the_share_is_written_beside_the_distribution():
     own = found.capsules[found.labels == 0].double()
     share = float(((own - 0.5).abs() <= 0.08).double().mean())
     assert f"{100 * share:.0f} % within 2σ" in texts(figure)[0]
+
+
+@pytest.mark.parametrize("classes", [1, 6])
+def test_ticks_of_neighbouring_distributions_do_not_meet(classes):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    (figure,) = plots.feature_figures(distributions(classes=classes))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [
+        label.get_window_extent(renderer)
+        for axes in figure.axes
+        for label in axes.get_xticklabels()
+        if label.get_text() and label.get_visible() and axes.axison and axes.xaxis.get_tick_params()["labelbottom"]
+    ]
+    assert len(boxes) >= 3 * min(4, classes)
+    assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.overlaps(b)]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+
+
+def test_distributions_count_what_lies_beyond_the_edges(recwarn):
+    from matplotlib.figure import Figure
+
+    found = distributions(classes=1)
+    axes = Figure().subplots()
+    capsules = torch.cat([torch.full((30, 2), 0.5), torch.full((10, 2), 9.0)])
+    capsules[:, 1] = 9.0
+    plots.draw_features(axes, capsules, found, reach=0.1)
+    height, edges, _ = axes.patches[0].get_data()
+    assert float((height * np.diff(edges)).sum()) == pytest.approx(30 / 80)
+    assert axes.lines[1].get_ydata().max() == 0  # the component that lies beyond altogether
+    assert not recwarn.list
+
+
+def test_captions_of_hybrid_images_fit_their_panels():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    one, many = torch.rand(1, 4, 4), torch.rand(2, 1, 4, 4)
+    (figure,) = plots.hybrid_figures([HybridExamples(one, one, many, many, name) for name in ("W" * 40, "$a\\$")])
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    captions = [text for text in figure.axes[0].texts if text.get_fontsize() == 8]
+    boxes = [text.get_window_extent(renderer) for text in captions]
+    assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.overlaps(b)]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+    assert [text.get_text() for text in captions][4] == "(c) $a\\$:"
+
+
+def test_rows_of_a_traversal_do_not_meet():
+    (figure,) = plots.traversal_figures(traversal(components=4, steps=60))
+    heights = [text.get_position()[1] for text in figure.axes[0].texts if text.get_text() in ("0", "1", "2", "3")]
+    assert min(np.diff(heights)) >= 8 / 72
+
+
+def test_long_names_of_many_classes_get_wider_images():
+    names = tuple(f"a species that is rare, no. {k}" for k in range(150))
+    wide = plots.prototype_figures(prototypes(150, names=names))
+    assert len(wide) > len(plots.prototype_figures(prototypes(150)))
+    short = plots.prototype_figures(prototypes(150, names=tuple(f"rare no. {k}" for k in range(150))))
+    assert not [text for figure in short for text in texts(figure) if text.endswith("…")]

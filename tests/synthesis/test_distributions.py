@@ -113,6 +113,14 @@ def test_gaussians_are_kept_in_the_run_folder(own_folder, monkeypatch):
     assert torch.equal(first.count, again.count)
 
 
+def test_damaged_gaussians_are_fitted_again(own_folder, caplog):
+    first = fitted_gaussians(own_folder, device="cpu")
+    (own_folder / GAUSSIANS_FILE).write_bytes(b"torn")
+    assert torch.equal(first.covariance, fitted_gaussians(own_folder, device="cpu").covariance)
+    assert "fitted anew" in caplog.text
+    assert torch.equal(first.mean, read_tensors(own_folder / GAUSSIANS_FILE)[0]["mean"])
+
+
 def test_gaussians_of_other_weights_are_fitted_again(own_folder):
     first = fitted_gaussians(own_folder, device="cpu")
     tensors, metadata = read_tensors(own_folder / "weights.safetensors")

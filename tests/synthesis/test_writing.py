@@ -1,5 +1,8 @@
 """Streams of images on disk: whole or not at all, and nothing overwritten."""
 
+import resource
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -75,3 +78,30 @@ def test_names_that_can_be_no_folder(tmp_path, name):
     renamed = Images(images.pixels, images.labels, ("x", "y", name), "odd", images.ids)
     with pytest.raises(HitNetError, match=r"can be no folder.*\.npz"):
         write_images(stream(renamed), tmp_path / "new")
+
+
+def masked(count=16):
+    images = toy_images(count)
+    return replace(images, masks=(images.pixels > 100).to(torch.uint8) * 255)
+
+
+def test_masks_come_back(tmp_path):
+    images = masked()
+    write_images(stream(images), tmp_path / "a.npz")
+    assert torch.equal(load(tmp_path / "a.npz", "all").masks, images.masks)
+
+
+def test_a_folder_says_once_that_it_holds_no_masks(tmp_path, caplog):
+    write_images(stream(masked()), tmp_path / "new")
+    assert ["holds no masks" in message for message in caplog.messages] == [True]
+
+
+def test_a_full_disk_is_said_in_a_sentence(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(HitNetError, match="Cannot write"):
+            write_images(stream(toy_images(200)), tmp_path / "a.npz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []

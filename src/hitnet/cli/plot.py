@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +25,10 @@ def plot_command(
     plots.check_file_type(out)
     for run in runs:
         RunFolder(run).config()  # says what is wrong with a folder that is no run
-    names = [run.resolve().name for run in runs]
-    if len(set(names)) < len(names):
-        names = [str(run) for run in runs]
-    histories = {name: RunFolder(run).history() for name, run in zip(names, runs, strict=True)}
+    folders = list(dict.fromkeys(run.resolve() for run in runs))
+    names = [folder.name for folder in folders]
+    if len(set(names)) < len(names):  # then by what tells them apart
+        shared = os.path.commonpath(folders)
+        names = [str(folder.relative_to(shared)) for folder in folders]
+    histories = {name: RunFolder(folder).history() for name, folder in zip(names, folders, strict=True)}
     say_written(plots.save([plots.history_figure(histories)], out))

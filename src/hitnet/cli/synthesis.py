@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -130,17 +130,19 @@ def generate_command(
     check_choice("generate", "--law", law, LAWS)
     picture = bool(out.suffix) and out.suffix.lower() != ".npz"
     if picture:
-        plots.check_file_type(out)
+        check_picture(out)
     elif not out.suffix:
         check_folder(out)
     trained = open_run(run, device=device)
+    total = count * len(set(classes or trained.class_names))
+    if picture and total > MOST_IN_GRID:
+        raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
     batches = synthesis.generate(
         trained, classes, count, law="paper" if law == "paper" else "fitted",
         spread=spread, seed=seed, data=data, device=device, data_dir=data_dir,
     )  # fmt: skip
-    total = count * len(set(classes or trained.class_names))
     if picture:
-        say_written(draw_generated(trained, list_all(batches, total, out), out))
+        say_written(draw_generated(trained, list(batches), out))
         return
     stream = synthesis.ImageStream(
         batches=(("train", as_images(trained, batch)) for batch in batches),
@@ -152,10 +154,11 @@ def generate_command(
     write(stream, out)
 
 
-def list_all(batches: Iterator[synthesis.Generated], total: int, out: Path) -> list[synthesis.Generated]:
-    if total > MOST_IN_GRID:
-        raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
-    return list(batches)
+def check_picture(out: Path) -> None:
+    try:
+        plots.check_file_type(out)
+    except HitNetError as error:
+        raise HitNetError(f"{error} Arrays go to a .npz file, single images to a folder without a dot.") from None
 
 
 def draw_generated(run: Run, batches: list[synthesis.Generated], out: Path) -> list[Path]:

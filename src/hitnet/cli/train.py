@@ -13,6 +13,7 @@ from rich.table import Table
 from hitnet import models
 from hitnet.cli.terminal import console, print_json, short_name, training_progress
 from hitnet.data.decode import check_shape
+from hitnet.errors import HitNetError
 from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
 from hitnet.training.prediction import predict
 
@@ -76,6 +77,8 @@ def train_command(
     Interrupted at any moment, the same command with --resume goes on where it was. With --seeds, each network has a
     run folder of its own, OUT/seed-S.
     """
+    if augment is None and (augment_strength is not None or augment_share is not None):
+        raise HitNetError("--augment-strength and --augment-share say how images are modified. Add --augment hybrid.")
     last_word = str(seed) if seeds is None else "seeds"
     words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hitnet.errors import HitNetError
-from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH
+from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, fitting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,9 @@ def history_figure(histories: Histories) -> Figure:
     left, right = figure.subplots(1, 2)
     draw_error(left, histories)
     draw_loss(right, histories)
-    legend = figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", fontsize=7, frameon=False)
+    # Not by the labels of the lines: matplotlib takes one that begins with "_" as none.
+    names = [fitting(name, WIDTH - 0.7, size=7) for name in histories]
+    legend = figure.legend(right.lines, names, loc="outside lower center", fontsize=7, frameon=False)
     for text in legend.get_texts():
         text.set(color=INK, parse_math=False)
     return figure

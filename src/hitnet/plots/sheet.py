@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +30,10 @@ INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
 BLUE, RED = "#3a6ea5", "#b8442f"
 WIDTH, TALLEST = 6.8, 9.6  # inches: the width of a column of A4 text, and the most that a page is filled
 MARGIN, GAP, LINE = 0.08, 0.05, 0.17
-DPI = 200
+DPI, FINE = 200, 600  # of pictures made of pixels, and of the images within those made of lines
+MISSING = "Glyph .* missing"  # what matplotlib warns of when a font lacks a character
+
+log = logging.getLogger("hitnet")
 
 
 class Sheet:
@@ -49,19 +55,46 @@ class Sheet:
 
     def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = 8, **style: Any) -> None:
         """Write centred on (x, y) unless `ha` says otherwise, cut to `room` inches; names hold no formulas."""
-        most = room * 72 / (0.54 * size)
-        shown = text if len(text) <= most else text[: max(1, int(most) - 1)] + "…"
         options = {"ha": "center", "va": "center", "color": INK, "parse_math": False, **style}
-        self.axes.text(x, y, shown, fontsize=size, **options)
+        self.axes.text(x, y, fitting(text, room, size=size), fontsize=size, **options)
+
+
+def fitting(text: str, room: float, *, size: float) -> str:
+    """The text, or as much of its beginning as `room` inches hold at this size of font, and then "…"."""
+    if text_width(text, size) <= room:
+        return text
+    most = max(1, bisect_right(range(len(text)), room, key=lambda length: text_width(text[:length] + "…", size)) - 1)
+    return text[:most] + "…"
+
+
+def text_width(text: str, size: float, *, math: bool = False) -> float:
+    """In inches, in the font that names are written in; `math` reads $…$ as formulas."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MISSING)  # `save` says it
+        width: float = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=math)[0]
+    return width / 72
 
 
 def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, float] | None = None) -> Axes:
-    """An image (C, H, W), floats in [0, 1] or uint8, grey or colour, on axes whose limits stay as they are."""
+    """An image (C, H, W), floats in [0, 1] or uint8, grey or colour.
+
+    With an `extent` (left, right, bottom, top) it is put there, and the limits of the axes stay as they are; without,
+    the axes become those of the image, with square pixels.
+    """
     array = image.detach().cpu().float().numpy() / (255 if image.dtype == torch.uint8 else 1)
     pixels = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
     limits = None if extent is None else (axes.get_xlim(), axes.get_ylim())
     axes.imshow(
-        np.clip(pixels, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=extent, aspect="auto"
+        np.clip(pixels, 0, 1),
+        cmap="gray",
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+        extent=extent,
+        aspect="equal" if extent is None else "auto",
     )
     if limits is not None:
         axes.set(xlim=limits[0], ylim=limits[1])
@@ -75,18 +108,24 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
 
     target = Path(path)
     kind = check_file_type(target)
-    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file.
-    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet"}), _quiet_fonts():
+    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file. Images each for itself:
+    # put together into one, they would all be drawn anew at its resolution, a little out of place.
+    dpi = FINE if kind in ("pdf", "svg", "svgz", "eps", "ps") else DPI
+    with (
+        matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet", "image.composite_image": False}),
+        _quiet_fonts(),
+        _missing_said_once(),
+    ):
         if kind == "pdf":
             with replacing(target) as temporary, PdfPages(temporary, metadata={"CreationDate": None}) as pages:
                 for figure in figures:
-                    pages.savefig(figure, dpi=DPI)
+                    pages.savefig(figure, dpi=dpi)
             return [target]
         many = len(figures) > 1
         names = [target.with_stem(f"{target.stem}-{i}") if many else target for i in range(1, len(figures) + 1)]
         for figure, name in zip(figures, names, strict=True):
             with replacing(name) as temporary:
-                figure.savefig(temporary, dpi=DPI, format=kind, metadata={"Date": None} if kind == "svg" else None)
+                figure.savefig(temporary, dpi=dpi, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return names
 
 
@@ -102,16 +141,32 @@ def _quiet_fonts() -> Iterator[None]:
         log.setLevel(before)
 
 
+@contextmanager
+def _missing_said_once() -> Iterator[None]:
+    """One sentence for all characters that the font lacks, where matplotlib has two lines for each."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.filterwarnings("always", MISSING)
+        yield
+    for one in said:
+        if not re.match(MISSING, str(one.message)):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if any(re.match(MISSING, str(one.message)) for one in said):
+        log.warning(
+            "The font lacks some characters of the names, which are drawn as boxes. Name one that has them in the "
+            "font.family of your matplotlibrc, after the first, e.g. font.family: DejaVu Sans, Noto Sans CJK JP."
+        )
+
+
 def check_file_type(path: str | Path) -> str:
     """The type by the file's ending, or an error that names those that can be written."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    known = FigureCanvasBase.get_supported_filetypes()
+    known = set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # its images are files of their own
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in known:
         raise HitNetError(
             f"{path}: pictures are not written as {Path(path).suffix or 'a file without an ending'}. "
-            f"Use .png, .svg or .pdf (also possible: {', '.join(sorted(set(known) - {'png', 'svg', 'pdf'}))})."
+            f"Use .png, .svg or .pdf (also possible: {', '.join(sorted(known - {'png', 'svg', 'pdf'}))})."
         )
     return kind
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from hitnet.plots.sheet import BLUE, FILL, GAP, INK, LINE, MARGIN, RED, SOFT, WIDTH, Sheet, pages
+from hitnet.plots.sheet import BLUE, FILL, GAP, INK, LINE, MARGIN, RED, SOFT, WIDTH, Sheet, fitting, pages, text_width
 from hitnet.plots.tiles import tile_figures
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
 
 
 def prototype_figures(found: Prototypes) -> list[Figure]:
-    """The prototypes of all classes, each under its name."""
+    """The prototypes of all classes, each under its name; the more classes, the smaller, but not below their names."""
     count = len(found.class_names)
-    columns = min(count, 5 if count <= 15 else 8 if count <= 40 else 10)
+    longest = max(text_width(name, 8) for name in found.class_names)
+    most = max(5, int((WIDTH - 2 * MARGIN + GAP) / (longest + GAP)))
+    columns = min(count, most, 5 if count <= 15 else 8 if count <= 40 else 10)
     return tile_figures(found.images, columns, labels=found.class_names)
 
 
@@ -36,7 +38,7 @@ def traversal_figures(found: Traversal) -> list[Figure]:
     steps, shape = len(found.values), found.images.shape[2:]
     side, bar = 0.42, 0.95
     tile = min(0.8, (WIDTH - 2 * MARGIN - side - bar) / steps - GAP)
-    step = tile * shape[1] / shape[2] + GAP
+    step = max(LINE, tile * shape[1] / shape[2] + GAP)  # rows are numbered
     original = found.original
     head = 2.5 * LINE + (0 if original is None else 0.8 * shape[1] / shape[2] + LINE / 2)
     change, top_change = found.change, float(found.change.max()) or 1.0
@@ -46,7 +48,7 @@ def traversal_figures(found: Traversal) -> list[Figure]:
         _traversal_head(sheet, found, side, tile, head)
         for number, row in enumerate(rows):
             top = MARGIN + head + number * step
-            middle = top + (step - GAP) / 2
+            middle = top + tile * shape[1] / shape[2] / 2
             sheet.text(MARGIN + side - 0.1, middle, str(row), ha="right")
             for column in range(steps):
                 sheet.image(found.images[row, column], MARGIN + side + column * (tile + GAP), top, tile)
@@ -62,16 +64,18 @@ def _traversal_head(sheet: Sheet, found: Traversal, side: float, tile: float, he
     steps = len(found.values)
     whose = "the central capsule" if found.original is None else "the image's own capsule"
     title = f"Class {found.class_name}, {whose}: each component set to the values above the columns"
-    sheet.text(MARGIN, MARGIN + LINE / 2, title, ha="left", size=9, room=sheet.axes.get_xlim()[1] - MARGIN)
+    sheet.text(MARGIN, MARGIN + LINE / 2, title, ha="left", size=9, room=sheet.axes.get_xlim()[1] - 2 * MARGIN)
     if found.original is not None:
         sheet.image(found.original, MARGIN + side, MARGIN + 1.5 * LINE, 0.8)
         sheet.text(MARGIN + side + 0.9, MARGIN + 1.5 * LINE + 0.1, "the image", ha="left", color=SOFT)
     level = MARGIN + head - LINE / 2
     sheet.text(MARGIN + side - 0.1, level, "no.", ha="right", size=7, color=SOFT)
-    shown = range(steps) if tile > 0.33 else {0, steps // 2, steps - 1}
-    for column in shown:
-        x = MARGIN + side + column * (tile + GAP) + tile / 2
-        sheet.text(x, level, f"{float(found.values[column]):.3f}", size=7, color=SOFT)
+    shown = {column: ("center", 0.5) for column in range(steps)}
+    if tile <= 0.33:  # of narrow columns three values, the outermost turned inwards
+        shown = {0: ("left", 0.0), steps // 2: ("center", 0.5), steps - 1: ("right", 1.0)}
+    for column, (where, place) in shown.items():
+        x = MARGIN + side + column * (tile + GAP) + tile * place
+        sheet.text(x, level, f"{float(found.values[column]):.3f}", size=7, color=SOFT, ha=where)
     right = MARGIN + side + steps * (tile + GAP) + 0.05
     sheet.text(right, level, "change (RMS)", ha="left", size=7, color=SOFT)
 
@@ -101,9 +105,13 @@ def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
                     x, y = left + i % columns * (tile + gap), top + LINE + i // columns * step
                     sheet.image(image, x, y, tile)
                 letter = chr(ord("a") + (2 * row + side) % 26)
-                name = one.class_name[:30].replace("$", r"\$")
-                caption = f"({letter}) {name}: {what}"
-                sheet.text(left + panel / 2, top + LINE * 1.55 + lines * step, caption, parse_math=True)
+                width = text_width(what, 8, math=True)
+                name = fitting(one.class_name, panel - width - 0.4, size=8)
+                # In two pieces: a name may hold what would be read as a formula.
+                caption, level = f"({letter}) {name}:", top + LINE * 1.55 + lines * step
+                middle = left + (panel + text_width(caption, 8) - width) / 2
+                sheet.text(middle - 0.03, level, caption, ha="right")
+                sheet.text(middle + 0.03, level, what, ha="left", parse_math=True)
         figures.append(sheet.figure)
     return figures
 
@@ -138,11 +146,12 @@ def _feature_page(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, rows * height + 0.85), facecolor="white", layout="constrained")
-    figure.suptitle(title, fontsize=9, color=INK, parse_math=False)
+    figure.suptitle(fitting(title, WIDTH, size=9), fontsize=9, color=INK, parse_math=False)
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for i, axes in enumerate(grid.flat):
         if i < len(panels):
-            draw_features(axes, panels[i][1], found, reach=reach, title=panels[i][0])
+            name = fitting(panels[i][0], WIDTH / columns - 0.15, size=8)
+            draw_features(axes, panels[i][1], found, reach=reach, title=name)
             axes.tick_params(labelbottom=i + columns >= len(panels))
         else:
             axes.set_axis_off()
@@ -156,17 +165,23 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
     values = capsules.double().numpy()
     edges = np.linspace(found.centre - reach, found.centre + reach, 41)
     several = values.shape[1] > 1
-    axes.hist(values.ravel(), edges.tolist(), density=True, color=FILL, label="all components" if several else "images")
+
+    def density(some: np.ndarray) -> np.ndarray:
+        """Of all of them, also of those beyond the edges, as the expected one is."""
+        shares: np.ndarray = np.histogram(some, edges)[0] / (some.size * (edges[1] - edges[0]))
+        return shares
+
+    axes.stairs(density(values), edges, fill=True, color=FILL, label="all components" if several else "images")
     for i, column in enumerate(values.T if several else ()):
-        density, _ = np.histogram(column, edges, density=True)
         label = "each component" if i == 0 else None
-        axes.plot((edges[1:] + edges[:-1]) / 2, density, color=BLUE, linewidth=0.5, alpha=0.45, label=label)
+        axes.plot((edges[1:] + edges[:-1]) / 2, density(column), color=BLUE, linewidth=0.5, alpha=0.45, label=label)
     x = np.linspace(edges[0], edges[-1], 241)
     expected = np.exp(-(((x - found.centre) / found.spread) ** 2) / 2) / (found.spread * math.sqrt(2 * math.pi))
     law = f"expected: N({found.centre:g}, {found.spread:.3g})"
     axes.plot(x, expected, color=RED, linewidth=1.0, linestyle=(0, (4, 2)), label=law)
-    for sign in (-2, 2):
-        axes.axvline(found.centre + sign * found.spread, color=RED, linewidth=0.5, alpha=0.5)
+    low, high = found.centre - 2 * found.spread, found.centre + 2 * found.spread
+    for end in (low, high):
+        axes.axvline(end, color=RED, linewidth=0.5, alpha=0.5)
     share = 100 * float(found.within(capsules).double().mean())
     spread = float(np.sqrt(values.var(axis=0).mean()))
     axes.set_title(title, fontsize=8, color=INK, loc="left", pad=12, parse_math=False)
@@ -175,6 +190,7 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
         fontsize=6.5, color=SOFT,
     )  # fmt: skip
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
+    axes.set_xticks([low, found.centre, high], [f"{value:.3g}" for value in (low, found.centre, high)])
     axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
     for name, spine in axes.spines.items():
         spine.set(visible=name == "bottom", color=SOFT, linewidth=0.5)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hitnet import data as datasets
 from hitnet.data.images import Images
+from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import BATCH, RunLike, class_indices, component_spread, need_centre, open_run
@@ -117,6 +118,8 @@ def run_images(
 ) -> Images:
     """Images for a run, labelled in its own order of classes; without `data`, those that it was trained on."""
     shape = run.config.model.in_shape
+    check_limit(limit)
+    check_split(split)
     if isinstance(data, Images):
         images = data.first(limit)
     else:
@@ -143,6 +146,7 @@ def run_images(
 def true_capsules(network: Network, images: Images) -> Tensor:
     """Each image's capsule of its true class, followed by its extra components: (N, n + e), float32, on the CPU."""
     place = next(network.parameters()).device
+    log.info("Computing the capsules of %s images of %s.", f"{len(images):,}", images.name)
     found = torch.empty(len(images), network.config.capsule_dim + network.config.extra_dim)
     for start in range(0, len(images), BATCH):
         part = slice(start, start + BATCH)
@@ -194,9 +198,12 @@ def fitted_gaussians(
     kept = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
     weights = "" if kept is None else _digest(RunFolder(kept.parent).weights_file)
     if kept is not None and kept.is_file():
-        tensors, metadata = read_tensors(kept)
-        if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
-            return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+        try:
+            tensors, metadata = read_tensors(kept)
+            if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
+                return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+        except HitNetError as error:
+            log.warning("%s Capsules are fitted anew.", error)
     images = run_images(trained, data, data_dir=data_dir)
     if data is None and fingerprint(images) != trained.config.data["fingerprint"]:
         log.warning("%s has changed since the run was trained on it; capsules are fitted to it as it is.", images.name)

@@ -65,6 +65,8 @@ def generate(
     check_choice("generate", "law", law, LAWS)
     chosen = class_indices(trained.class_names, classes)
     gaussians = None
+    if law == "paper" and data is not None:
+        raise HitNetError("generate: data are what capsules are fitted to; the law 'paper' needs none. Leave one out.")
     if law == "fitted":
         gaussians = fitted_gaussians(trained, data, device=device, data_dir=data_dir)
         empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
@@ -92,7 +94,7 @@ def sample_images(
         if value < 1:
             raise HitNetError(f"generate: {name} must be at least 1; got {value}.")
     if not 0 <= spread < float("inf") or seed < 0:
-        raise HitNetError(f"generate: spread and seed must not be negative; got {spread} and {seed}.")
+        raise HitNetError(f"generate: spread and seed must not be negative or infinite; got {spread} and {seed}.")
     need_decoder(network)
     found = paper_gaussians(network) if gaussians is None else gaussians
     return _batches(network, list(classes), count, found, spread, seed, batch_size)

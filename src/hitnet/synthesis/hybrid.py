@@ -125,7 +125,7 @@ def frozen_network(run: RunLike, *, class_names: Sequence[str], in_shape: tuple[
 
 def check_strength(strength: float) -> None:
     if not 0 <= strength < float("inf"):
-        raise HitNetError(f"Hybrid augmentation: strength must not be negative; got {strength}.")
+        raise HitNetError(f"Hybrid augmentation: strength must not be negative or infinite; got {strength}.")
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ def augment(
 ) -> ImageStream:
     """A data set (by default the run's own) with modified copies of its training images, for `write_images`.
 
-    The test images stay as they are; `originals` says whether the training images stay beside their copies. Images
-    that are given as such are all for training.
+    The test images stay as they are; `Images` are all for training. `originals` says whether the training images stay
+    beside their copies.
     """
     check_strength(strength)
     if copies < 1 or seed < 0:
@@ -203,7 +203,7 @@ def augment(
     test = None if isinstance(data, Images) else run_images(trained, data, split="test", data_dir=data_dir)
     return ImageStream(
         batches=_augmented(trained.model, train, test, copies, strength, originals, seed),
-        total=len(train) * (copies + originals) + (0 if test is None else len(test)),
+        total=(0 if test is None else len(test)) + len(train) * (copies + originals),
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",

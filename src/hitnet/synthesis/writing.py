@@ -5,6 +5,7 @@ Both are written as the images come, so that a million of them need not fit into
 
 from __future__ import annotations
 
+import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.files import new_folder, replacing
 
+log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name, on one system or another
 
 
@@ -26,7 +29,8 @@ UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name
 class ImageStream:
     """Labelled images that are made as they are asked for.
 
-    batches      (split, images), the images of one shape and with labels that index class_names
+    batches      (split, images), the images of one shape, with labels that index class_names, and with masks all
+                 or none of them
     total        how many images will come
     shape        (C, H, W) of each
     name, flip   as in `hitnet.data.Images`
@@ -43,8 +47,8 @@ class ImageStream:
 def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[int], None] | None = None) -> None:
     """Write images as they come to a .npz file or, for any other name, into a new folder.
 
-    A folder gets OUT/<split>/<class>/<number>.png; a .npz the arrays of `hitnet.data.save_npz`. `on_batch` is
-    called with the size of each batch that is written.
+    A folder gets OUT/<split>/<class>/<number>.png, without masks; a .npz the arrays of `hitnet.data.save_npz`.
+    `on_batch` is called with the size of each batch that is written.
     """
     target = Path(out)
     counted = _counted(stream.batches, on_batch or (lambda size: None))
@@ -68,6 +72,8 @@ def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], ta
     number = 0
     with new_folder(target) as folder:
         for split, images in batches:
+            if images.masks is not None and not number:
+                log.warning("%s: a folder of images holds no masks. Write to a .npz file to keep them.", target)
             for pixels, label in zip(images.pixels, images.labels.tolist(), strict=True):
                 place = folder / split / stream.class_names[label]
                 place.mkdir(parents=True, exist_ok=True)
@@ -91,6 +97,7 @@ def as_picture(pixels: Tensor) -> Image.Image:
 
 def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
     labels, splits = np.empty(stream.total, np.int64), np.empty(stream.total, "<U5")
+    masks: list[Tensor] = []
     done = 0
     with (
         replacing(target) as temporary,
@@ -103,6 +110,8 @@ def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], targe
                 file.write(images.pixels.contiguous().numpy().data)
                 labels[done : done + len(images)] = images.labels.numpy()
                 splits[done : done + len(images)] = split
+                if images.masks is not None:
+                    masks.append(images.masks)
                 done += len(images)
         if done != stream.total:
             raise HitNetError(f"{target}: {stream.total:,} images were announced but {done:,} came.")
@@ -113,6 +122,8 @@ def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], targe
             "name": np.array(stream.name, np.str_),
             "flip": np.array(stream.flip),
         }
+        if masks:
+            rest["masks"] = torch.cat(masks).numpy()
         for key, array in rest.items():
             with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
