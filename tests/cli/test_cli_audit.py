@@ -66,7 +66,9 @@ def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):
     clean = write_folder(tmp_path / "clean", toy_images(48))
     ended = command("audit", clean, "--out", tmp_path / "out", *QUICK)
     assert ended.out.splitlines()[1] == "ok: 48"
-    assert ended.out.splitlines()[2].startswith("No label stands out: all are right, or the networks know them by heart")
+    assert ended.out.splitlines()[2].startswith(
+        "No label stands out: all are right, or the networks know them by heart"
+    )
     run = audited / "models" / "seed-0"
     judged = command("audit", "photos", "--out", tmp_path / "wrong", "--runs", run, "--device", "cpu")
     assert "wrong: 3" in judged.out

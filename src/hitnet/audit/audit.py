@@ -127,7 +127,9 @@ def refuse_training(options: dict[str, Any]) -> None:
     """Finished runs are judged by as they are: options of a training would do nothing."""
     asked = [name for name, value in options.items() if value is not None]
     if asked:
-        raise HitNetError(f"Finished runs are not trained: {', '.join(asked)} cannot be given beside runs. Leave it out.")
+        raise HitNetError(
+            f"Finished runs are not trained: {', '.join(asked)} cannot be given beside runs. Leave it out."
+        )
 
 
 def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:

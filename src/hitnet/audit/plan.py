@@ -28,7 +28,7 @@ class Planned:
 EPOCHS = {"small": 8, "paper": 12, "resnet9": 40}
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 ALONE, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
-# Small sets get more epochs, but no more than that: a network that has hardly learned doubts every label, one that knows
+# Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
 # them all by heart none.
 LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300}
 
