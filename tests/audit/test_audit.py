@@ -248,6 +248,21 @@ def test_finished_runs_judge_without_training(runs):
     np.testing.assert_allclose(found.distances, mean.numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"models": 2}, "models"),
+        ({"model": "hitnet-small"}, "model"),
+        ({"epochs": 3, "recipe": "paper"}, "epochs, recipe"),
+        ({"recipe_options": {"ghosts": 1, "ghost_rule": None}}, "ghosts"),
+    ],
+)
+def test_options_of_a_training_do_not_go_with_finished_runs(runs, tmp_path, options, named):
+    with pytest.raises(HitNetError, match=f"not trained: {named} cannot be given"):
+        hitnet.audit(mislabelled(), runs=runs, device="cpu", out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
 def test_runs_that_cannot_judge_are_refused(runs, tmp_path):
     small = toy_images(6, shape=(1, 18, 18))
     hitnet.train(small, model="n1", epochs=1, device="cpu", out=tmp_path / "n1")

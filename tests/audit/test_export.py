@@ -48,6 +48,13 @@ def test_written_probabilities_go_by_id_and_find_the_issues_with_cleanlab(tmp_pa
     assert set(issues) <= set(range(20))
 
 
+def test_probabilities_go_into_a_file_of_arrays_alone(tmp_path):
+    table, distances, _, _ = make_audit(6, 2, suspects=2)
+    with pytest.raises(HitNetError, match=r"probs\.csv: .* ends in \.npy"):
+        write_pred_probs(table, distances, tmp_path / "probs.csv")
+    assert not list(tmp_path.iterdir())
+
+
 def test_label_studio_tasks_predict_the_suggestion(tmp_path):
     names = ["cat & dog", 'a "b"', "<c>"]
     table, distances, _, names = make_audit(12, 3, suspects=5, names=names)

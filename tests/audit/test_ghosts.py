@@ -1,12 +1,17 @@
 """The ghost analysis against plain loops, and on a case made by hand."""
 
+import csv
 import statistics
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hitnet.audit import find_ghosts
+from hitnet.audit.ghost_analysis import write_ghosts
+from toy import toy_images
 
 NAMES = ("ant", "bee", "cow", "dog")
 
@@ -121,3 +126,20 @@ def test_no_doubtful_image_gives_an_empty_table_of_pairs():
     found = find_ghosts(np.full((2, 3, 3), 0.9), np.array([0, 1, 2]), NAMES[:3])
     assert len(found.doubtful()) == 0
     assert found.pairs(found.doubtful()).to_numpy().sum() == 0
+
+
+def test_classes_that_are_named_like_the_totals(tmp_path):
+    names = ("Total", "ghost class")
+    found = find_ghosts(np.array([[[0.01, 0.05], [0.01, 0.02], [0.05, 0.01]]]), np.array([0, 0, 1]), names)
+    assert found.pairs(found.agreed()).to_numpy().tolist() == [[0, 1, 1], [2, 0, 2], [2, 1, 3]]
+    write_ghosts(
+        found, replace(toy_images(3, classes=2), class_names=names, paths=("a.png", "b.png", "c.png")), tmp_path
+    )
+    with (tmp_path / "pairs.csv").open(newline="") as file:
+        assert list(csv.reader(file))[:2] == [
+            ["ghost class", "Total", "ghost class", "Total"],
+            ["Total", "0", "1", "1"],
+        ]
+    assert pd.read_csv(tmp_path / "ghosts.csv")["path"].tolist() == ["a.png", "b.png", "c.png"]
+    listed = pd.read_csv(tmp_path / "doubtful.csv")
+    assert dict(zip(listed["id"], listed["path"], strict=True)) == {0: "a.png", 1: "b.png", 2: "c.png"}

@@ -44,9 +44,9 @@ def test_several_kinds_take_turns():
 
 
 def test_small_sets_get_more_epochs():
-    """At least 300 steps, and never fewer epochs than planned."""
-    lengths = {count: plan(images(count), model="hitnet-small")[0].epochs for count in (96, 1281, 300 * 128 // 8)}
-    assert lengths == {96: 300, 1281: math.ceil(300 / 11), 300 * 128 // 8: EPOCHS["small"]}
+    """At least 300 steps, 100 of hitnet-small, and never fewer epochs than planned."""
+    lengths = {count: plan(images(count), model="hitnet-small")[0].epochs for count in (96, 641, 100 * 128 // 8)}
+    assert lengths == {96: 100, 641: math.ceil(100 / 6), 100 * 128 // 8: EPOCHS["small"]}
     assert [one.epochs for one in plan(images(5000), model=["hitnet", "hitnet-resnet9"], count=2)] == [12, 30]
     assert GREY_EPOCHS["resnet9"] < 30
 

@@ -258,7 +258,18 @@ def test_the_rival_is_suggested_where_the_label_is_doubted():
     flags = scores.flags(evidence, scores.score(doubts.value))
     suggested = scores.suggest(doubts, labels, flags)
     for i, flag in enumerate(flags):
-        assert suggested[i] == (labels[i] if flag == "ok" else doubts.rival[i])
+        doubted = flag == "ambiguous: two labels" or doubts.value[i] > 0
+        assert suggested[i] == (doubts.rival[i] if doubted else labels[i])
+    assert (suggested[np.array(flags) == "ok"] == labels[np.array(flags) == "ok"]).all()
+
+
+def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
+    labels = np.array([0, 0])
+    evidence = scores.gather(np.array([[[0.95, 1.6, 1.7], [1.6, 0.95, 1.7]]]), labels)
+    doubts = scores.doubt(evidence, labels, "plain-margin")
+    flags = scores.flags(evidence, scores.score(doubts.value))
+    assert flags == ["none of the classes"] * 2
+    assert scores.suggest(doubts, labels, flags).tolist() == [0, 1]
 
 
 def test_every_flag_has_its_rule_in_words():

@@ -62,6 +62,19 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     assert lines[-1] == "review page: out/report.html"
 
 
+def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):
+    clean = write_folder(tmp_path / "clean", toy_images(48))
+    ended = command("audit", clean, "--out", tmp_path / "out", *QUICK)
+    assert ended.out.splitlines()[1] == "ok: 48"
+    assert ended.out.splitlines()[2].startswith(
+        "No label stands out: all are right, or the networks know them by heart"
+    )
+    run = audited / "models" / "seed-0"
+    judged = command("audit", "photos", "--out", tmp_path / "wrong", "--runs", run, "--device", "cpu")
+    assert "wrong: 3" in judged.out
+    assert "No label stands out" not in judged.out
+
+
 def test_audit_by_two_kinds_of_networks(command, photos, tmp_path):
     kinds = ("--model", "hitnet-small", "--model", "hitnet", "--image-size", 17, "--models", 2, "--epochs", 1)
     ended = command("audit", photos, "--out", tmp_path / "out", *kinds, "--device", "cpu")

@@ -81,6 +81,16 @@ def test_votes_in_rows(folder):
     assert table.annotations(path)["votes"].tolist() == [3, 1, 1]
 
 
+@pytest.mark.parametrize("who", ["annotator", "Annotator_ID", "annotator_name"])
+def test_who_labelled_an_image_is_no_vote(folder, who):
+    path = write(folder, f"path,{who},label\npics/0.png,a,a\npics/0.png,b,b\npics/0.png,c,b\npics/1.png,a,a\n")
+    votes = table.annotations(path)
+    assert votes["label"].tolist() == ["b", "a"]
+    assert votes["agreement"].tolist() == pytest.approx([2 / 3, 1])
+    assert votes.loc[0, ["votes_a", "votes_b"]].tolist() == [1, 2]
+    assert "votes_c" not in votes
+
+
 def test_a_label_counts_before_the_votes(folder):
     path = write(folder, "path,label,label_1,label_2\npics/0.png,a,b,b\npics/1.png,b,b,a\n")
     images = load(path, "all")

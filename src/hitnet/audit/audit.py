@@ -91,6 +91,9 @@ def audit(
     """
     started = time.perf_counter()
     scores.check_method(score)
+    if runs:
+        training = {"models": models, "model": model, "epochs": epochs, **(recipe_options or {})}
+        refuse_training(training | {"recipe": None if recipe == "fast" else recipe})
     chosen_split = split or default_split(data)
     source: dict[str, Any] = {"source": source_name(data), "split": chosen_split}
     images = datasets.load(data, chosen_split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
@@ -118,6 +121,15 @@ def audit(
     if folder is not None:
         write(finished, folder)
     return finished
+
+
+def refuse_training(options: dict[str, Any]) -> None:
+    """Finished runs are judged by as they are: options of a training would do nothing."""
+    asked = [name for name, value in options.items() if value is not None]
+    if asked:
+        raise HitNetError(
+            f"Finished runs are not trained: {', '.join(asked)} cannot be given beside runs. Leave it out."
+        )
 
 
 def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:

@@ -38,6 +38,8 @@ def write_pred_probs(table: pd.DataFrame, distances: np.ndarray, path: str | Pat
     With labels in the order of ids, `cleanlab.filter.find_label_issues(labels, np.load(path))` takes it so.
     """
     _check(table, distances)
+    if Path(path).suffix.lower() != ".npy":
+        raise HitNetError(f"{path}: the name of a file of probabilities ends in .npy.")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, pred_probs(distances)[order], allow_pickle=False)

@@ -36,12 +36,14 @@ def ghosts_of_runs(
 def write_ghosts(found: Ghosts, images: Images, out: Path) -> list[Path]:
     """Tables and pictures of the analysis; gives what was written."""
     doubtful = found.doubtful()
+    which = {"id": images.ids.numpy()} | ({} if images.paths is None else {"path": list(images.paths)})
+    every = found.table.assign(**which)
     tables = {
-        "ghosts.csv": found.table.assign(id=images.ids.numpy()),
+        "ghosts.csv": every,
         "agreement.csv": found.agreement(),
-        "pairs.csv": found.pairs(found.agreed()).reset_index(),
-        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(),
-        "doubtful.csv": doubtful.assign(id=images.ids.numpy()[doubtful.index.to_numpy()]),
+        "pairs.csv": found.pairs(found.agreed()).reset_index(allow_duplicates=True),
+        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(allow_duplicates=True),
+        "doubtful.csv": every.loc[doubtful.index],
     }
     for name, frame in tables.items():
         with files.replacing(out / name) as temporary:

@@ -46,11 +46,14 @@ class Ghosts:
     def pairs(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Counts of (ghost class, true class) over some rows of the table: ghosts down, labels across, with totals."""
         names = list(self.class_names)
-        counts = pd.crosstab(rows["ghost"], rows["label"]).reindex(index=names, columns=names, fill_value=0)
-        counts["Total"] = counts.sum(axis=1)
-        counts.loc["Total"] = counts.sum(axis=0)
-        counts.index.name, counts.columns.name = "ghost class", "true class"
-        return counts
+        counts = pd.crosstab(rows["ghost"], rows["label"]).reindex(index=names, columns=names, fill_value=0).to_numpy()
+        across = np.column_stack([counts, counts.sum(axis=1)])
+        # By place, not by name: a class may be named Total.
+        return pd.DataFrame(
+            np.vstack([across, across.sum(axis=0)]),
+            index=pd.Index([*names, "Total"], name="ghost class"),
+            columns=pd.Index([*names, "Total"], name="true class"),
+        )
 
 
 def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -> Ghosts:

@@ -28,7 +28,9 @@ class Planned:
 EPOCHS = {"small": 8, "paper": 12, "resnet9": 40}
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 ALONE, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
-LEAST_STEPS = 300  # small sets get more epochs: a network that has hardly learned doubts everything
+# Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
+# them all by heart none.
+LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300}
 
 
 def plan(
@@ -60,8 +62,9 @@ def planned(name: str, images: Images) -> Planned:
     built = models.config(name, images.shape, images.num_classes)
     need_hit_or_miss(name, HEADS[built.head].loss)
     epochs = GREY_EPOCHS if images.shape[0] == 1 else EPOCHS
+    kind = built.features if built.features in EPOCHS else "paper"
     steps = recipe("fast", features=built.features).steps_per_epoch(len(images))
-    return Planned(name, max(epochs.get(built.features, epochs["paper"]), math.ceil(LEAST_STEPS / steps)))
+    return Planned(name, max(epochs[kind], math.ceil(LEAST_STEPS[kind] / steps)))
 
 
 def need_hit_or_miss(model_name: str, loss: str) -> None:

@@ -190,5 +190,7 @@ def flags(evidence: Evidence, scores: Floats) -> list[str]:
 
 
 def suggest(doubts: Doubt, labels: Ints, flag: list[str]) -> Ints:
-    """The class to propose for each image (N,): the rival where the label is doubted, otherwise the given one."""
-    return np.where(np.array(flag) == "ok", labels, doubts.rival)
+    """The class to propose for each image (N,): the rival where it is the better label or, of two labels, the other;
+    otherwise the given one, which of an image that fits no class may still be the nearest."""
+    two_labels = np.array(flag) == "ambiguous: two labels"
+    return np.where((doubts.value > 0) | two_labels, doubts.rival, labels)

@@ -121,6 +121,11 @@ def print_audit(result: Audit, most: int = 10) -> None:
         f"({summary['model']}) in {summary['seconds']:.0f} s; about {summary['expected_errors']:.0f} are wrong",
     )
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
+    if set(summary["flags"]) == {"ok"}:
+        console.print(
+            "No label stands out: all are right, or the networks know them by heart, as they may where images are few. "
+            "The order still says where to look first; with fewer --epochs, more is in doubt.",
+        )
     table = Table("id", "path", "given", "suggested", "score", "votes", "flag", box=None)
     for row in result.table.head(most).itertuples():
         table.add_row(

@@ -2,7 +2,8 @@
 
 path    path, image, file, filename, image_path ...: relative to the table, or absolute
 label   label, class, target or category
-votes   label_1, label_2 ... or annotator_*: what several people said; or one row per person and image
+votes   label_1, label_2 ... or annotator_*: what several people said; or one row per person and image, where a
+        column annotator, annotator_id or annotator_name that says who it was is passed over
 split   optional: train, test or validation
 
 Where several people labelled an image, the majority's label counts, the first of those tied; a label column
@@ -36,7 +37,7 @@ PATHS = (
     "img",
 )
 LABELS = ("label", "class", "target", "category")
-VOTE = re.compile(r"label_?\d+|annotator.*")
+VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 
 @dataclass
