@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,28 @@ def test_a_table_is_copied_with_its_splits(folder, tmp_path):
     assert again.paths == ("cat/0.png", "cat/1.png", "dog/1.png")
     assert [again.class_names[k] for k in again.labels] == ["x", "y", "y"]
     assert load(done.data, "test").paths == ("cat/1.png", "dog/1.png")
+
+
+def test_files_outside_a_tables_folder_are_named_not_copied(folder, tmp_path):
+    (tmp_path / "lists").mkdir()
+    shutil.copy(folder / "cat" / "1.png", tmp_path / "lists" / "own.png")
+    source = tmp_path / "lists" / "labels.csv"
+    rows = [f"{folder / 'cat' / '0.png'},cat", "../photos/dog/4.png,dog", "own.png,cat"]
+    source.write_text("\n".join(["path,label", *rows]))
+    images = load(source, "all")
+    table = audit_of(images)
+    before = tree(tmp_path)
+    csv = write_csv(tmp_path / "c.csv", table, {0: ("relabel", "dog")})
+    done = apply_corrections(table, csv, images, tmp_path / "out", source=source)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["labels.csv", "own.png"]
+    found = load(done.data, "all")
+    assert [found.class_names[k] for k in found.labels] == ["dog", "dog", "cat"]
+    assert torch.equal(found.pixels, images.pixels)
+    assert found.paths[:2] == (str(folder / "cat" / "0.png"), str(folder / "dog" / "4.png"))
+    assert {name: content for name, content in tree(tmp_path).items() if name in before} == before
+    (folder / "dog" / "4.png").unlink()
+    with pytest.raises(HitNetError, match="is not there any more"):
+        apply_corrections(table, csv, images, tmp_path / "again", source=source)
 
 
 def test_other_sets_become_an_npz(tmp_path):

@@ -1,11 +1,13 @@
 """A corrected data set on disk: the same files under other labels, in a folder of their own.
 
-The folder appears whole or not at all, nothing is written outside it, and the original files are only read.
+The folder appears whole or not at all, nothing is written outside it, and the original files are only read. Files that
+a table names outside its own folder stay where they are: the corrected table names them too, by their whole paths.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -22,9 +24,10 @@ def write_corrected(images: Images, before: Sequence[str], out: Path, *, source:
     """Write `images` into the new folder `out` and return what `hitnet.data.load` reads.
 
     before  the class name that each image had in the original
-    source  what the set was read from: a folder and a table are copied file by file, any other set is written
-            as `out/images.npz`
+    source  what the set was read from: a folder and a table are copied file by file (see above for files that lie
+            outside a table's folder), any other set is written as `out/images.npz`
     """
+    targets: Sequence[PurePosixPath | None]
     if source is not None and source.is_dir():
         targets = _folder_targets(images, before)
         _check_target(out, beside=source)
@@ -32,12 +35,12 @@ def write_corrected(images: Images, before: Sequence[str], out: Path, *, source:
             _copy_files(images, targets, source, folder)
         return out
     if source is not None and source.suffix.lower() in TABLES:
-        targets = [_parts(path) for path in images.paths or ()]
+        targets = [None if _leads_out(path) else _parts(path) for path in images.paths or ()]
         split = {entry.id: entry.split for entry in list_table(source).entries}
         _check_target(out, beside=source.parent)
         with new_folder(out) as folder:
             _copy_files(images, targets, source.parent, folder)
-            _write_table(images, split, folder / "labels.csv")
+            _write_table(images, targets, source.parent, split, folder / "labels.csv")
         return out / "labels.csv"
     _check_target(out, beside=None)
     with new_folder(out) as folder:
@@ -87,12 +90,16 @@ def _free(target: PurePosixPath, taken: set[str]) -> PurePosixPath:
     return free
 
 
+def _leads_out(path: str) -> bool:
+    """Whether a file need not lie below the folder that its path is joined to."""
+    system = Path(path)  # knows the system's own separators and drives besides
+    return path.startswith("/") or system.is_absolute() or ".." in system.parts
+
+
 def _parts(path: str) -> PurePosixPath:
     """The path, once it is sure that it stays below the folder it is joined to."""
     parts = PurePosixPath(path).parts
-    # Path knows the system's own separators and drives besides.
-    system = Path(path)
-    if not parts or path.startswith("/") or system.is_absolute() or ".." in system.parts or "\0" in path:
+    if not parts or _leads_out(path) or "\0" in path:
         raise HitNetError(f"The file name {path!r} leads out of the data folder; nothing was written.")
     return PurePosixPath(*parts)
 
@@ -109,21 +116,31 @@ def _check_target(out: Path, *, beside: Path | None) -> None:
         raise HitNetError(f"{out} lies inside the original data {beside}. Choose a place outside it.")
 
 
-def _copy_files(images: Images, targets: Sequence[PurePosixPath], root: Path, folder: Path) -> None:
+def _copy_files(images: Images, targets: Sequence[PurePosixPath | None], root: Path, folder: Path) -> None:
+    """Copy each file to its target in the folder; those without one stay where they are, if they are there."""
     for path, target in zip(images.paths or (), targets, strict=True):
-        original, copy = root / _parts(path), folder / target
+        original = root / path
         if not original.is_file():
             raise HitNetError(f"{original} is not there any more. Nothing was written.")
+        if target is None:
+            continue
+        copy = folder / target
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(original, copy)
 
 
-def _write_table(images: Images, split: dict[int, str], path: Path) -> None:
+def _write_table(
+    images: Images, targets: Sequence[PurePosixPath | None], root: Path, split: dict[int, str], path: Path
+) -> None:
     """Path, label and split of each image; the split is written out, so that a new label does not change it."""
+    names = [
+        os.path.abspath(root / name) if target is None else name
+        for name, target in zip(images.paths or (), targets, strict=True)
+    ]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerow(["path", "label", "split"])
-        rows = zip(images.ids.tolist(), images.paths or (), images.labels.tolist(), strict=True)
+        rows = zip(images.ids.tolist(), names, images.labels.tolist(), strict=True)
         for number, name, k in rows:
             writer.writerow([name, images.class_names[k], split[number]])
 
