@@ -52,7 +52,7 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     ended = command("audit", photos, "--out", "out", *QUICK)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("photos: 48 labels judged by 1 networks (hitnet-small) in ")
+    assert lines[0].startswith("photos: 48 labels judged by 1 network (hitnet-small) in ")
     assert lines[0].endswith("about 3 are wrong")
     assert lines[1] == "ok: 45, wrong: 3"
     assert lines[2].split() == ["id", "path", "given", "suggested", "score", "votes", "flag"]

@@ -116,8 +116,9 @@ def run_command(
 
 def print_audit(result: Audit, most: int = 10) -> None:
     summary = result.summary
+    networks = "1 network" if summary["models"] == 1 else f"{summary['models']} networks"
     console.print(
-        f"{summary['data']}: {summary['images']:,} labels judged by {summary['models']} networks "
+        f"{summary['data']}: {summary['images']:,} labels judged by {networks} "
         f"({summary['model']}) in {summary['seconds']:.0f} s; about {summary['expected_errors']:.0f} are wrong",
     )
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
