@@ -18,13 +18,14 @@ from torch import Tensor
 
 from hitnet import data as datasets
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import BATCH, RunLike, class_indices, component_spread, need_centre, open_run
 from hitnet.training.evaluation import check_fit, match_classes, to_device
 from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
-from hitnet.training.train import Source, fingerprint
+from hitnet.training.train import fingerprint
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"

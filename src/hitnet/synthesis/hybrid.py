@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hitnet.capsules import mask
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import BATCH, RunLike, component_spread, decode_batch, need_decoder, open_run, to_pixels
@@ -27,7 +28,6 @@ from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
 from hitnet.training.feed import Feed
-from hitnet.training.train import Source
 
 
 class Hybrid(NamedTuple):
