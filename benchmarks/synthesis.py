@@ -194,7 +194,7 @@ def paper_part(bench: Bench) -> None:
         pictures(bench, "paper-decoder", [PAPER], bench.seeds(1))
         return
     run = hitnet.load(bench.args.paper_run)
-    if run.config.recipe != hitnet.recipe(PAPER.recipe) or run.config.model.decoder != "paper":
+    if run.config.recipe.in_effect() != hitnet.recipe(PAPER.recipe).in_effect() or run.config.model.decoder != "paper":
         raise SystemExit(f"{bench.args.paper_run} is no run of the paper's network by the paper's recipe")
     train, test = (bench.load("mnist", split) for split in ("train", "test"))
     judge, error = bench.judge()

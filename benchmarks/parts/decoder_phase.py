@@ -15,7 +15,7 @@ from hitnet.losses import CentripetalLoss
 from hitnet.models.decoders import DenseDecoder
 from hitnet.models.features import keras_init
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import need_decoder
+from hitnet.synthesis.decoding import decode_batch, encode_batch, need_decoder
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
 from hitnet.training.device import training_precision
@@ -117,13 +117,13 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
 def rebuilding(network: Network, seen: Tensor, labels: Tensor) -> Tensor:
     """Mean squared error of what is decoded from the true class's capsule."""
     with torch.no_grad():
-        output = network(seen, reconstruct=False)
-    return F.mse_loss(need_decoder(network)(output.capsules, labels, output.extra), seen)
+        capsules, extra = encode_batch(network, seen, labels)
+    return F.mse_loss(decode_batch(network, capsules, labels, extra), seen)
 
 
 def naming(network: Network, vectors: Tensor, labels: Tensor) -> Tensor:
     """The classifier's own loss on pictures decoded from capsules and extra components (B, n + e)."""
-    n, classes = network.config.capsule_dim, network.config.num_classes
+    n = network.config.capsule_dim
     extra = vectors[:, n:] if network.config.extra_dim else None
-    pictures = need_decoder(network)(vectors[:, None, :n].expand(-1, classes, -1), labels, extra)
+    pictures = decode_batch(network, vectors[:, :n], labels, extra)
     return CentripetalLoss(n)(network(pictures, reconstruct=False).distances, labels)

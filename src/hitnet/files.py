@@ -14,7 +14,7 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.chmod(0o644)
         temporary.replace(target)
     except OSError as error:
-        if error.errno not in NO_ROOM:  # whatever else went wrong is for the block's owner to say
+        if error.errno not in NO_PLACE:  # whatever else went wrong is for the block's owner to say
             raise
         raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     finally:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from audit_samples import make_audit
+from audit_samples import make_audit, make_summary
 from browser_keys import ARROW_DOWN, ARROW_RIGHT, ARROW_UP, END, ENTER, ESCAPE, HOME
 
 
@@ -20,6 +20,19 @@ def test_shows_the_worst_image_first_with_all_that_is_known_of_it(open_review):
     assert len(row.find_elements("css selector", ".prototypes canvas")) == 2
     drawn = "[...arguments[0].getContext('2d').getImageData(0, 0, 12, 12).data].some((v, i) => i % 4 < 3 && v > 0)"
     assert review.js(drawn, row.find_element("css selector", ".picture canvas"))
+
+
+@pytest.mark.parametrize(("models", "said"), [(1, "1 model (hitnet-small)"), (8, "8 models (hitnet-small)")])
+def test_the_head_has_the_audits_figures(open_review, models, said):
+    audit = make_audit()
+    summary = make_summary(audit[0], audit[3]) | {"models": models, "expected_errors": 12.4}
+    review = open_review(audit, summary=summary)
+    assert review.text("#subtitle").split(" · ")[1:] == ["60 images", said, "1 s"]
+    assert "≈ 12" in review.text("#tiles")
+    first = summary["classes"][0]
+    lines = review.js("[...document.querySelectorAll('.health tr')].map((row) => row.textContent)")
+    (line,) = (line for line in lines if line.startswith(first["name"]))
+    assert line.endswith(f"{first['expected_errors']:.1f}{first['mean_score']:.2f}")
 
 
 def test_keys_decide_and_move_on(open_review):

@@ -202,7 +202,9 @@ def test_ghosts_are_those_of_the_plain_images(command, tmp_path, monkeypatch):
     save_npz(images, tmp_path / "bands.npz")
     run = hitnet.train("bands.npz", out="run", model="hitnet-small", epochs=2, device="cpu")
     assert load("bands.npz", "all").flip
-    assert command("ghosts", "run", "bands.npz", "--out", "found", "--device", "cpu").code == 0
+    ended = command("ghosts", "run", "bands.npz", "--out", "found", "--device", "cpu")
+    assert ended.code == 0
+    assert ended.out.startswith("toy: 30 of 30 images have one ghost class in the network; ")
     away = class_distances(run.model, images.pixels).clone()
     away[torch.arange(30), images.labels] = torch.inf
     ghosts = pd.read_csv("found/ghosts.csv").sort_values("id")

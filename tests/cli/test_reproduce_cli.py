@@ -51,6 +51,13 @@ def test_the_list_says_how_far_it_has_come(reproduce, book):
     assert line(reproduce("--list").out, "toy-table").endswith("3 of 3 done")
 
 
+def test_the_list_counts_runs_that_were_not_planned(command, tmp_path):
+    one, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
+    add(Ledger(ledger), one, 0)
+    ended = command("reproduce", "--list", "--device", "cpu", "--ledger", ledger)
+    assert " 1, not planned " in line(ended.out, one.name)
+
+
 def test_runs_and_page(reproduce, book, tmp_path):
     ended = reproduce("toy-table", "--runs", 2)
     assert ended.code == 0, ended.err

@@ -180,12 +180,6 @@ def test_no_strength_gives_the_images_back(toy_run, toy_set):
     assert torch.equal(copy.pixels, toy_set.pixels)
 
 
-def test_images_given_are_for_training_alone(toy_run, toy_set):
-    stream = augment(toy_run, toy_set, device="cpu")
-    assert {split for split, _ in stream.batches} == {"train"}
-    assert stream.total == 2 * len(toy_set)
-
-
 def test_masks_stay_where_they_are(toy_run, toy_set, tmp_path):
     masks = (toy_set.pixels > 100).to(torch.uint8) * 255
     write_images(augment(toy_run, dataclasses.replace(toy_set, masks=masks), device="cpu"), tmp_path / "a.npz")

@@ -9,7 +9,6 @@ import textwrap
 import time
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -193,11 +192,6 @@ def test_ghosts_that_leave_nothing_to_miss_are_warned_of(toy, caplog):
     assert "With 3 classes and 2 ghosts, no capsule has to miss" in caplog.text
 
 
-def test_ghosts_need_the_centripetal_loss():
-    with pytest.raises(HitNetError, match="Ghost capsules need the centripetal loss"):
-        hitnet.train(toy_images(6, shape=(1, 18, 18)), model="n1", epochs=1, device="cpu", recipe_options={"ghosts": 1})
-
-
 @pytest.mark.parametrize(
     ("side", "options", "says"),
     [
@@ -230,18 +224,6 @@ def test_no_cuda_is_said(toy):
             hitnet.train(toy, device="cuda")
     with pytest.raises(HitNetError, match="auto, cpu or cuda"):
         hitnet.train(toy, device="tpu")
-
-
-def test_files_are_written_whole_or_not_at_all(tmp_path):
-    from hitnet import files
-
-    target = tmp_path / "kept.txt"
-    files.write_text(target, "old")
-    with pytest.raises(ValueError, match="half way"), files.replacing(target) as temporary:  # noqa: PT012
-        Path(temporary).write_text("new, but")
-        raise ValueError("half way")
-    assert target.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["kept.txt"]
 
 
 def test_images_are_mirrored_only_where_they_may_be(toy):

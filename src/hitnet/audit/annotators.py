@@ -13,7 +13,7 @@ import pandas as pd
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.data import table as tables
-from hitnet.training.train import Source
+from hitnet.data.load import Source
 
 
 def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from hitnet.audit.page import write_page
 from hitnet.audit.plan import Planned, need_hit_or_miss, plan
 from hitnet.audit.summary import summarise
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
@@ -31,7 +32,7 @@ from hitnet.training.evaluation import check_fit, class_distances, match_classes
 from hitnet.training.networks import Task, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
-from hitnet.training.train import Source, configure, source_name, task
+from hitnet.training.train import configure, source_name, task
 
 BATCH = 10_000  # images on the device at once, in all their views
 VIEW_SHIFT = 2  # pixels

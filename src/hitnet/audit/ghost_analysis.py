@@ -10,10 +10,10 @@ from hitnet import files, plots
 from hitnet.audit.audit import collect, default_split
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.training import load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import match_classes
-from hitnet.training.train import Source
 
 
 def ghosts_of_runs(

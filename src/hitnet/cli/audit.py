@@ -195,9 +195,10 @@ def ghosts_command(
     *folders, data = words
     found, images = ghosts_of_runs(folders, data, split=split, device=device, data_dir=data_dir)
     written = write_ghosts(found, images, out)
+    networks = "the network" if found.models == 1 else f"all {found.models} networks"
     console.print(
-        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in all {found.models} "
-        f"networks; {len(found.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
+        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in {networks}; "
+        f"{len(found.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
     )
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)

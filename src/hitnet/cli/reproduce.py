@@ -15,6 +15,7 @@ from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT
 from hitnet.paper.origin import source_root
+from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
 
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
@@ -107,7 +108,7 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     table.add_section()
     for name, one in book.experiments.items():
         now = paper.standing(book, name, ledger, costs)
-        planned = f"{now.done} of {now.wanted}" if one.wanted else f"{now.done}, not planned"
+        planned = f"{now.done} of {now.wanted}" if one.wanted else f"{len(full_runs(ledger, one))}, not planned"
         short = len(ledger.of(SHORT, name))
         left = f"{in_words(costs.seconds(one))} a run, {one.epochs} epochs"
         table.add_row(f"  {name}", one.title, f"{short} short, not counted" if short else "", planned, left)

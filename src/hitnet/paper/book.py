@@ -47,6 +47,10 @@ class Result:
     render: Callable[[Page], str]
     draw: Callable[[Drawing], Sequence[Figure]] | None = None
 
+    def picture(self, ledger: Ledger) -> Entry | None:
+        """What the ledger says of its drawing, if it has been drawn."""
+        return ledger.get(PICTURE, self.experiments[0], (PICTURE_SEED,), self.name)
+
 
 @dataclass(frozen=True)
 class Book:
@@ -84,9 +88,9 @@ def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
     """Runs done of runs wanted; a picture wants one run and is done once it is drawn."""
     results, experiments = book.of(name)
     if len(results) == 1 and results[0].draw:
-        (one,) = experiments
-        drawn = ledger.get(PICTURE, one.name, (PICTURE_SEED,), name) is not None
-        return Standing(int(drawn), 1, 0.0 if drawn else costs.seconds(one))
+        if results[0].picture(ledger):
+            return Standing(1, 1, 0.0)
+        return Standing(0, 1, costs.seconds(experiments[0]))
     done = wanted = 0
     seconds = 0.0
     for one in experiments:

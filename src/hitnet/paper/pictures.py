@@ -41,7 +41,7 @@ def render(page: Page) -> str:
     """The picture with the run that it is of, or how to get it."""
     result = page.result
     name = result.experiments[0]
-    entry = page.ledger.get(PICTURE, name, (PICTURE_SEED,), result.name)
+    entry = result.picture(page.ledger)
     if entry is None:
         return (
             f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `hitnet reproduce {result.name}`\n"

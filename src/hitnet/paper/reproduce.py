@@ -16,7 +16,7 @@ from typing import Any
 from hitnet.errors import HitNetError
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
-from hitnet.paper.ledger import PICTURE, Ledger
+from hitnet.paper.ledger import Ledger
 from hitnet.paper.records import RunRecord, full_runs
 from hitnet.paper.running import Job, Length, Runner
 from hitnet.training.progress import Progress
@@ -89,7 +89,7 @@ def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
             missing[one.name] = {seed for seed in seeds if ledger.get(*length.key(one, seed)) is None}
     for result in pictures:
         one = book.experiments[result.experiments[0]]
-        if not drawn(result, ledger) and not runner.finished(one, PICTURE_SEED, length):
+        if not result.picture(ledger) and not runner.finished(one, PICTURE_SEED, length):
             missing.setdefault(one.name, set()).add(PICTURE_SEED)
     teachers = {book.experiments[one].teacher for one, seeds in missing.items() if seeds} - {None}
     before = [book.experiments[one] for one in book.experiments if one in teachers]
@@ -110,10 +110,6 @@ def shared_out(jobs: list[Job], most: int) -> list[list[Job]]:
         count = -(-len(own) // most)
         found += [own[len(own) * i // count : len(own) * (i + 1) // count] for i in range(count)]
     return found
-
-
-def drawn(result: Result, ledger: Ledger) -> bool:
-    return ledger.get(PICTURE, result.experiments[0], (PICTURE_SEED,), result.name) is not None
 
 
 def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
@@ -177,5 +173,5 @@ def finish(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
     for result in {result.name: result for results, _ in found for result in results}.values():
         one = runner.book.experiments[result.experiments[0]]
         ready = length.of(one) is None and runner.finished(one, PICTURE_SEED)
-        if result.draw and ready and not drawn(result, runner.ledger):
+        if result.draw and ready and not result.picture(runner.ledger):
             pictures.draw(result, runner, docs, say)

@@ -1,4 +1,4 @@
-"""What all of synthesis shares: a run that has a decoder, its classes by name, and capsules → images."""
+"""What all of synthesis shares: a run that has a decoder, its classes by name, images → capsules → images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS
+from hitnet.capsules import HIT_RADIUS, mask
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.models.decoders import Decoder
 from hitnet.models.network import Network
@@ -105,6 +105,13 @@ def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Ten
     everywhere = capsules[:, None].expand(-1, network.config.num_classes, -1)
     pictures: Tensor = need_decoder(network)(everywhere, classes, extra)
     return pictures
+
+
+def encode_batch(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The capsules (B, n) of the true classes of images (B, C, H, W) in [0, 1], and the extra components (B, e) of a
+    network that has them. Nothing here waits for the device."""
+    output = network(images, reconstruct=False)
+    return mask(output.capsules, labels).sum(dim=1), output.extra
 
 
 def to_pixels(images: Tensor) -> Tensor:

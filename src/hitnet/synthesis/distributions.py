@@ -18,13 +18,22 @@ from torch import Tensor
 
 from hitnet import data as datasets
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import BATCH, RunLike, class_indices, component_spread, need_centre, open_run
+from hitnet.synthesis.decoding import (
+    BATCH,
+    RunLike,
+    class_indices,
+    component_spread,
+    encode_batch,
+    need_centre,
+    open_run,
+)
 from hitnet.training.evaluation import check_fit, match_classes, to_device
 from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
-from hitnet.training.train import Source, fingerprint
+from hitnet.training.train import fingerprint
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
@@ -150,9 +159,8 @@ def true_capsules(network: Network, images: Images) -> Tensor:
     found = torch.empty(len(images), network.config.capsule_dim + network.config.extra_dim)
     for start in range(0, len(images), BATCH):
         part = slice(start, start + BATCH)
-        output = network(to_device(images.pixels[part], place), reconstruct=False)
-        own = output.capsules[torch.arange(len(output.capsules)), images.labels[part].to(place)]
-        found[part] = own if output.extra is None else torch.cat([own, output.extra], dim=1)
+        own, extra = encode_batch(network, to_device(images.pixels[part], place), images.labels[part].to(place))
+        found[part] = own if extra is None else torch.cat([own, extra], dim=1)
     return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet.data.load import Source
 from hitnet.errors import HitNetError, check_choice
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import (
@@ -27,7 +28,6 @@ from hitnet.synthesis.decoding import (
     open_run,
 )
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
-from hitnet.training.train import Source
 
 Law = Literal["fitted", "paper"]
 LAWS = ("fitted", "paper")

@@ -18,16 +18,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.capsules import mask
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import BATCH, RunLike, component_spread, decode_batch, need_decoder, open_run, to_pixels
+from hitnet.synthesis.decoding import (
+    BATCH,
+    RunLike,
+    component_spread,
+    decode_batch,
+    encode_batch,
+    need_decoder,
+    open_run,
+    to_pixels,
+)
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
 from hitnet.training.feed import Feed
-from hitnet.training.train import Source
 
 
 class Hybrid(NamedTuple):
@@ -50,14 +58,8 @@ def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> 
     The network is to be in evaluation mode, on the images' device. Nothing here waits for that device.
     """
     need_decoder(network)
-    reconstruction, modified = before_and_after(network, labels, *true_capsules(network, images, labels), change)
+    reconstruction, modified = before_and_after(network, labels, *encode_batch(network, images, labels), change)
     return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
-
-
-def true_capsules(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The capsules (B, n) of the true classes, and the extra components (B, e) of a network that has them."""
-    output = network(images, reconstruct=False)
-    return mask(output.capsules, labels).sum(dim=1), output.extra
 
 
 def before_and_after(
@@ -86,7 +88,7 @@ class HybridAugmentation:
         self.spread = strength * component_spread(network)
         channels = network.config.in_shape[0]  # masks may follow
         found = [
-            true_capsules(network, to_device(pixels[:, :channels], feed.device), labels)
+            encode_batch(network, to_device(pixels[:, :channels], feed.device), labels)
             for pixels, labels in feed.in_order(BATCH)
         ]
         self.capsules = torch.cat([capsules for capsules, _ in found])

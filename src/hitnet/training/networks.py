@@ -149,7 +149,6 @@ def trainer_makers(
 
     train_feed = feed(lot.images, masks=True)
     test_feed = None if lot.test is None else feed(lot.test, masks=False)
-
     modify = None if lot.modify is None else lot.modify(train_feed)
 
     def make(task: Task) -> Trainer:

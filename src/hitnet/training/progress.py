@@ -12,7 +12,7 @@ class Progress:
     step   after each step
     epoch  after each epoch, with its row of history
 
-    Once `stop` is True, every training writes a checkpoint at the end of its epoch and ends there.
+    Once `stop` is True, every training ends with its epoch, after a checkpoint in its run folder.
     """
 
     stop = False

@@ -15,6 +15,7 @@ import torch
 from hitnet import data as datasets
 from hitnet import models
 from hitnet.data.images import Images
+from hitnet.data.load import Source
 from hitnet.data.stream import ImageSet, Streamed, open_images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
@@ -29,7 +30,6 @@ from hitnet.training.recipe import recipe as find_recipe
 from hitnet.training.run import Run, RunConfig, RunFolder, prepare
 
 log = logging.getLogger("hitnet")
-Source = str | Path | Images
 
 
 def fingerprint(images: ImageSet) -> str:

@@ -172,17 +172,15 @@ function pairList(audit, pairs, most, choose) {
 
 function buildHealth(audit, set) {
   const classes = [...audit.summary.classes].sort((a, b) => b.suspects / Math.max(1, b.images) - a.suspects / Math.max(1, a.images));
-  const expected = classes.some((c) => c.expected_errors !== null);
   const line = (c) => {
     const share = c.suspects / Math.max(1, c.images);
     const bar = el("i", { class: "meter" });
     bar.style.setProperty("--d", Math.min(1, share * 5));
     return el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", onclick: () => set({ either: audit.classIndex.get(c.name) ?? null }) }, nameOf(c.name))),
       el("td", {}, count(c.images)), el("td", {}, count(c.suspects)), el("td", { class: "share" }, bar, `${(100 * share).toFixed(1)}%`),
-      expected ? el("td", {}, c.expected_errors === null ? "–" : c.expected_errors.toFixed(1)) : null,
-      el("td", {}, c.mean_score === null ? "–" : c.mean_score.toFixed(2)));
+      el("td", {}, c.expected_errors.toFixed(1)), el("td", {}, c.mean_score === null ? "–" : c.mean_score.toFixed(2)));
   };
-  const heads = ["class", "images", "suspects", "share", ...(expected ? ["errors"] : []), "score"];
+  const heads = ["class", "images", "suspects", "share", "errors", "score"];
   const body = el("tbody", {}, ...classes.slice(0, HEALTH_ROWS).map(line));
   const table = el("table", { class: "health" }, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col" }, h)))), body);
   const rest = classes.length - HEALTH_ROWS;

@@ -21,11 +21,11 @@ function decisionSummary(records) {
 function renderHeader(audit) {
   const { data, images, models, model, seconds, expected_errors: expected, flags } = audit.summary;
   $("#title").textContent = audit.title;
-  const facts = [data, `${count(images)} images`, models === null ? null : `${models} models${model === null ? "" : ` (${model})`}`, seconds === null ? null : `${count(Math.round(seconds))} s`];
+  const facts = [data, `${count(images)} images`, `${models} ${models === 1 ? "model" : "models"} (${model})`, `${count(Math.round(seconds))} s`];
   $("#subtitle").textContent = facts.filter((fact) => fact && fact !== audit.title).join(" · ");
   const tile = (term, value, kind) => el("div", { class: `tile ${kind}` }, el("dt", {}, term), el("dd", {}, value));
   const short = { "ambiguous: two labels": "ambiguous", "none of the classes": "none of them" };
-  $("#tiles").append(...(expected === null ? [] : [tile("expected errors", `≈ ${count(Math.round(expected))}`, "expected")]),
+  $("#tiles").append(tile("expected errors", `≈ ${count(Math.round(expected))}`, "expected"),
     ...Object.entries(flags).map(([flag, n]) => tile(short[flag] ?? flag, count(n), FLAG_KIND[flag] ?? "none")));
 }
 
