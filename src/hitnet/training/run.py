@@ -136,8 +136,8 @@ class RunFolder:
         epoch, step = self.position()
         if len(self.history()) < epoch:
             raise HitNetError(
-                f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, or "
-                "begin anew in another folder."
+                f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, "
+                "or begin anew in another folder."
             )
         return Saved(epoch, step, read_tensors(self.state_file)[0])
 
