@@ -266,5 +266,5 @@ def test_a_class_without_a_readable_image_is_no_class(root):
 def test_no_image_in_the_split(tmp_path):
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "1.png")
-    with pytest.raises(HitNetError, match="no test images"):
+    with pytest.raises(HitNetError, match=r"no test images\. .* class of two or more"):
         load(tmp_path, "test")

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data import decode
-from hitnet.data.entries import SPLITS, Entries, Entry
+from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
-from hitnet.data.split import even_draw, natural
+from hitnet.data.split import even_draw, natural, no_images
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
@@ -116,8 +116,7 @@ def survey(
     shape = _common_shape(listing.name, headers, image_size)
     chosen = entries.take(good & entries.in_split(split))
     if not len(chosen):
-        found_splits = ", ".join(sorted({SPLITS[k] for k in np.unique(entries.splits[good])}))
-        raise HitNetError(f"{listing.name} has no {split} images; its splits: {found_splits}.")
+        raise no_images(listing.name, split)
     if limit is not None:
         chosen = chosen.take(np.array(even_draw(chosen.paths, limit)))
     return Survey(listing, split, names, shape, chosen, tuple(skipped), strict)
@@ -207,7 +206,7 @@ def _common_shape(
     if other:
         log.info(
             "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled "
-            "to fit, centred on black. Set image_size for another.",
+            "to fit, centred on black. Set image_size (--image-size) for another.",
             name, height, width, other, headers.total(),
         )  # fmt: skip
     return channels, height, width
