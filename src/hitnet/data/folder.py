@@ -1,7 +1,7 @@
 """A folder of class folders: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
 
 The name of the class folder is the class; files count at any depth inside it. Hidden files and folders are
-passed over, and so are files whose suffix is of no image type.
+passed over, and so are files whose suffix is of no image type. Other folders beside train and test are left out.
 """
 
 from __future__ import annotations
