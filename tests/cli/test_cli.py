@@ -89,6 +89,7 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
     ("words", "says"),
     [
         (["train", "no/such/folder"], "no/such/folder does not exist"),
+        (["train", "a" * 300], "File name too long"),
         (["train", "mnst"], "Did you mean 'mnist'"),
         (["train", "mnist-sample", "--model", "hitnet-smal"], "Did you mean 'hitnet-small'"),
         (["train", "mnist-sample", "--recipe", "papr"], "Did you mean 'paper'"),
@@ -139,6 +140,22 @@ def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
     assert "Unexpected error: RuntimeError: wheels came off [/bold]" in ended.err
     assert "HITNET_TRACEBACK=1" in ended.err
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (PermissionError(13, "Permission denied", "secret/run"), "Cannot use secret/run: Permission denied."),
+        (OSError(28, "No space left on device"), "Cannot write the output: No space left on device."),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, says):
+    def refused(*args, **options):
+        raise error
+
+    monkeypatch.setattr("hitnet.cli.train.load", refused)
+    ended = command("predict", "run", "a.png")
+    assert (ended.code, ended.err) == (1, f"Error: {says} Choose another place.\n")
 
 
 def test_hitnet_traceback_shows_where_it_happened(monkeypatch):

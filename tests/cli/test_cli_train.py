@@ -9,6 +9,7 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
+from hitnet.cli.terminal import console
 from hitnet.data import save_npz
 from hitnet.models import MODELS
 from toy import toy_images
@@ -93,6 +94,25 @@ def test_evaluate(command, toy_run):
     rows = [line for line in lines if line.startswith(" band ")]
     assert len(rows) == 3
     assert rows[1].split()[:3] == ["band", "1", "4"]
+
+
+@pytest.mark.parametrize(("width", "confusion"), [(80, True), (50, False)])
+def test_the_confusion_is_shown_where_there_is_room(command, toy_run, monkeypatch, width, confusion):
+    monkeypatch.setattr(console, "width", width)
+    ended = command("evaluate", toy_run[0], "--device", "cpu")
+    assert ("→band 2" in ended.out) == confusion
+    assert "precision %" in ended.out
+    assert "…" not in ended.out
+
+
+def test_long_names_are_not_cut_off(command, toy_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "width", 60)
+    image = tmp_path / ("long" * 20) / "the_picture.png"
+    image.parent.mkdir()
+    Image.new("L", (12, 12)).save(image)
+    ended = command("predict", toy_run[0], image, "--device", "cpu")
+    column = "".join(line.split(" ")[1] for line in ended.out.splitlines()[1:])
+    assert column == str(image)
 
 
 def test_evaluate_as_json(command, toy_run):

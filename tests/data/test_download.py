@@ -1,5 +1,6 @@
 import hashlib
 import io
+import os
 import tarfile
 import urllib.error
 import urllib.request
@@ -96,3 +97,19 @@ def test_archives_that_lack_a_file(tmp_path):
         (tmp_path / "y.tar.gz").write_bytes(content)
         with pytest.raises(HitNetError, match="cannot be unpacked"):
             extract(tmp_path / "y.tar.gz", ["a.bin"], tmp_path / "out")
+
+
+def test_nothing_is_unpacked_from_a_damaged_archive(tmp_path):
+    content = {name: os.urandom(3000) for name in ("a.bin", "b.bin")}  # packed as it is: damage shows at the end alone
+    path = archive(tmp_path / "x.tar.gz", content)
+    sound = path.read_bytes()
+    for place in (60, len(sound) // 2, len(sound) - 6):
+        damaged = bytearray(sound)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with pytest.raises(HitNetError, match=r"x\.tar\.gz (cannot be unpacked|lacks)"):
+            extract(path, list(content), tmp_path / "out")
+        assert not list((tmp_path / "out").glob("*"))
+    path.write_bytes(sound)
+    extract(path, list(content), tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == content

@@ -1,6 +1,7 @@
 import logging
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,6 +75,25 @@ def test_train_and_test_may_be_classes(tmp_path):
     picture(tmp_path / "train" / "1.png")
     picture(tmp_path / "test" / "1.png")
     assert load(tmp_path, "all").class_names == ("test", "train")
+
+
+def test_a_folder_beside_train_and_test_is_left_out(tmp_path):
+    for split in ("train", "val"):
+        for label in ("a", "b"):
+            picture(tmp_path / split / label / "1.png")
+    picture(tmp_path / "unlabelled" / "1.png")
+    report = load_report(tmp_path, "all")
+    assert report.images.class_names == ("a", "b")
+    assert [item.path for item in report.skipped] == ["unlabelled"]
+    assert "train and val" in report.skipped[0].reason
+
+
+@pytest.mark.parametrize("other", ["bus", "test"])
+def test_a_class_named_train_may_hold_folders(tmp_path, other):
+    picture(tmp_path / "train" / "steam" / "1.png")
+    picture(tmp_path / "car" / "1.png")
+    picture(tmp_path / other / "1.png")
+    assert set(load(tmp_path, "all").class_names) == {"train", "car", other}
 
 
 def test_nested_hidden_and_other_files(root):
@@ -207,6 +227,19 @@ def test_folders_without_permission(root):
         (root / "dog").chmod(0o755)
 
 
+def test_a_folder_that_may_be_listed_but_not_entered(root, monkeypatch):
+    real = Path.is_dir
+
+    def is_dir(path):
+        if path.parent == root:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    with pytest.raises(HitNetError, match="cannot be read: Permission denied"):
+        load(root)
+
+
 def test_errors_say_what_is_wrong(tmp_path):
     with pytest.raises(HitNetError, match="holds no image in a class folder"):
         load(tmp_path)
@@ -233,5 +266,5 @@ def test_a_class_without_a_readable_image_is_no_class(root):
 def test_no_image_in_the_split(tmp_path):
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "1.png")
-    with pytest.raises(HitNetError, match="no test images"):
+    with pytest.raises(HitNetError, match=r"no test images\. .* class of two or more"):
         load(tmp_path, "test")

@@ -33,6 +33,8 @@ def test_affnist_columns_are_images_row_after_row(tmp_path):
         ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "X must be uint8"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((3, 1))}, "X must be uint8"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[0], [11]])}, "from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1.0], [2.5]])}, "from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[1.0], [np.nan]])}, "from 1 to 10"),
         ({"X": np.zeros((32, 32, 3, 1), np.uint8), "y": np.array(["a"])}, "from 1 to 10"),
     ],
 )

@@ -28,8 +28,19 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def opened(photos, **options):
-    return open_images(photos, "all", **{"stream": True, "room": 0, **options})
+def opened(photos, *, stream=True, room=0, **options):
+    [images] = open_images(photos, ["all"], stream=stream, room=lambda: room, **options)
+    return images
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_several_splits_are_those_that_load_gives(photos, caplog, streamed):
+    caplog.set_level("INFO", logger="hitnet")
+    train, test = open_images(photos, ["train", "test"], stream=streamed, room=lambda: 0, limit=20, image_size=8)
+    assert caplog.text.count("damaged.jpg") == 1
+    assert caplog.text.count("images are read at") == 1
+    for images, split, limit in ((train, "train", 20), (test, "test", None)):
+        assert fingerprint(images) == fingerprint(load(photos, split, limit=limit, image_size=8))
 
 
 def test_the_same_images_as_in_memory(photos, caplog):

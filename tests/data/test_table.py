@@ -126,6 +126,8 @@ def test_rows_that_give_no_image_are_named(folder):
         ("path,label,split\npics/0.png,a,train\npics/1.png,b,\n", "row 2 gives no split"),
         ("path,label,split\npics/0.png,a,holdout\n", "row 1: unknown split 'holdout'"),
         ("path,label,split\npics/0.png,a,train\npics/0.png,a,test\n", "several splits"),
+        ("path,label\npics/0.png,a,\npics/1.png,b,\n", "more cells than its header"),
+        ("path,label\npics/0.png,a,x\npics/1.png,b,y\n", "more cells than its header"),
         ("", "not a readable .csv table"),
         ('path,label\n"pics/0.png,a\n', "not a readable .csv table"),
         ("path,label\na,b\nc,d,e,f\n", "not a readable .csv table"),
@@ -141,7 +143,7 @@ def test_other_files_are_refused(folder):
     with pytest.raises(HitNetError, match=r"not a readable \.parquet table"):
         load(folder / "x.parquet")
     (folder / "latin.csv").write_bytes("path,label\ncafé.png,a\n".encode("latin-1"))
-    with pytest.raises(HitNetError, match=r"not a readable \.csv table"):
+    with pytest.raises(HitNetError, match=r"not a readable \.csv table.*Save it as UTF-8"):
         load(folder / "latin.csv")
     with pytest.raises(HitNetError, match="of no known kind"):
         load(folder / "pics" / "0.png")

@@ -122,8 +122,10 @@ def test_no_images_are_refused_in_words(run):
 
 
 def test_images_of_another_size_are_refused_in_words(run):
-    with pytest.raises(HitNetError, match="trained on"):
+    with pytest.raises(HitNetError, match=r"trained on .* Give images of that size"):
         hitnet.evaluate(run, toy_images(6, shape=(1, 14, 14)), device="cpu")
+    with pytest.raises(HitNetError, match=r"trained on .* Give grey images\.$"):
+        hitnet.evaluate(run, toy_images(6, shape=(3, *run.config.model.in_shape[1:])), device="cpu")
 
 
 def test_verdicts():

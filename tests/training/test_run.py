@@ -41,6 +41,24 @@ def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
         hitnet.train(toy, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
 
 
+def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):
+    hitnet.train(toy, seeds=[3, 5], out=tmp_path / "runs", **SMALL)
+    with pytest.raises(HitNetError, match=r"those of 2 seeds; name one of them, e\.g\. .*runs/seed-3\."):
+        hitnet.load(tmp_path / "runs")
+
+
+def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
+    folder = runs.RunFolder(tmp_path)
+    folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)
+    assert folder.saved() is not None
+    folder.history_file.write_text('[{"epoch": 1}]')
+    with pytest.raises(HitNetError, match=r"history\.json lacks epochs .* has done 2"):
+        folder.saved()
+    folder.history_file.unlink()
+    with pytest.raises(HitNetError, match=r"history\.json lacks epochs"):
+        folder.saved()
+
+
 def test_the_environment_names_the_device_of_the_training(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a GPU")

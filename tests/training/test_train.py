@@ -152,7 +152,7 @@ def test_folder_with_a_run_is_not_overwritten(toy, tmp_path):
 
 def test_damaged_run_folders_are_named(toy, tmp_path):
     hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
-    with pytest.raises(HitNetError, match="not a run folder"):
+    with pytest.raises(HitNetError, match=r"not a run folder: it has no config\.json\.$"):
         hitnet.load(tmp_path)
     (tmp_path / "run" / "weights.safetensors").write_bytes(b"\x80\x04garbage")
     with pytest.raises(HitNetError, match=r"weights\.safetensors is damaged"):

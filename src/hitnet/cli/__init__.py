@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -12,6 +13,9 @@ import typer
 from hitnet.cli import audit, data, plot, reproduce, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError, ToldElsewhereError
+
+# What the system says of a path or a disk that the user can change; any other of its errors is a bug.
+REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="hitnet",
@@ -48,6 +52,10 @@ def main() -> None:
         errors.print("Interrupted. Nothing that was written is lost.")
         raise SystemExit(130) from None
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in REFUSALS:
+            what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
+            errors.print(f"Error: {what}: {error.strerror}. Choose another place.", style="red")
+            raise SystemExit(1) from None
         if os.environ.get("HITNET_TRACEBACK"):
             raise
         errors.print(

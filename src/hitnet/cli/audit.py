@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from typer.core import TyperGroup
 
 from hitnet import data as datasets
 from hitnet.audit import apply_corrections, audit, export
 from hitnet.audit.audit import Audit, read_audit
 from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
-from hitnet.cli.terminal import console, short_name, training_progress
+from hitnet.cli.terminal import console, make_table, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.errors import HitNetError
 
@@ -127,7 +126,7 @@ def print_audit(result: Audit, most: int = 10) -> None:
             "No label stands out: all are right, or the networks know them by heart, as they may where images are few. "
             "The order still says where to look first; with fewer --epochs, more is in doubt.",
         )
-    table = Table("id", "path", "given", "suggested", "score", "votes", "flag", box=None)
+    table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
     for row in result.table.head(most).itertuples():
         table.add_row(
             str(row.id), str(row.path), str(row.given), str(row.suggested), f"{row.score:.3f}",

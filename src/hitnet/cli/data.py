@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from hitnet.cli.terminal import console, print_json
+from hitnet.cli.terminal import console, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir
 from hitnet.data import catalogue, load_report
 from hitnet.data.sources import SOURCES
@@ -27,7 +26,7 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table("name", "here", "what it is", "licence", box=None)
+    table = make_table("name", "here", "what it is", "licence")
     for row in rows:
         table.add_row(str(row["name"]), "yes" if row["here"] else "no", str(row["about"]), str(row["licence"]))
     console.print(table)
@@ -60,7 +59,7 @@ def check_known(name: str, data_dir: Path | None, *, as_json: bool) -> bool:
             [{"file": str(s.path), "state": s.state, "bytes": s.size, "note": s.note} for s in states],
         )
     else:
-        table = Table("file", "state", "bytes", "", box=None)
+        table = make_table("file", "state", "bytes", "")
         for state in states:
             table.add_row(str(state.path), state.state, "" if state.size is None else f"{state.size:,}", state.note)
         console.print(table)
@@ -83,7 +82,7 @@ def check_own(path: str, *, as_json: bool) -> bool:
         )
         return not report.skipped
     console.print(f"{images.name}: {len(images):,} images of {images.shape}, {images.num_classes} classes")
-    table = Table("class", "images", box=None)
+    table = make_table("class", "images")
     for name, count in zip(images.class_names, counts, strict=True):
         table.add_row(name, str(count))
     console.print(table)

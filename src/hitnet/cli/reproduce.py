@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from hitnet import paper
-from hitnet.cli.terminal import console, training_progress
+from hitnet.cli.terminal import console, make_table, training_progress
 from hitnet.cli.train import DataDir, Device
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
@@ -100,7 +99,7 @@ def docs_folder() -> Path:
 def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     here = device_name(pick_device(device))
     costs = book.costs(here, ledger)
-    table = Table("name", "what it is", "in the paper", "runs", "left to do here", box=None)
+    table = make_table("name", "what it is", "in the paper", "runs", "left to do here")
     for name, result in book.results.items():
         now = paper.standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.done < now.wanted else "done"

@@ -9,10 +9,9 @@ from typing import Annotated
 import torch
 import typer
 from rich.progress import Progress
-from rich.table import Table
 
 from hitnet import plots, synthesis
-from hitnet.cli.terminal import console, errors, print_json
+from hitnet.cli.terminal import console, errors, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir, Device, RunPath
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError, check_choice
@@ -71,7 +70,7 @@ def traverse_command(
         rows = [{"class": one.class_name, "components": one.summary().to_dict("records")} for one in found]
         print_json({"classes": rows, "written": list(map(str, written))})
         return
-    table = Table("class", "components that change the picture most (share of all change)", box=None)
+    table = make_table("class", "components that change the picture most (share of all change)")
     for one in found:
         top = one.summary().head(5)
         most = [f"{i} ({100 * share:.0f} %)" for i, share in zip(top["component"], top["share"], strict=True)]
@@ -105,7 +104,7 @@ def features_command(
         about = {"data": found.data, "expected_mean": found.centre, "expected_spread": found.spread}
         print_json({**about, "components": rows, "written": list(map(str, written))})
         return
-    table = Table("class", "images", "mean", "spread", "within 2σ, %", box=None)
+    table = make_table("class", "images", "mean", "spread", "within 2σ, %")
     for row in found.by_class().to_dict("records"):
         figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
         table.add_row(row["class"], str(row["images"]), *figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.table import Column, Table
 
 from hitnet.training import distributed
 from hitnet.training.progress import Progress
@@ -26,6 +28,17 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 console, errors = make_console(), make_console(stderr=True)
+
+
+def make_table(*headers: str) -> Table:
+    """A table without lines; what is too long for its column goes on below, so that no name is cut off."""
+    return Table(*(Column(header, overflow="fold") for header in headers), box=None)
+
+
+def fits(table: Table) -> bool:
+    """Whether the terminal shows the table without folding its cells."""
+    unbounded = console.options.update(max_width=sys.maxsize)
+    return console.measure(table, options=unbounded).maximum <= console.width
 
 
 def short_name(data: str) -> str:

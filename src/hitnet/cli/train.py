@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from hitnet import models
-from hitnet.cli.terminal import console, print_json, short_name, training_progress
+from hitnet.cli.terminal import console, fits, make_table, print_json, short_name, training_progress
 from hitnet.data.decode import check_shape
 from hitnet.errors import HitNetError
 from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
@@ -176,15 +176,19 @@ def evaluate_command(
 
 
 def class_table(result: Evaluation, most: int = 20) -> Table:
-    """Figures of each class and, for up to `most` classes, the confusion beside them."""
-    table = Table("class", "images", "error %", "precision %", box=None)
-    narrow = len(result.class_names) <= most
-    for name in result.class_names if narrow else ():
+    """Figures of each class and, for up to `most` classes and where there is room, the confusion beside them."""
+    table = figures_table(result, confusion=len(result.class_names) <= most)
+    return table if fits(table) else figures_table(result, confusion=False)
+
+
+def figures_table(result: Evaluation, *, confusion: bool) -> Table:
+    table = make_table("class", "images", "error %", "precision %")
+    for name in result.class_names if confusion else ():
         table.add_column(f"→{name}"[:8], justify="right", style="dim")
     for k, row in enumerate(result.per_class()):
         figures = ["-" if row[key] is None else f"{row[key]:.2f}" for key in ("error_percent", "precision_percent")]
-        confusion = [str(count) if count else "·" for count in result.confusion[k]] if narrow else []
-        table.add_row(row["class"], str(row["images"]), *figures, *confusion)
+        counts = [str(count) if count else "·" for count in result.confusion[k]] if confusion else []
+        table.add_row(row["class"], str(row["images"]), *figures, *counts)
     return table
 
 
@@ -199,7 +203,7 @@ def predict_command(
     if as_json:
         print_json([one.to_dict() for one in found])
         return
-    table = Table("image", "class", "distance", "", "runner-up", "distance", box=None)
+    table = make_table("image", "class", "distance", "", "runner-up", "distance")
     for one in found:
         table.add_row(
             one.image,
@@ -232,7 +236,7 @@ def models_command(
     if as_json:
         print_json(rows)
         return
-    table = Table("model", "parameters", "what it is", box=None)
+    table = make_table("model", "parameters", "what it is")
     for row in rows:
         table.add_row(str(row["name"]), f"{row['parameters']:,}", str(row["summary"]))
     console.print(table)

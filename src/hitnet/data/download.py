@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import shutil
@@ -9,8 +10,11 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -46,22 +50,28 @@ def fetch_file(urls: Sequence[str], target: Path, *, md5: str) -> None:
 
 
 def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
-    """Write the archive's files of these names, and no others, into `folder`, wherever they lie in it."""
+    """Write the archive's files of these names, and no others, into `folder`, wherever they lie in it.
+
+    None is written unless the archive holds them all and is sound to its end, where the checksum of its bytes stands.
+    """
     wanted = set(members)
     try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                name = Path(member.name).name
-                if name in wanted and member.isfile() and member.size <= LARGEST:
-                    source = tar.extractfile(member)
-                    if source is not None:
-                        with source, replacing(folder / name) as temporary, temporary.open("wb") as out:
-                            shutil.copyfileobj(source, out)
-                        wanted.discard(name)
-    except (OSError, EOFError, tarfile.TarError) as error:
+        with ExitStack() as written, gzip.open(archive) as stream:
+            with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
+                for member in tar:
+                    name = Path(member.name).name
+                    if name in wanted and member.isfile() and member.size <= LARGEST:
+                        source = tar.extractfile(member)
+                        if source is not None:
+                            with source, written.enter_context(replacing(folder / name)).open("wb") as out:
+                                shutil.copyfileobj(source, out)
+                            wanted.discard(name)
+            while stream.read(BLOCK):
+                pass
+            if wanted:
+                raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise HitNetError(f"{archive} cannot be unpacked: {error}. Delete it and fetch it again.") from error
-    if wanted:
-        raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
 
 
 def _transfer(url: str, path: Path) -> str:

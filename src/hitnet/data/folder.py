@@ -1,7 +1,7 @@
 """A folder of class folders: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
 
 The name of the class folder is the class; files count at any depth inside it. Hidden files and folders are
-passed over, and so are files whose suffix is of no image type.
+passed over, and so are files whose suffix is of no image type. Other folders beside train and test are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from hitnet.data.decode import SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.listing import Listing, Skipped
-from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path, split_name
+from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.errors import HitNetError
 
 
@@ -51,25 +51,26 @@ def list_folder(root: Path) -> Listing:
 
 def _class_folders(root: Path, skipped: list[Skipped]) -> list[tuple[str | None, Path]]:
     tops = _subfolders(root, root, skipped, top=True)
-    given = {folder: NAMES.get(folder.name.lower()) for folder in tops}
-    train = [folder for folder, split in given.items() if split == TRAIN]
-    # "train" and "test" might be classes: they are splits if nothing else is there and they hold folders.
-    if not train or None in given.values() or not _subfolders(train[0], root, []):
+    splits = {folder: split for folder in tops if (split := NAMES.get(folder.name.lower())) is not None}
+    others = [folder for folder in tops if folder not in splits]
+    # "train" and "test" might be classes: they are splits if they hold folders, both of them where others lie beside.
+    hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [])}
+    if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
         return [(None, folder) for folder in tops]
-    return [
-        (split_name(top.name, where=str(root)), folder) for top in tops for folder in _subfolders(top, root, skipped)
-    ]
+    beside = " and ".join(folder.name for folder in splits)
+    skipped += [Skipped(folder.name, f"the folder lies beside the splits {beside}, but is none") for folder in others]
+    return [(split, folder) for top, split in splits.items() for folder in _subfolders(top, root, skipped)]
 
 
 def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool = False) -> list[Path]:
     try:
         children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
+        folders = [child for child in children if not child.name.startswith(".") and child.is_dir()]
     except OSError as error:
         if top:
             raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
         skipped.append(Skipped(_relative(folder, root), f"the folder cannot be read ({error.strerror})"))
         return []
-    folders = [child for child in children if not child.name.startswith(".") and child.is_dir()]
     good = [child for child in folders if _is_unicode(child.name)]
     skipped += [_bad_name(child, root) for child in folders if child not in good]
     return good

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data import decode
-from hitnet.data.entries import SPLITS, Entries, Entry
+from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
-from hitnet.data.split import even_draw, natural
+from hitnet.data.split import even_draw, natural, no_images
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
@@ -66,9 +66,14 @@ class Survey:
     split: str
     classes: tuple[str, ...]
     shape: tuple[int, int, int]
+    sound: Entries
     chosen: Entries
     skipped: tuple[Skipped, ...]
     strict: bool
+
+    def other(self, split: str) -> Survey:
+        """Another split of the same files; what their headers made leave out is not told a second time."""
+        return replace(self, split=split, chosen=_choose(self.listing, self.sound, split), skipped=())
 
     def without(self, lost: Sequence[Skipped]) -> tuple[Skipped, ...]:
         """All that is left out once `lost` could not be decoded; an error if it is too much."""
@@ -114,13 +119,16 @@ def survey(
     names = tuple(sorted(good_classes, key=natural))
     _need_two_classes(listing, names, skipped)
     shape = _common_shape(listing.name, headers, image_size)
-    chosen = entries.take(good & entries.in_split(split))
+    sound = entries.take(good)
+    chosen = _choose(listing, sound, split, limit)
+    return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), strict)
+
+
+def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = None) -> Entries:
+    chosen = sound.take(sound.in_split(split))
     if not len(chosen):
-        found_splits = ", ".join(sorted({SPLITS[k] for k in np.unique(entries.splits[good])}))
-        raise HitNetError(f"{listing.name} has no {split} images; its splits: {found_splits}.")
-    if limit is not None:
-        chosen = chosen.take(np.array(even_draw(chosen.paths, limit)))
-    return Survey(listing, split, names, shape, chosen, tuple(skipped), strict)
+        raise no_images(listing.name, split)
+    return chosen if limit is None else chosen.take(np.array(even_draw(chosen.paths, limit)))
 
 
 def read_survey(found: Survey) -> Report:
@@ -207,7 +215,7 @@ def _common_shape(
     if other:
         log.info(
             "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled "
-            "to fit, centred on black. Set image_size for another.",
+            "to fit, centred on black. Set image_size (--image-size) for another.",
             name, height, width, other, headers.total(),
         )  # fmt: skip
     return channels, height, width

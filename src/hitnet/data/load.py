@@ -18,7 +18,7 @@ from hitnet.data.listing import Listing, Report, Skipped, read_survey, survey
 from hitnet.data.npz import read_npz
 from hitnet.data.sets import read_set
 from hitnet.data.sources import SOURCES
-from hitnet.data.split import assign, check_limit, check_split, even_draw
+from hitnet.data.split import assign, check_limit, check_split, even_draw, no_images
 from hitnet.data.table import list_table
 from hitnet.errors import HitNetError, unknown_name
 
@@ -121,7 +121,7 @@ def _part(images: Images, given: list[str] | None, split: str, limit: int | None
         splits = assign(given, keys, images.labels.tolist())
         positions = [i for i in positions if splits[i] == split]
         if not positions:
-            raise HitNetError(f"{images.name} has no {split} images.")
+            raise no_images(images.name, split)
     drawn = even_draw([keys[i] for i in positions], limit)
     return images if len(drawn) == len(images) else images.select([positions[i] for i in drawn])
 

@@ -70,6 +70,6 @@ def _load(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _digits(values: npt.NDArray[Any], path: Path, *, low: int, high: int) -> npt.NDArray[np.int64]:
     labels = values.reshape(-1)
-    if labels.dtype.kind not in "iuf" or len(labels) == 0 or labels.min() < low or labels.max() > high:
+    if labels.dtype.kind not in "iuf" or not np.isin(labels, np.arange(low, high + 1)).all() or not len(labels):
         raise HitNetError(f"{path}: labels must be whole numbers from {low} to {high}.")
     return labels.astype(np.int64)

@@ -27,6 +27,14 @@ def check_split(split: str) -> None:
         raise HitNetError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
 
 
+def no_images(name: str, split: str) -> HitNetError:
+    """The error for a split without images."""
+    return HitNetError(
+        f"{name} has no {split} images. Put some into that split; where none are given, every class of two or more "
+        "images has some of both."
+    )
+
+
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise HitNetError(f"limit must be at least 1; got {limit}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -77,25 +77,41 @@ def decoded(entries: Iterable[Entry], shape: tuple[int, int, int]) -> Iterator[P
 
 def open_images(
     source: Source,
-    split: str,
+    splits: Sequence[str],
     *,
     stream: bool | None,
-    room: int,
+    room: Callable[[], int],
     limit: int | None = None,
     data_dir: str | Path | None = None,
     image_size: Size | None = None,
     strict: bool = False,
-) -> ImageSet:
-    """As `load`, or streamed: if `stream` says so or, where it is None, if the images would take more than `room`
-    bytes of memory."""
-    check_split(split)
+) -> list[ImageSet]:
+    """The images of each split, as `load` gives them, or streamed: if `stream` says so or, where it is None, if they
+    would take more than `room` bytes of memory.
+
+    The limit is the first split's. Headers of files are looked at once for all splits.
+    """
+    for split in splits:
+        check_split(split)
     check_limit(limit)
-    listing = find_listing(source)
+    listing, size = find_listing(source), exact_size(image_size)
+    first, *others = splits
     if listing is None:
         if stream:
             raise HitNetError("Only a folder or a table of image files can be streamed; leave out --stream.")
-        return load(source, split, limit=limit, data_dir=data_dir, image_size=image_size, strict=strict)
-    found = survey(listing, split, limit=limit, image_size=exact_size(image_size), strict=strict)
+        limits = [limit, *(None for _ in others)]
+        return [
+            load(source, split, limit=most, data_dir=data_dir, image_size=size, strict=strict)
+            for split, most in zip(splits, limits, strict=True)
+        ]
+    found = survey(listing, first, limit=limit, image_size=size, strict=strict)
+    surveys = [found, *(found.other(split) for split in others)]
+    return [open_survey(one, stream=stream, room=room()) for one in surveys]
+
+
+def open_survey(found: Survey, *, stream: bool | None, room: int) -> ImageSet:
+    """The images that a survey chose, in memory or streamed, as `open_images` decides."""
+    listing, split = found.listing, found.split
     size = len(found.chosen) * math.prod(found.shape)
     if stream is None and size > room:
         log.info(

@@ -11,6 +11,7 @@ beside the votes of people counts before them. Column names are read without reg
 """
 
 import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,7 +146,19 @@ def _read(path: Path) -> pd.DataFrame:
         if kind == ".parquet":
             return pd.read_parquet(path)
         separator = "\t" if kind == ".tsv" else ","
-        return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        with warnings.catch_warnings():
+            # Rows with more cells than the header are warned of if the first cell is not taken for the row's name.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
+            )
+    except pd.errors.ParserWarning as error:
+        raise HitNetError(
+            f"{path}: its rows have more cells than its header. Name every column, remove separators at the end of "
+            "rows, and put cells that hold one in quotes."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
     # A damaged file makes the readers raise almost anything.
     except Exception as error:
         raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error

@@ -72,10 +72,13 @@ class Evaluation:
 
 def check_fit(model: Network, images: Images) -> None:
     """An error in words where a network cannot take a set of images."""
-    if images.shape != model.config.in_shape:
+    wanted = model.config.in_shape
+    if images.shape != wanted:
+        colours = "grey images" if wanted[0] == 1 else "images in colour"
+        what = "images of that size (see --image-size)" if images.shape[0] == wanted[0] else colours
         raise HitNetError(
-            f"{images.name} has images of shape {images.shape}, but the network was trained on "
-            f"{model.config.in_shape} (channels, height, width). Give images of that shape (see --image-size)."
+            f"{images.name} has images of shape {images.shape}, but the network was trained on {wanted} (channels, "
+            f"height, width). Give {what}."
         )
     if images.num_classes != model.config.num_classes:
         raise HitNetError(

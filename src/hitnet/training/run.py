@@ -108,7 +108,9 @@ class RunFolder:
 
     def config(self) -> RunConfig:
         if not self.exists:
-            raise HitNetError(f"{self.path} is not a run folder: it has no config.json.")
+            seeds = sorted(path.parent for path in self.path.glob("seed-*/config.json"))
+            hint = f" It holds those of {len(seeds)} seeds; name one of them, e.g. {seeds[0]}." if seeds else ""
+            raise HitNetError(f"{self.path} is not a run folder: it has no config.json.{hint}")
         return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
 
     def history(self) -> History:
@@ -131,7 +133,13 @@ class RunFolder:
         """The last checkpoint, or None."""
         if not self.state_file.is_file():
             return None
-        return Saved(*self.position(), read_tensors(self.state_file)[0])
+        epoch, step = self.position()
+        if len(self.history()) < epoch:
+            raise HitNetError(
+                f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, "
+                "or begin anew in another folder."
+            )
+        return Saved(epoch, step, read_tensors(self.state_file)[0])
 
     def finish(self, model: Network, history: History) -> None:
         files.write_json(self.history_file, history)

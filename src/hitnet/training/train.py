@@ -232,10 +232,11 @@ def read(
     """The images to train on, and those to test on where there are any."""
     if isinstance(data, Images):
         return data.first(limit), test
-    images = open_images(data, "train", limit=limit, stream=stream, room=room_for_images(device), **options)
-    if test is not None:
-        return images, test
-    return images, open_images(data, "test", stream=stream, room=room_for_images(device), **options)
+    splits = ["train", "test"] if test is None else ["train"]
+    images, *tested = open_images(
+        data, splits, limit=limit, stream=stream, room=partial(room_for_images, device), **options
+    )
+    return images, tested[0] if test is None else test
 
 
 def hybrid_augmentation(
