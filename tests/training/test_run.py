@@ -47,6 +47,14 @@ def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):
         hitnet.load(tmp_path / "runs")
 
 
+def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_as_trained(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    (tmp_path / "run" / "history.json").unlink()
+    assert hitnet.load(tmp_path / "run").history == []
+    with pytest.raises(HitNetError, match=r"history\.json of a finished run is missing"):
+        hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
+
+
 def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
     folder = runs.RunFolder(tmp_path)
     folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)

@@ -231,6 +231,8 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
             f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
             "Give the same options as before, or choose another folder."
         )
+    if folder.finished and not folder.history():
+        raise HitNetError(f"{folder.history_file} of a finished run is missing. Put it back, or choose another folder.")
     return folder
 
 
