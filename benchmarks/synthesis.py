@@ -1,7 +1,7 @@
 """Synthesis: how good a network's pictures are, by decoder and weight, and what training on hybrid images is worth.
 
     python benchmarks/synthesis.py --data-dir DATA --parts decoders --budget 8
-    python benchmarks/synthesis.py --data-dir DATA --parts hybrid-final --strength 1 --share 0.25 --epochs 80
+    python benchmarks/synthesis.py --data-dir DATA --parts hybrid-final --strength 0.5 --share 0.25 --epochs 80
     python benchmarks/synthesis.py --parts        # the tables of what is in the record
 
 Each trained network is a row of benchmarks/records/synthesis.json as soon as it is measured. What is there is not made
@@ -248,7 +248,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", choices=[*GREY, *COLOUR], help="only these of the part's sets")
     parser.add_argument("--only", nargs="+", help="only arms whose name is one of these")
     parser.add_argument("--epochs", type=int, help="of photographs and hybrids, instead of the recipe's own")
-    parser.add_argument("--strength", type=float, default=1.0, help="of hybrid-final")
+    parser.add_argument("--strength", type=float, default=0.5, help="of hybrid-final")
     parser.add_argument("--share", type=float, default=0.25, help="of hybrid-final")
     parser.add_argument("--paper-run", type=Path, help="of paper-decoder: a finished run, e.g. of `hitnet reproduce`")
     parser.add_argument("--tiny", action="store_true")

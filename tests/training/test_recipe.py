@@ -106,7 +106,7 @@ def test_counts_are_not_negative(entry):
 
 
 def test_hybrid_images_take_a_share_and_a_strength():
-    assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 1.0)
+    assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 0.5)
     for value in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
             recipe("fast", augment_share=value)

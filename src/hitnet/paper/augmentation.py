@@ -12,12 +12,13 @@ from hitnet.synthesis.distributions import run_images
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EXAMPLES = 2
+EXAMPLES, STRENGTH = 2, 1.0  # the paper's noise: m/√n
 
 
 def draw(from_: Drawing) -> list[Figure]:
     images = run_images(from_.run, data_dir=from_.data_dir).select(range(EXAMPLES))
-    return plots.hybrid_figures(synthesis.hybrid_examples(from_.run, images, device=from_.device))
+    found = synthesis.hybrid_examples(from_.run, images, strength=STRENGTH, device=from_.device)
+    return plots.hybrid_figures(found)
 
 
 RESULT = Result(

@@ -151,7 +151,7 @@ def hybrid_examples(
     images: Images,
     *,
     count: int = 23,
-    strength: float = 1.0,
+    strength: float = 0.5,
     seed: int = 0,
     device: str = "auto",
 ) -> list[HybridExamples]:
@@ -184,7 +184,7 @@ def augment(
     data: Source | None = None,
     *,
     copies: int = 1,
-    strength: float = 1.0,
+    strength: float = 0.5,
     originals: bool = True,
     seed: int = 0,
     device: str = "auto",

@@ -51,7 +51,7 @@ class Recipe:
     average: float = 0.0
     label_smoothing: float = 0.0
     augment: Literal["none", "hybrid"] = "none"
-    augment_strength: float = 1.0
+    augment_strength: float = 0.5
     augment_share: float = 0.25
     ghosts: int = 0
     ghost_rule: GhostRule = "always"
