@@ -1,6 +1,7 @@
-"""Files and folders that are written whole or not at all."""
+"""Files and folders that are written whole or not at all, and files that keep other processes out."""
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
@@ -122,3 +123,60 @@ def test_json_that_cannot_be_read_is_named(tmp_path, content):
         files.read_json(tmp_path / "a.json")
     with pytest.raises(HitNetError, match=r"b\.json does not exist"):
         files.read_json(tmp_path / "b.json")
+
+
+def held_elsewhere(path):
+    """A file claimed by somebody else, until it is closed: locks go with the opening, not with the process."""
+    opened = path.open("w")
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    return opened
+
+
+def test_what_another_has_claimed_is_not_given(tmp_path):
+    path = tmp_path / "claim"
+    with held_elsewhere(path):
+        assert not files.claim(path)
+        files.release(path)  # not ours to release
+        assert path.exists()
+    assert files.claim(path)
+    files.release(path)
+
+
+def test_a_claim_keeps_others_out_until_it_is_released(tmp_path):
+    path = tmp_path / "new" / "claim"
+    assert files.claim(path)
+    assert files.claim(path)  # we have it already
+    with path.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    files.release(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_claim_on_a_file_that_is_removed_meanwhile_is_made_anew(tmp_path, monkeypatch):
+    path, lock = tmp_path / "claim", fcntl.flock
+
+    def removed_first(handle, how):
+        lock(handle, how)
+        path.unlink()
+        monkeypatch.setattr(fcntl, "flock", lock)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    assert files.claim(path)
+    with path.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    files.release(path)
+
+
+def test_a_disk_without_locks_keeps_nobody_out(tmp_path, monkeypatch):
+    def no_locks(handle, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert files.claim(tmp_path / "claim")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_claim_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HitNetError, match="Choose another place"):
+        files.claim(tmp_path / "file" / "claim")

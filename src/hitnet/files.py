@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files that keep other processes out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
+_claims: dict[Path, int] = {}  # what this process has claimed, with the open file of each
 
 
 @contextmanager
@@ -78,3 +84,39 @@ def read_json(path: str | Path) -> Any:
         raise HitNetError(f"{path} does not exist.") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise HitNetError(f"{path} is not readable JSON: {error}") from error
+
+
+def claim(path: str | Path) -> bool:
+    """Keep other processes from claiming `path`, a file made for this alone, until `release` or the end of this one.
+
+    False if another process has it. Where the system or the disk knows no such locks, nobody is kept out.
+    """
+    target = Path(path).absolute()
+    while target not in _claims and fcntl is not None:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(target, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError:
+            os.close(handle)
+            target.unlink(missing_ok=True)
+            return True
+        if target.exists() and os.path.samestat(os.fstat(handle), target.stat()):
+            _claims[target] = handle
+        else:
+            os.close(handle)  # whoever had it has just removed the file: once more
+    return True
+
+
+def release(path: str | Path) -> None:
+    """Let other processes claim `path`; nothing happens where this one has not."""
+    handle = _claims.pop(Path(path).absolute(), None)
+    if handle is not None:
+        Path(path).unlink(missing_ok=True)
+        os.close(handle)

@@ -168,7 +168,8 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
         main()
 
 
-def test_ctrl_c_ends_with_130_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_path, number, code):
     out = tmp_path / "run"
     options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 100_000)
     process = start("train", toy_run[1], "--out", out, *options)
@@ -176,12 +177,13 @@ def test_ctrl_c_ends_with_130_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_
     while not (out / "config.json").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     printed, complaints = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert printed == ""
     assert complaints == "Interrupted. Nothing that was written is lost.\n"
     assert not (out / "weights.safetensors").exists()
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(None, 1), ("50", 4)])

@@ -1,5 +1,6 @@
 """Doing the missing runs: which, within which budget, after which interruption, and what the ledger gets."""
 
+import fcntl
 import re
 import shutil
 from dataclasses import replace
@@ -390,7 +391,7 @@ def test_data_that_are_not_whole_cannot_be_counted(book, work, ledger):
             runs_dir=ledger.path.parent / "more", device="cpu",
         )  # fmt: skip
     assert ledger.of(RUN) == ledger.of(SHORT) == []
-    assert not (ledger.path.parent / "more").exists()  # nothing was trained in vain
+    assert not [path for path in ledger.path.parent.glob("more/**/*") if path.is_file()]  # nothing was trained in vain
 
 
 @pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget"])
@@ -417,3 +418,15 @@ def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, t
     made = full_runs(ledger, fewer)[0]
     assert (made.tested, made.final_tested) == (5, 12)
     assert made.error == pytest.approx(hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
+
+
+def test_processes_share_the_work(work, book, ledger, tmp_path):
+    claimed = tmp_path / "runs/toy/seed-1/.training"
+    claimed.parent.mkdir(parents=True)
+    with claimed.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        outcome, said = work("toy-table")
+    assert (outcome.done, outcome.left) == (["toy, seed 0", "toy, seed 2"], ["toy, seed 1"])
+    assert "toy, seed 1: another process is at it" in said
+    assert not list(tmp_path.glob("runs/toy/seed-[02]/.training"))
+    assert work("toy-table")[0].done == ["toy, seed 1"]

@@ -1,5 +1,6 @@
 """Run folders: what of an older or another configuration matters on resuming, and where a training took place."""
 
+import fcntl
 import json
 
 import pytest
@@ -80,3 +81,36 @@ def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     hitnet.audit(toy, models=1, epochs=1, out=tmp_path / "audit", device="cpu")
     assert asked == ["cpu", "cpu"]
+
+
+def train_seeds(toy, out, count, **options):
+    return hitnet.train(toy, out=out, seeds=count, **SMALL, **options)
+
+
+def test_a_run_that_another_process_trains_is_left_alone(toy, tmp_path):
+    folder = tmp_path / "run" / "seed-1"
+    folder.mkdir(parents=True)
+    with (folder / ".training").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(HitNetError, match=r"seed-1: another process is training this run\. Wait for it"):
+            train_seeds(toy, tmp_path / "run", 2)
+        assert not (tmp_path / "run" / "seed-0" / ".training").exists()  # the claim on the first one is given up
+        assert not runs.RunFolder(folder).exists
+    train_seeds(toy, tmp_path / "run", 2, resume=True)
+
+
+def test_claims_are_given_up_once_training_has_ended_or_failed(toy, tmp_path, monkeypatch):
+    def broken(self):
+        assert runs.RunFolder(tmp_path / "run").claim_file.exists()
+        raise HitNetError("The wheels came off.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hitnet.training.engine.Trainer.work", broken)
+        with pytest.raises(HitNetError, match="wheels came off"):
+            hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run" / ".training").exists()
+    with pytest.raises(HitNetError, match="already holds a run"):
+        hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run" / ".training").exists()
+    hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
+    assert not (tmp_path / "run" / ".training").exists()

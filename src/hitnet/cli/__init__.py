@@ -6,7 +6,9 @@ import errno
 import io
 import logging
 import os
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -16,6 +18,8 @@ from hitnet.errors import HitNetError, ToldElsewhereError
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, too, exits so after Ctrl-C
 
 app = typer.Typer(
     name="hitnet",
@@ -32,12 +36,17 @@ reproduce.register(app)
 app.add_typer(data.app, name="data")
 
 
+def told_to_stop(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[logging.StreamHandler(sys.stderr)])
+    signal.signal(signal.SIGTERM, told_to_stop)  # so that half-written files are removed, as after Ctrl-C
     try:
         app()
     except ToldElsewhereError:
@@ -46,11 +55,11 @@ def main() -> None:
         errors.print(f"Error: {error}", style="red")
         raise SystemExit(1) from None
     except (KeyboardInterrupt, SystemExit) as end:
-        # typer makes an exit with this code of an interruption.
-        if isinstance(end, SystemExit) and end.code != 130:
+        code = end.code if isinstance(end, SystemExit) else INTERRUPTED
+        if code not in (INTERRUPTED, TERMINATED):
             raise
         errors.print("Interrupted. Nothing that was written is lost.")
-        raise SystemExit(130) from None
+        raise SystemExit(code) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:
             what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"

@@ -2,7 +2,8 @@
 
 A run that would not fit into what is left of the budget is not begun; should the estimate have been too low, the run
 stops at its last checkpoint and goes on next time. What is done is in the ledger, what is half done in its run folder:
-nothing else is remembered, so that the work can go on after any interruption, and on any machine.
+nothing else is remembered, so that the work can go on after any interruption, and on any machine. Processes that share
+run folders and ledger leave each other's runs alone: a second GPU needs no more than a second process.
 """
 
 from __future__ import annotations
@@ -127,8 +128,12 @@ def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: 
             outcome.done.append(what[job])
             say(f"{what[job]}: error {made.error:.2f} % after {made.epochs} epochs, {in_words(made.seconds)}")
 
-    if fitting:
-        runner.run(fitting, length, tell)
+    try:
+        if fitting:
+            runner.run(fitting, length, tell)
+    finally:
+        for job in fitting:
+            runner.folder(job.experiment, job.seed, length).release()
     for job in fitting:
         if job not in ended:
             epochs, _ = runner.folder(job.experiment, job.seed, length).position()
@@ -137,7 +142,8 @@ def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: 
 
 
 def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callable[[Job, str], None]) -> list[Job]:
-    """The runs that are to be begun now: whose teachers are there, and which fit into the budget side by side."""
+    """The runs that are to be begun now, claimed for this process: no other is at them, their teachers are there, and
+    they fit into the budget side by side."""
     fitting: list[Job] = []
     costs, room = runner.costs, runner.room()
     for job in group:
@@ -150,7 +156,11 @@ def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callab
             runner.estimate(one, length, costs) / costs.fullness(one.experiment.network, len(tried)) for one in tried
         )
         if room is None or needed <= room:
-            fitting = tried
+            folder = runner.folder(job.experiment, job.seed, length)
+            if folder.finished or folder.claim():
+                fitting = tried
+            else:
+                say(job, "another process is at it")
         else:
             say(job, f"not begun; it would take until {in_words(needed)} from now, and {in_words(room)} are left")
     return fitting

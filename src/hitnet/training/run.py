@@ -5,6 +5,7 @@ environment.json     where and when it was trained
 history.json         one row an epoch
 weights.safetensors  the trained weights, present once training has ended
 state.safetensors    weights and optimizer state at the last checkpoint, for resuming; removed at the end
+.training            there while a process trains the run: others leave it alone
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class RunFolder:
         self.history_file = self.path / "history.json"
         self.weights_file = self.path / "weights.safetensors"
         self.state_file = self.path / "state.safetensors"
+        self.claim_file = self.path / ".training"
 
     @property
     def exists(self) -> bool:
@@ -100,9 +102,16 @@ class RunFolder:
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
 
-    def create(self, config: RunConfig, device: torch.device) -> None:
+    def claim(self) -> bool:
+        """Take the run for this process, until `release`; False if another process has it."""
         if self.path.exists() and not self.path.is_dir():
             raise HitNetError(f"{self.path} is a file; choose another --out.")
+        return files.claim(self.claim_file)
+
+    def release(self) -> None:
+        files.release(self.claim_file)
+
+    def create(self, config: RunConfig, device: torch.device) -> None:
         files.write_json(self.path / "environment.json", environment(device))
         files.write_json(self.config_file, config.to_dict())
 
@@ -212,10 +221,24 @@ class Run:
 
 
 def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
-    """Start a run folder, or check that the one there is the same run."""
-    if not folder.exists:
-        folder.create(config, device)
-        return folder
+    """Start a run folder, or check that the one there is the same run; no other process may train it meanwhile."""
+    if not folder.finished and not folder.claim():
+        raise HitNetError(
+            f"{folder.path}: another process is training this run. Wait for it, or choose another folder."
+        )
+    try:
+        if folder.exists:
+            check_same(folder, config, resume=resume)
+        else:
+            folder.create(config, device)
+    except HitNetError:
+        folder.release()
+        raise
+    return folder
+
+
+def check_same(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    """Whether the run in a folder may be gone on with, and is the one that is asked for."""
     if not resume:
         raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
     there, asked = (replace(one, recipe=one.recipe.in_effect()).to_dict() for one in (folder.config(), config))
@@ -233,7 +256,6 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
         )
     if folder.finished and not folder.history():
         raise HitNetError(f"{folder.history_file} of a finished run is missing. Put it back, or choose another folder.")
-    return folder
 
 
 def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:

@@ -22,7 +22,7 @@ from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.modification import Prepare
-from hitnet.training.networks import Task, train_networks
+from hitnet.training.networks import Task, release, train_networks
 from hitnet.training.objective import Objective
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
@@ -223,7 +223,14 @@ def several_tasks(
         raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
     configs = [replace(config, seed=one) for one in chosen]  # checks all seeds before the first folder is made
-    return [task(one, folder, resume=resume, device=device) for one, folder in zip(configs, folders, strict=True)]
+    found: list[Task] = []
+    try:
+        for one, folder in zip(configs, folders, strict=True):
+            found.append(task(one, folder, resume=resume, device=device))
+    except HitNetError:
+        release(found)
+        raise
+    return found
 
 
 def read(
