@@ -1,9 +1,11 @@
 """Run folders: what of an older or another configuration matters on resuming, and where a training took place."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import hitnet
 from hitnet import HitNetError
@@ -65,6 +67,17 @@ def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
     folder.history_file.unlink()
     with pytest.raises(HitNetError, match=r"history\.json lacks epochs"):
         folder.saved()
+
+
+def test_a_folder_named_like_a_known_set_is_found_again(toy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, k in enumerate(toy.labels.tolist()):
+        folder = Path("mnist-sample") / toy.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(toy.pixels[i, 0].numpy()).save(folder / f"{i}.png")
+    run = hitnet.train(Path("mnist-sample"), **SMALL)
+    assert run.config.data["source"] == str(tmp_path / "mnist-sample")
+    assert hitnet.evaluate(run, split="all", device="cpu").images == len(toy)
 
 
 def test_the_environment_names_the_device_of_the_training(monkeypatch):
