@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -122,8 +122,8 @@ class Network(nn.Module):
         prediction = self.head.predict(distances)
         reconstruction = None
         if self.decoder is not None and reconstruct:
-            use_truth = self.training and targets is not None
-            reconstruction = self.decoder(capsules, cast(Tensor, targets) if use_truth else prediction, extra)
+            classes = targets if self.training and targets is not None else prediction
+            reconstruction = self.decoder(capsules, classes, extra)
         return Output(capsules, distances, prediction, reconstruction, extra)
 
     def count_parameters(self) -> int:
