@@ -111,7 +111,7 @@ def test_hybrid_images_take_a_share_and_a_strength():
         with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
             recipe("fast", augment_share=value)
     for value in (-0.1, math.inf, math.nan):
-        with pytest.raises(HitNetError, match="augment_strength must not be negative"):
+        with pytest.raises(HitNetError, match="augment_strength must be finite and not negative"):
             recipe("fast", augment_strength=value)
     edge = recipe("fast", augment_share=1.0, augment_strength=0.0)
     assert (edge.augment_share, edge.augment_strength) == (1.0, 0.0)

@@ -53,7 +53,9 @@ class ModelConfig:
         if self.capsule_dim < 1:
             raise HitNetError(f"capsule_dim must be at least 1; got {self.capsule_dim}.")
         if not 0 <= self.reconstruction_weight < math.inf:
-            raise HitNetError(f"reconstruction_weight must not be negative; got {self.reconstruction_weight}.")
+            raise HitNetError(
+                f"reconstruction_weight must be finite and not negative; got {self.reconstruction_weight}."
+            )
         if self.head == "softmax" and self.decoder != "none":
             raise HitNetError(f"A softmax head has no capsules for decoder {self.decoder!r}; it takes 'none' alone.")
         if self.extra_dim < 0:

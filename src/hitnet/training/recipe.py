@@ -73,7 +73,7 @@ class Recipe:
         check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
         if not 0 <= self.augment_strength < math.inf:
             raise HitNetError(
-                f"Recipe {self.name!r}: augment_strength must not be negative; got {self.augment_strength}."
+                f"Recipe {self.name!r}: augment_strength must be finite and not negative; got {self.augment_strength}."
             )
         for name in ("warp", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
