@@ -5,7 +5,7 @@ import torch
 
 import hitnet
 from hitnet import HitNet, HitNetError, build
-from hitnet.models import MODELS, ModelConfig, Network, config, default_name
+from hitnet.models import MODELS, ModelConfig, config, default_name
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (3, 24, 40)]
 
@@ -187,7 +187,3 @@ def test_routing_head_against_explicit_votes():
         for k in range(3):
             votes[:, i, k] = primary[:, i] @ net.head.weight[i, :, k]
     torch.testing.assert_close(net.head(features), hitnet.dynamic_routing(votes, 3), rtol=1e-4, atol=1e-5)
-
-
-def test_networks_are_plain_modules():
-    assert isinstance(build("n2b", (1, 20, 20), 3), Network)

@@ -187,7 +187,7 @@ def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, chang
         full_runs(ledger, toy)
 
 
-def test_another_recipe_does_not_count(book, ledger):
+def test_another_recipe_does_not_count(book):
     toy = book.experiments["toy"]
     assert shortened(record(toy), toy) is None
     other = {**toy.full_recipe().to_dict(), "shift": 0}

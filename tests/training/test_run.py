@@ -57,7 +57,7 @@ def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_a
         hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
 
 
-def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
+def test_a_checkpoint_whose_history_was_lost_is_not_resumed(tmp_path):
     folder = runs.RunFolder(tmp_path)
     folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)
     assert folder.saved() is not None
