@@ -25,6 +25,15 @@ def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
         hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
 
 
+def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    file = tmp_path / "run" / "config.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({**values, "recipe": {**values["recipe"], "speed": 3}}))
+    with pytest.raises(HitNetError, match=r"config\.json is not one that .* can read\. There is no entry .* 'speed'"):
+        hitnet.load(tmp_path / "run")
+
+
 def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
     run = hitnet.train(toy, out=tmp_path / "run", limit=1000, **SMALL)
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, unknown_name
+from hitnet.errors import HitNetError, check_entries, unknown_name
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features
 from hitnet.models.heads import HEADS
@@ -68,9 +68,7 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
-        unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        if unknown:
-            raise HitNetError(f"The model's configuration has unknown entries: {', '.join(unknown)}.")
+        check_entries("entry of a network's configuration", values, (f.name for f in fields(cls)))
         return cls(**values)
 
 
