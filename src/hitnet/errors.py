@@ -29,6 +29,14 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
     return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names)}.")
 
 
+def check_entries(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names of which one does not exist."""
+    names = set(known)
+    for name in given:
+        if name not in names:
+            raise unknown_name(kind, name, names)
+
+
 def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise HitNetError(f"{owner}: {name} must be one of {', '.join(choices)}; got {value!r}.")

@@ -119,7 +119,7 @@ def test_a_training_that_would_end_too_late_is_not_begun():
     assert not budget.allows("other", 1)
 
 
-def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypatch, capsys):
+def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypatch):
     path = tmp_path / "diverged.json"
     real = synthesis.Bench.train
     monkeypatch.setattr(synthesis.Bench, "train", lambda self, arm, *rest: [] if arm.phases else real(self, arm, *rest))

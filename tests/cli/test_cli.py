@@ -47,6 +47,7 @@ def start(*arguments, **environment):
         (["generate"], "new images"),
         (["augment"], "Hybrid data augmentation"),
         (["plot"], "error and loss"),
+        (["reproduce"], "render every table and figure"),
     ],
 )
 def test_help_says_what_a_command_is_for(words, purpose):

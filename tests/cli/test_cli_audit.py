@@ -119,7 +119,7 @@ def test_wrong_corrections_change_nothing(command, audited, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_resume_and_other_images(command, photos, audited):
+def test_resume_and_other_images(command, audited):
     again = command("audit", "photos", *QUICK)
     assert again.code == 1
     assert "(--resume)" in again.err

@@ -112,6 +112,8 @@ def test_affnist_is_made_of_mnist(tmp_path):
     test = load("affnist", "test", data_dir=tmp_path)
     assert (test.name, len(test)) == ("affNIST (rebuilt)", 320)
     assert test.labels.tolist() == list(range(10)) * 32
+    whole = load("affnist", "all", data_dir=tmp_path)
+    assert (whole.name, len(whole)) == ("affNIST (rebuilt)", 340)
     few = load("affnist", "test", data_dir=tmp_path, limit=12)
     assert torch.equal(few.pixels, test.pixels[:12])
     assert load("affnist", "test", data_dir=tmp_path, limit=12, image_size=20).shape == (1, 20, 20)

@@ -187,7 +187,7 @@ def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, chang
         full_runs(ledger, toy)
 
 
-def test_another_recipe_does_not_count(book, ledger):
+def test_another_recipe_does_not_count(book):
     toy = book.experiments["toy"]
     assert shortened(record(toy), toy) is None
     other = {**toy.full_recipe().to_dict(), "shift": 0}
@@ -210,7 +210,14 @@ def test_records_from_before_teachers_and_model_options_count(book, ledger):
     assert full_runs(ledger, toy) == {0: record(toy)}
 
 
-@pytest.mark.parametrize("change", [lambda facts: facts | {"mood": 1}, lambda facts: {"images": facts["images"]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts | {"mood": 1},
+        lambda facts: {"images": facts["images"]},
+        lambda facts: facts | {"recipe": facts["recipe"] | {"speed": 1}},
+    ],
+)
 def test_a_record_of_an_unknown_form_is_named(book, ledger, change):
     ledger.add(Entry(RUN, "toy", (0,), change(record(book.experiments["toy"]).to_facts())))
     with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):

@@ -205,7 +205,7 @@ def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work
     assert len(ledger.path.read_text().splitlines()) == 2
 
 
-def test_a_teacher_comes_first(work, book, ledger, tmp_path):
+def test_a_teacher_comes_first(work, book, ledger):
     outcome, _ = work("toy-hybrid")
     assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
     pupil = full_runs(ledger, book.experiments["toy-hybrid"])[0]
@@ -264,14 +264,14 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     assert len(facts["doubtful"]) == len(found.doubtful())
 
 
-def test_ghosts_that_are_elsewhere_are_named(work, book, ledger, tmp_path):
+def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
     add(ledger, book.experiments["toy-ghosts"], 0)
     _, said = work("toy-ghosts")
     assert "the ghosts of seeds 0 are not here" in said[-1]
     assert ledger.of(ANALYSIS) == []
 
 
-def test_everything(work, book, ledger):
+def test_everything(work, ledger):
     outcome, _ = work("all")
     assert outcome.done[0] == "toy, seed 0"  # the teacher, which the picture is drawn from too
     assert len(outcome.done) == 3 + 1 + 2
@@ -295,7 +295,7 @@ def diverging(monkeypatch, which):
     monkeypatch.setattr(running, "train_lots", train_lots)
 
 
-def test_what_is_complete_is_analysed_though_other_work_is_left(work, book, ledger, monkeypatch):
+def test_what_is_complete_is_analysed_though_other_work_is_left(work, ledger, monkeypatch):
     diverging(monkeypatch, lambda lot, task: lot.modify is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
@@ -383,7 +383,7 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
     assert [one.seeds for one in ledger.of(RUN)] == [(1,)]
 
 
-def test_data_that_are_not_whole_cannot_be_counted(book, work, ledger):
+def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
     larger = replace(book.experiments["toy"], images=49)
     with pytest.raises(HitNetError, match="has 48 of 49 training images and 12 of 12 test images"):
         reproduce(

@@ -20,9 +20,9 @@ from toy import toy_images
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
 
 
-def start(*arguments, processes=2):
-    """What torchrun does with `-m hitnet …` or with a script."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+def start(*arguments):
+    """What torchrun does with `-m hitnet …` or with a script, in two processes."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*launcher, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=120

@@ -116,6 +116,15 @@ def test_damaged_files_are_left_out_unless_they_must_not_be(run, tmp_path):
         hitnet.evaluate(run, tmp_path, split="all", device="cpu", strict=True)
 
 
+def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_path):
+    with pytest.raises(HitNetError, match=r"^The data that the run was trained on cannot be read: .*'toy'"):
+        hitnet.evaluate(run, device="cpu")
+    with pytest.raises(HitNetError, match=r"^/.*none\.npz does not exist"):
+        hitnet.evaluate(run, tmp_path / "none.npz", device="cpu")
+    with pytest.raises(HitNetError, match=r"^split must be one of"):
+        hitnet.evaluate(run, split="tset", device="cpu")
+
+
 def test_no_images_are_refused_in_words(run):
     with pytest.raises(HitNetError, match="toy holds no images to evaluate"):
         hitnet.evaluate(run, toy_images(6).select([]), device="cpu")

@@ -271,8 +271,8 @@ def test_runs_from_before_augmentation_are_read(toy, tmp_path):
         ({"augment": "hybird", "augment_from": "SOURCE"}, "augment must be one of none, hybrid; got 'hybird'"),
         ({"augment": "hybrid", "augment_from": "nowhere"}, "not a run folder"),
         ({"recipe_options": {"augment_share": 0.0}}, "augment_share must be above 0"),
-        ({"recipe_options": {"augment_strength": -1.0}}, "augment_strength must not be negative"),
-        ({"recipe_options": {"augment_strength": math.nan}}, "augment_strength must not be negative"),
+        ({"recipe_options": {"augment_strength": -1.0}}, "augment_strength must be finite and not negative"),
+        ({"recipe_options": {"augment_strength": math.nan}}, "augment_strength must be finite and not negative"),
     ],
 )
 def test_mistakes(source, toy, tmp_path, options, says):

@@ -2,9 +2,11 @@
 
 import fcntl
 import json
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import hitnet
 from hitnet import HitNetError
@@ -22,6 +24,15 @@ def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
     with pytest.raises(HitNetError, match=r"data\.fingerprint"):
         hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
+
+
+def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    file = tmp_path / "run" / "config.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({**values, "recipe": {**values["recipe"], "speed": 3}}))
+    with pytest.raises(HitNetError, match=r"config\.json is not one that .* can read\. There is no entry .* 'speed'"):
+        hitnet.load(tmp_path / "run")
 
 
 def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
@@ -56,7 +67,7 @@ def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_a
         hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
 
 
-def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
+def test_a_checkpoint_whose_history_was_lost_is_not_resumed(tmp_path):
     folder = runs.RunFolder(tmp_path)
     folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)
     assert folder.saved() is not None
@@ -66,6 +77,17 @@ def test_a_checkpoint_whose_history_was_lost_is_not_resumed(toy, tmp_path):
     folder.history_file.unlink()
     with pytest.raises(HitNetError, match=r"history\.json lacks epochs"):
         folder.saved()
+
+
+def test_a_folder_named_like_a_known_set_is_found_again(toy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, k in enumerate(toy.labels.tolist()):
+        folder = Path("mnist-sample") / toy.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(toy.pixels[i, 0].numpy()).save(folder / f"{i}.png")
+    run = hitnet.train(Path("mnist-sample"), **SMALL)
+    assert run.config.data["source"] == str(tmp_path / "mnist-sample")
+    assert hitnet.evaluate(run, split="all", device="cpu").images == len(toy)
 
 
 def test_the_environment_names_the_device_of_the_training(monkeypatch):

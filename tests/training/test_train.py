@@ -254,7 +254,7 @@ def test_every_process_and_epoch_has_draws_of_its_own():
     assert [engine.epoch_seed(7, epoch, 0) for epoch in (1, 2)] == [7_000_022, 7_000_023]
 
 
-def test_a_process_draws_by_its_rank(toy, monkeypatch):
+def test_a_process_draws_by_its_rank(monkeypatch):
     given = []
     monkeypatch.setattr(torch, "manual_seed", given.append)
     trainer = engine.Trainer.__new__(engine.Trainer)

@@ -23,6 +23,7 @@ from hitnet.audit.plan import Planned, need_hit_or_miss, plan
 from hitnet.audit.summary import summarise
 from hitnet.data.images import Images
 from hitnet.data.load import Source
+from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.prototypes import class_prototypes
@@ -53,8 +54,7 @@ class Audit:
 
 def default_split(source: Source) -> str:
     """The training split of a known set; all images of the sample and of a user's own data."""
-    known = isinstance(source, str) and source in datasets.catalogue.names() and source != "mnist-sample"
-    return "train" if known else "all"
+    return "train" if is_known(source) and source != "mnist-sample" else "all"
 
 
 def audit(

@@ -16,10 +16,11 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import pandas as pd
 
+from hitnet.capsules import HIT_RADIUS
 from hitnet.errors import HitNetError
 from hitnet.files import replacing, write_json, write_text
 
-TEMPERATURE = 0.1
+TEMPERATURE = HIT_RADIUS
 
 
 def pred_probs(distances: np.ndarray) -> np.ndarray:

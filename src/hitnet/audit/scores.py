@@ -178,7 +178,7 @@ FLAGS = {
 
 
 def flags(evidence: Evidence, scores: Floats) -> list[str]:
-    """One of FLAGS for each image; where several of the rules hold, the first."""
+    """One of FLAGS for each image; where several of the rules hold, the first of those below."""
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": scores < 0.5,

@@ -14,6 +14,7 @@ from hitnet.audit.audit import Audit, read_audit
 from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
 from hitnet.cli.terminal import console, make_table, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
+from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
@@ -151,7 +152,7 @@ def apply_command(
 ) -> None:
     """Write the corrected data set; the original is never touched."""
     table, _, summary = read_audit(folder)
-    known = summary["source"] in datasets.catalogue.names()
+    known = is_known(summary["source"])
     images = datasets.load(summary["source"], summary["split"] if known else "all", data_dir=data_dir)
     applied = apply_corrections(table, corrections, images, out, source=None if known else summary["source"])
     console.print(

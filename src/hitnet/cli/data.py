@@ -10,7 +10,7 @@ import typer
 from hitnet.cli.terminal import console, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir
 from hitnet.data import catalogue, load_report
-from hitnet.data.sources import SOURCES
+from hitnet.data.sources import SOURCES, is_known
 
 app = typer.Typer(help="Data sets: what there is, fetch it, check it.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A data set's name; see `hitnet data list`")]
@@ -47,8 +47,7 @@ def check_command(
     as_json: AsJson = False,
 ) -> None:
     """Check every file of a data set; exit code 1 when something is missing, damaged or had to be left out."""
-    known = source in SOURCES
-    if not (check_known(source, data_dir, as_json=as_json) if known else check_own(source, as_json=as_json)):
+    if not (check_known(source, data_dir, as_json=as_json) if is_known(source) else check_own(source, as_json=as_json)):
         raise typer.Exit(1)
 
 

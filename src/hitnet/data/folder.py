@@ -22,8 +22,6 @@ def list_folder(root: Path) -> Listing:
     """The image files under `root`, in the natural order of their paths."""
     skipped: list[Skipped] = []
     ignored: Counter[str] = Counter()
-    if not root.is_dir():
-        raise HitNetError(f"{root} is not a folder.")
     labels: list[str] = []
     given: list[str] = []
 

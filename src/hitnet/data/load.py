@@ -17,7 +17,7 @@ from hitnet.data.images import Images
 from hitnet.data.listing import Listing, Report, Skipped, read_survey, survey
 from hitnet.data.npz import read_npz
 from hitnet.data.sets import read_set
-from hitnet.data.sources import SOURCES
+from hitnet.data.sources import SOURCES, is_known
 from hitnet.data.split import assign, check_limit, check_split, even_draw, no_images
 from hitnet.data.table import list_table
 from hitnet.errors import HitNetError, unknown_name
@@ -82,7 +82,7 @@ def load_report(
     size = exact_size(image_size)
     if isinstance(source, Images):
         return Report(_resized(_part(source, None, split, limit), size))
-    if isinstance(source, str) and source in SOURCES:
+    if is_known(source):
         return Report(_resized(read_set(source, split, data_dir=data_dir, limit=limit, download=download), size))
     listing = find_listing(source)
     if listing is not None:
@@ -93,7 +93,7 @@ def load_report(
 
 def find_listing(source: Source) -> Listing | None:
     """The files of a folder or table; None for a source of another kind."""
-    if isinstance(source, Images) or (isinstance(source, str) and source in SOURCES):
+    if isinstance(source, Images) or is_known(source):
         return None
     path = Path(source).expanduser()
     if not path.exists():

@@ -46,7 +46,7 @@ def read_set(
             return train
         rest = None if limit is None else limit - len(train)
         test = read_set(name, "test", data_dir=data_dir, limit=rest, download=download)
-        return _join(train, test, source.title)
+        return _join(train, test)
     if name == "affnist":
         return _affnist(split, data_dir=data_dir, limit=limit, download=download)
     if name == "cifar10":
@@ -87,11 +87,11 @@ def _affnist(split: str, *, data_dir: str | Path | None, limit: int | None, down
     return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
 
 
-def _join(train: Images, test: Images, name: str) -> Images:
+def _join(train: Images, test: Images) -> Images:
     return replace(
         train,
         pixels=torch.cat([train.pixels, test.pixels]),
         labels=torch.cat([train.labels, test.labels]),
         ids=torch.cat([train.ids, test.ids + len(train)]),
-        name=name,
+        name=test.name,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from hitnet.errors import unknown_name
 
@@ -190,6 +191,11 @@ SAMPLE = Source(
 )
 
 SOURCES = {source.name: source for source in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE)}
+
+
+def is_known(source: object) -> TypeGuard[str]:
+    """Whether this is the name of a known set; a path is none, though it may read like one."""
+    return isinstance(source, str) and source in SOURCES
 
 
 def get(name: str) -> Source:

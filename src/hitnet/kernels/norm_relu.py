@@ -22,7 +22,7 @@ def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tens
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
     fused = pool and maps.shape[2] % 2 == 0 and maps.shape[3] % 2 == 0
-    out: Tensor = NormRelu.apply(  # type: ignore[no-untyped-call]
+    out: Tensor = NormRelu.apply(
         maps, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, fused
     )
     return F.max_pool2d(out, 2) if pool and not fused else out

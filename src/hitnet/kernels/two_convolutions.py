@@ -189,5 +189,5 @@ def two_convolutions(
     stride = second.stride[0]
     out: Tensor = TwoConvolutions.apply(
         images, first.weight, first.bias, second.weight, second.bias, stride, relu, dtype
-    )  # type: ignore[no-untyped-call]
+    )
     return out

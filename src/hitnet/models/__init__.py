@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from hitnet.errors import HitNetError, unknown_name
+from hitnet.errors import HitNetError, check_entries, unknown_name
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
 
 __all__ = ["MODELS", "HitNet", "ModelConfig", "Network", "Output", "build", "config", "default_name", "unit_images"]
@@ -53,6 +53,7 @@ def config(name: str, in_shape: tuple[int, int, int], num_classes: int, **overri
     """The configuration behind a name; `overrides` replace single entries, e.g. capsule_dim=32."""
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
+    check_entries("entry of a network's configuration", overrides, (f.name for f in fields(ModelConfig)))
     try:
         return ModelConfig(in_shape, num_classes, **{**MODELS[name].options, **overrides})
     except TypeError as error:

@@ -73,12 +73,12 @@ class PrimaryCapsules(PaperFeatures):
 def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
     """Batch-norm → ReLU, then optionally a 2x2 max-pool; in training on a GPU in one pass."""
     # Where several processes share a batch, they put another forward in the place of batch-norm's own.
-    own = isinstance(norm, nn.BatchNorm2d) and "forward" not in vars(norm)
+    own = norm.training and "forward" not in vars(norm)
     several = maps.numel() > maps.shape[1]  # values a channel
-    if own and norm.training and several and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
+    if isinstance(norm, nn.BatchNorm2d) and own and several and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
         from hitnet.kernels import norm_relu as fused
 
-        return fused.norm_relu(maps, norm, pool=pool)  # type: ignore[arg-type]
+        return fused.norm_relu(maps, norm, pool=pool)
     maps = F.relu(norm(maps), inplace=True)
     return F.max_pool2d(maps, 2) if pool else maps
 

@@ -86,22 +86,21 @@ class SoftmaxHead(cap.CapsuleLayer, Head):
 
 
 class RoutingHead(Head):
-    """CapsNet: 8-component primary capsules, squashed, vote for K capsules and are routed by agreement."""
+    """CapsNet: 8-component primary capsules, squashed, vote for K capsules, by three iterations of routing."""
 
     loss = "margin"
 
-    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, iterations: int = 3) -> None:
+    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16) -> None:
         super().__init__()
         if in_features % 8:
             raise HitNetError(f"RoutingHead: in_features must be a multiple of 8; got {in_features}.")
-        self.iterations = iterations
         weight = torch.empty(in_features // 8, 8, num_classes, capsule_dim)
         self.weight = nn.Parameter(nn.init.trunc_normal_(weight, std=0.1))
 
     def forward(self, features: Tensor) -> Tensor:
         primary = cap.squash(features.unflatten(1, (-1, 8)))
         votes = torch.einsum("bip,ipkn->bikn", primary.to(self.weight.dtype), self.weight)
-        return cap.dynamic_routing(votes, self.iterations)
+        return cap.dynamic_routing(votes)
 
 
 HEADS: dict[str, type[Head]] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, unknown_name
+from hitnet.errors import HitNetError, check_entries, unknown_name
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features
 from hitnet.models.heads import HEADS
@@ -53,7 +53,9 @@ class ModelConfig:
         if self.capsule_dim < 1:
             raise HitNetError(f"capsule_dim must be at least 1; got {self.capsule_dim}.")
         if not 0 <= self.reconstruction_weight < math.inf:
-            raise HitNetError(f"reconstruction_weight must not be negative; got {self.reconstruction_weight}.")
+            raise HitNetError(
+                f"reconstruction_weight must be finite and not negative; got {self.reconstruction_weight}."
+            )
         if self.head == "softmax" and self.decoder != "none":
             raise HitNetError(f"A softmax head has no capsules for decoder {self.decoder!r}; it takes 'none' alone.")
         if self.extra_dim < 0:
@@ -66,9 +68,7 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
-        unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        if unknown:
-            raise HitNetError(f"The model's configuration has unknown entries: {', '.join(unknown)}.")
+        check_entries("entry of a network's configuration", values, (f.name for f in fields(cls)))
         return cls(**values)
 
 
@@ -122,8 +122,8 @@ class Network(nn.Module):
         prediction = self.head.predict(distances)
         reconstruction = None
         if self.decoder is not None and reconstruct:
-            use_truth = self.training and targets is not None
-            reconstruction = self.decoder(capsules, cast(Tensor, targets) if use_truth else prediction, extra)
+            classes = targets if self.training and targets is not None else prediction
+            reconstruction = self.decoder(capsules, classes, extra)
         return Output(capsules, distances, prediction, reconstruction, extra)
 
     def count_parameters(self) -> int:

@@ -6,9 +6,10 @@ import numpy as np
 
 from hitnet import plots
 from hitnet.paper.book import Page, Result
+from hitnet.paper.pictures import FOLDER
 from hitnet.paper.table1 import CONSTANT, NETWORKS
 
-IMAGE = "images/paper/curves.png"
+IMAGE = FOLDER / "curves.png"
 
 
 def render(page: Page) -> str:
@@ -26,7 +27,7 @@ def render(page: Page) -> str:
     if not histories:
         return "\n".join(["There is nothing to draw yet.", "", *lines, ""])
     draw(page, histories)
-    return "\n".join([f"![Mean test error over the epochs]({IMAGE})", "", *lines, ""])
+    return "\n".join([f"![Mean test error over the epochs]({IMAGE.as_posix()})", "", *lines, ""])
 
 
 def draw(page: Page, histories: dict[str, list[dict[str, float]]]) -> None:

@@ -68,8 +68,9 @@ class RunRecord:
 
 
 def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
-    names = {f.name for f in fields(RunRecord)}
-    if set(entry.facts) - names or names - set(entry.facts) - {"teacher", "model_options"}:
+    names, options = ({f.name for f in fields(kind)} for kind in (RunRecord, Recipe))
+    strange = set(entry.facts) - names or names - set(entry.facts) - {"teacher", "model_options"}
+    if strange or set(entry.facts["recipe"]) - options:
         raise HitNetError(
             f"{ledger.path}, line {ledger.lines[entry.key]}: the record of {entry.experiment} has other entries than "
             "this version of hitnet knows. Use the version that wrote it, or a later one."

@@ -11,7 +11,7 @@ from hitnet import files
 from hitnet.errors import HitNetError
 from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.cost import H200, Costs, in_words
-from hitnet.paper.ledger import Ledger
+from hitnet.paper.ledger import RUN, Ledger
 from hitnet.paper.markdown import MARK, table
 from hitnet.paper.records import short_runs
 
@@ -53,7 +53,7 @@ def overview(book: Book, ledger: Ledger) -> str:
         now = standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.seconds else "nothing"
         rows.append([f"[{name}](#{name})", result.title, result.where, f"{now.done} of {now.wanted}", left])
-    done = sum(len(ledger.of("run", name)) for name in book.experiments)
+    done = sum(len(ledger.of(RUN, name)) for name in book.experiments)
     said = "**The ledger is empty: no run has been made yet.**\n\n" if not done else ""
     return said + table(("result", "what it is", "in the paper", "runs", "left to do, H200"), rows)
 

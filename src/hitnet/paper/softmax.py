@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hitnet.paper.book import Page, Result
-from hitnet.paper.markdown import ERROR_HEADER, error_row, recipe_words, table
+from hitnet.paper.markdown import ERROR_HEADER, NONE, error_row, recipe_words, table
 from hitnet.paper.our_experiments import RESNET9
 from hitnet.paper.statistics import difference
 
@@ -36,7 +36,7 @@ def render(page: Page) -> str:
 def compare(page: Page, hit: str, soft: str) -> tuple[str, str]:
     found = difference(page.records(hit), page.records(soft))
     if found is None:
-        return "–", "nothing to compare yet: both need two runs or more"
+        return NONE, "nothing to compare yet: both need two runs or more"
     low, high = found.interval
     words = "no difference beyond the spread"
     if low > 0:

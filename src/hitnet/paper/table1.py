@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import Claim
+from hitnet.paper.experiments import TITLES
 from hitnet.paper.markdown import NONE, beside, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.statistics import summarise
 
-NETWORKS = {"n1": "Baseline (N1)", "n2": "CapsNet-like (N2)", "n2b": "N2b", "hitnet": "HitNet"}
+NETWORKS = {name: TITLES[name] for name in ("n1", "n2", "n2b", "hitnet")}
 OURS = "mnist-ours"  # the same network, by a recipe of our own, whose rate decreases too
 
 

@@ -61,7 +61,7 @@ class Ranks:
             raise error
         if told[1] is not None:
             raise ToldElsewhereError(told[1])
-        return told[0]  # type: ignore[no-any-return]
+        return told[0]
 
     def gather(self, mine: dict[int, T]) -> dict[int, T]:
         """What all processes have, in all of them."""

@@ -203,7 +203,8 @@ class Trainer:
 
     def checkpoint(self, step: int, *, now: bool = False) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
-        if step % ASK_STEPS if self.ranks.size > 1 else self.run is None:
+        alone = self.ranks.size == 1
+        if (alone and self.run is None) or (not alone and step % ASK_STEPS):
             return
         if not now and not self.ranks.from_first(lambda: time.monotonic() > self.next_save):
             return

@@ -16,6 +16,7 @@ from hitnet import data as datasets
 from hitnet.capsules import hits_and_misses
 from hitnet.data.images import Images
 from hitnet.data.load import Source
+from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
@@ -164,13 +165,20 @@ def evaluate(
     strict: bool = False,
 ) -> Evaluation:
     """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
+    check_split(split)
     trained = run if isinstance(run, Run) else load(run)
     source = trained.config.data["source"] if data is None else data
     if isinstance(source, Images):
         images = source
     else:
         size = trained.config.model.in_shape[1:]
-        images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
+        try:
+            images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
+        except HitNetError as error:
+            if data is not None:
+                raise
+            said = f"The data that the run was trained on cannot be read: {error} Name other data."
+            raise HitNetError(said) from error
     images = match_classes(images, trained.class_names)
     return measure(trained.model.to(pick_device(device)), images)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from hitnet.data.augment import Augmentation
-from hitnet.errors import HitNetError, check_choice, unknown_name
+from hitnet.errors import HitNetError, check_choice, check_entries, unknown_name
 from hitnet.losses import GhostRule
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
@@ -73,7 +73,7 @@ class Recipe:
         check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
         if not 0 <= self.augment_strength < math.inf:
             raise HitNetError(
-                f"Recipe {self.name!r}: augment_strength must not be negative; got {self.augment_strength}."
+                f"Recipe {self.name!r}: augment_strength must be finite and not negative; got {self.augment_strength}."
             )
         for name in ("warp", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
@@ -117,9 +117,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:
-        unknown = sorted(set(values) - {f.name for f in fields(cls)})
-        if unknown:
-            raise HitNetError(f"The recipe has unknown entries: {', '.join(unknown)}.")
+        check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         return cls(**values)
 
 
@@ -157,6 +155,7 @@ def recipe(name: str | Recipe = "fast", *, features: str = "paper", **overrides:
     base = name if isinstance(name, Recipe) else RECIPES[name]
     if name == "fast":
         base = FAST.get(features, base)
+    check_entries("entry of a recipe", overrides, (f.name for f in fields(Recipe)))
     changes = {key: value for key, value in overrides.items() if value is not None}
     try:
         return replace(base, **changes)

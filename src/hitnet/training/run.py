@@ -73,6 +73,8 @@ class RunConfig:
             )
         except (KeyError, TypeError) as error:
             raise HitNetError(f"{where} is damaged: {error!r}.") from error
+        except HitNetError as error:
+            raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
 
 
 class Saved(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any, TypedDict, Unpack, overload
 
 import torch
 
-from hitnet import data as datasets
 from hitnet import models
 from hitnet.data.images import Images
 from hitnet.data.load import Source
+from hitnet.data.sources import is_known
 from hitnet.data.stream import ImageSet, Streamed, open_images
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
@@ -56,8 +56,7 @@ def source_name(source: Source) -> str:
     """How a run or an audit names its data, so that it is found again from any folder: paths are made absolute."""
     if isinstance(source, Images):
         return source.name
-    known = str(source) in datasets.catalogue.names()
-    return str(source) if known else str(Path(source).expanduser().absolute())
+    return str(source) if is_known(source) else str(Path(source).expanduser().absolute())
 
 
 def describe(source: Source, images: ImageSet, test: ImageSet | None) -> dict[str, Any]:
