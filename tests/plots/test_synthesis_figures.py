@@ -131,14 +131,14 @@ def test_captions_of_hybrid_images_fit_their_panels():
 
 
 def test_rows_of_a_traversal_do_not_meet():
-    (figure,) = plots.traversal_figures(traversal(components=4, steps=60))
+    (figure,) = plots.traversal_figures(traversal(components=4, steps=40))
     heights = [text.get_position()[1] for text in figure.axes[0].texts if text.get_text() in ("0", "1", "2", "3")]
     assert min(np.diff(heights)) >= 8 / 72
 
 
 def test_a_traversal_has_room_for_its_columns():
-    with pytest.raises(HitNetError, match="room for 60 steps; got 61"):
-        plots.traversal_figures(traversal(steps=61))
+    with pytest.raises(HitNetError, match="room for 40 steps; got 41"):
+        plots.traversal_figures(traversal(steps=41))
 
 
 def test_small_changes_are_no_zeros():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hitnet.synthesis.prototypes import Prototypes
     from hitnet.synthesis.traversal import Traversal
 
-MOST_STEPS = 60  # columns of a traversal: more would be too narrow to see
+MOST_STEPS = 40  # columns of a traversal: more would be too narrow to see
 X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
 
 
@@ -201,7 +201,8 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
     marked = [low, found.centre, high]
     if reach > 6 * found.spread:  # their labels would meet
-        marked = [found.centre - reach / 2, found.centre, found.centre + reach / 2]
+        aside = float(f"{reach / 2:.1g}")
+        marked = [found.centre - aside, found.centre, found.centre + aside]
     axes.set_xticks(marked, [f"{value:.3g}" for value in marked])
     axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
     for name, spine in axes.spines.items():
