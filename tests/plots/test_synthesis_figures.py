@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from plot_samples import distributions, examples, opened, prototypes, texts, traversal
 
 from hitnet import plots
+from hitnet.errors import HitNetError
 from hitnet.synthesis import HybridExamples
 
 FIGURES = {
@@ -81,11 +83,13 @@ def test_the_share_is_written_beside_the_distribution():
     assert f"{100 * share:.0f} % within 2σ" in texts(figure)[0]
 
 
+@pytest.mark.parametrize("wider", [1, 1.6, 6])
 @pytest.mark.parametrize("classes", [1, 6])
-def test_ticks_of_neighbouring_distributions_do_not_meet(classes):
+def test_ticks_of_distributions_do_not_meet(classes, wider):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    (figure,) = plots.feature_figures(distributions(classes=classes))
+    found = distributions(classes=classes)
+    (figure,) = plots.feature_figures(replace(found, spread=found.spread / wider))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     boxes = [
@@ -127,9 +131,21 @@ def test_captions_of_hybrid_images_fit_their_panels():
 
 
 def test_rows_of_a_traversal_do_not_meet():
-    (figure,) = plots.traversal_figures(traversal(components=4, steps=60))
+    (figure,) = plots.traversal_figures(traversal(components=4, steps=40))
     heights = [text.get_position()[1] for text in figure.axes[0].texts if text.get_text() in ("0", "1", "2", "3")]
     assert min(np.diff(heights)) >= 8 / 72
+
+
+def test_a_traversal_has_room_for_its_columns():
+    with pytest.raises(HitNetError, match="room for 40 steps; got 41"):
+        plots.traversal_figures(traversal(steps=41))
+
+
+def test_small_changes_are_no_zeros():
+    found = traversal(components=3)
+    (figure,) = plots.traversal_figures(replace(found, images=0.5 + found.images / 1000))
+    assert not {"0.000", "0e+00"} & set(texts(figure))
+    assert len([text for text in texts(figure) if text.endswith("e-04")]) == 3
 
 
 def test_long_names_of_many_classes_get_wider_images():

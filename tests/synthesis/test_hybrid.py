@@ -110,6 +110,12 @@ def test_it_can_be_captured(toy_run):
     assert torch.allclose(found, expected, atol=1e-4)
 
 
+def test_a_change_of_another_shape_is_refused(toy_run, toy_set):
+    images, labels = toy_set.pixels[:3].float() / 255, toy_set.labels[:3]
+    with pytest.raises(HitNetError, match=r"change of shape \(3, \d+\), one a capsule; got \(3, 1\)"):
+        hybrid(toy_run.model, images, labels, torch.zeros(3, 1))
+
+
 def test_runs_on_other_data_are_refused(toy_run):
     with pytest.raises(HitNetError, match="Give a run on the same data"):
         frozen_network(toy_run.folder, class_names=("a", "b", "c"), in_shape=(1, 12, 12), device="cpu")

@@ -38,6 +38,9 @@ def test_a_run_folder_will_do(toy_run):
 def test_unknown_class(toy_run):
     with pytest.raises(HitNetError, match=r"no class named 'band 4'\. Did you mean 'band"):
         prototypes(toy_run, classes=["band 4"], device="cpu")
+    for names in ("band 1", [1]):
+        with pytest.raises(HitNetError, match="by a list of their names"):
+            prototypes(toy_run, classes=names, device="cpu")
     with pytest.raises(HitNetError, match="at least one class"):
         prototypes(toy_run, classes=[], device="cpu")
 

@@ -82,8 +82,9 @@ def test_errors(toy_run, toy_set):
         traverse(toy_run, device="cpu")
     with pytest.raises(HitNetError, match="at least 2 steps"):
         traverse(toy_run, "band 0", steps=1, device="cpu")
-    with pytest.raises(HitNetError, match="reach must be above 0"):
-        traverse(toy_run, "band 0", reach=0, device="cpu")
+    for reach in (0, float("nan"), float("inf")):
+        with pytest.raises(HitNetError, match="reach must be above 0 and finite"):
+            traverse(toy_run, "band 0", reach=reach, device="cpu")
     with pytest.raises(HitNetError, match=r"uint8 images of shape \(1, 12, 12\); got"):
         traverse(toy_run, image=torch.zeros(1, 10, 12, dtype=torch.uint8), device="cpu")
     with pytest.raises(HitNetError, match="no class named 'bandit'"):

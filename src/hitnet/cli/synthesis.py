@@ -15,6 +15,8 @@ from hitnet.cli.terminal import console, errors, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir, Device, RunPath
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError, check_choice
+from hitnet.plots.sheet import file_types
+from hitnet.plots.synthesis import check_steps
 from hitnet.synthesis.decoding import open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS
@@ -62,6 +64,7 @@ def traverse_command(
     A page for each class; with --image, one page for the class that the network predicts, or for each --class.
     """
     plots.check_file_type(out)
+    check_steps(steps)
     trained = open_run(run, device=device)
     names: Sequence[str | None] = classes or ([None] if image else trained.class_names)
     found = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
@@ -199,7 +202,7 @@ def augment_command(
         raise HitNetError("Say where to write: --out for the augmented set, --picture for examples, or both.")
     if picture is not None:
         plots.check_file_type(picture)
-    if out is not None and out.suffix.lower() in (".png", ".svg", ".pdf", ".jpg"):
+    if out is not None and out.suffix.lower().removeprefix(".") in file_types():
         raise HitNetError(f"{out}: --out takes a whole data set, a .npz or a folder. Pictures of examples: --picture.")
     if out is not None and out.suffix.lower() != ".npz":
         check_folder(out)

@@ -157,11 +157,16 @@ def _missing_said_once() -> Iterator[None]:
         )
 
 
-def check_file_type(path: str | Path) -> str:
-    """The type by the file's ending, or an error that names those that can be written."""
+def file_types() -> set[str]:
+    """The endings, without their dot, of the pictures that can be written."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    known = set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # its images are files of their own
+    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # its images are files of their own
+
+
+def check_file_type(path: str | Path) -> str:
+    """The type by the file's ending, or an error that names those that can be written."""
+    known = file_types()
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in known:
         raise HitNetError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from hitnet.errors import HitNetError
 from hitnet.plots.sheet import BLUE, FILL, GAP, INK, LINE, MARGIN, RED, SOFT, WIDTH, Sheet, fitting, pages, text_width
 from hitnet.plots.tiles import tile_figures
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hitnet.synthesis.prototypes import Prototypes
     from hitnet.synthesis.traversal import Traversal
 
+MOST_STEPS = 40  # columns of a traversal: more would be too narrow to see
 X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
 
 
@@ -36,12 +38,14 @@ def prototype_figures(found: Prototypes) -> list[Figure]:
 def traversal_figures(found: Traversal) -> list[Figure]:
     """A row for each component, a column for each value, and on the right how much the picture changes."""
     steps, shape = len(found.values), found.images.shape[2:]
+    check_steps(steps)
     side, bar = 0.42, 0.95
     tile = min(0.8, (WIDTH - 2 * MARGIN - side - bar) / steps - GAP)
     step = max(LINE, tile * shape[1] / shape[2] + GAP)  # rows are numbered
     original = found.original
     head = 2.5 * LINE + (0 if original is None else 0.8 * shape[1] / shape[2] + LINE / 2)
     change, top_change = found.change, float(found.change.max()) or 1.0
+    form = ".3f" if top_change >= 0.01 else ".0e"  # no bar beside a row of zeros
     figures = []
     for rows in pages(len(found.images), step, above=head):
         sheet = Sheet(side + steps * (tile + GAP) + bar + 2 * MARGIN, head + len(rows) * step + 2 * MARGIN)
@@ -55,9 +59,14 @@ def traversal_figures(found: Traversal) -> list[Figure]:
             left = MARGIN + side + steps * (tile + GAP) + 0.05
             length = 0.45 * float(change[row]) / top_change
             sheet.axes.barh(middle, length, height=min(0.12, tile / 3), left=left, color=BLUE)
-            sheet.text(left + length + 0.05, middle, f"{change[row]:.3f}", size=7, color=SOFT, ha="left")
+            sheet.text(left + length + 0.05, middle, f"{change[row]:{form}}", size=7, color=SOFT, ha="left")
         figures.append(sheet.figure)
     return figures
+
+
+def check_steps(steps: int) -> None:
+    if steps > MOST_STEPS:
+        raise HitNetError(f"A picture of a traversal has room for {MOST_STEPS} steps; got {steps:,}. Take fewer.")
 
 
 def _traversal_head(sheet: Sheet, found: Traversal, side: float, tile: float, head: float) -> None:
@@ -190,7 +199,11 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
         fontsize=6.5, color=SOFT,
     )  # fmt: skip
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
-    axes.set_xticks([low, found.centre, high], [f"{value:.3g}" for value in (low, found.centre, high)])
+    marked = [low, found.centre, high]
+    if reach > 6 * found.spread:  # their labels would meet
+        aside = float(f"{reach / 2:.1g}")
+        marked = [found.centre - aside, found.centre, found.centre + aside]
+    axes.set_xticks(marked, [f"{value:.3g}" for value in marked])
     axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
     for name, spine in axes.spines.items():
         spine.set(visible=name == "bottom", color=SOFT, linewidth=0.5)

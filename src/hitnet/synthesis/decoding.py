@@ -64,6 +64,8 @@ def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> l
     """Indices of the classes that are named; all of them for None."""
     if chosen is None:
         return list(range(len(class_names)))
+    if isinstance(chosen, str) or not all(isinstance(name, str) for name in chosen):
+        raise HitNetError(f"Classes are chosen by a list of their names, which are text; got {chosen!r}.")
     index = {name: k for k, name in enumerate(class_names)}
     for name in chosen:
         if name not in index:

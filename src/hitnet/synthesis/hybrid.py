@@ -58,6 +58,9 @@ def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> 
     The network is to be in evaluation mode, on the images' device. Nothing here waits for that device.
     """
     need_decoder(network)
+    expected = (len(images), network.config.capsule_dim)
+    if change.shape != expected:
+        raise HitNetError(f"hybrid takes a change of shape {expected}, one a capsule; got {tuple(change.shape)}.")
     reconstruction, modified = before_and_after(network, labels, *encode_batch(network, images, labels), change)
     return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
 

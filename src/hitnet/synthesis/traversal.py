@@ -66,8 +66,8 @@ def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Te
     """`steps` values from centre − reach·m/√n to centre + reach·m/√n, evenly spaced (paper: reach 2)."""
     if steps < 2:
         raise HitNetError(f"A traversal needs at least 2 steps; got {steps}.")
-    if not reach > 0:
-        raise HitNetError(f"A traversal's reach must be above 0; got {reach}.")
+    if not 0 < reach < float("inf"):
+        raise HitNetError(f"A traversal's reach must be above 0 and finite; got {reach}.")
     width = reach * component_spread(network)
     centre = need_centre(network)
     return torch.linspace(centre - width, centre + width, steps, dtype=torch.float64)
