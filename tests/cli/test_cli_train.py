@@ -1,6 +1,7 @@
 """`hitnet train`, `evaluate`, `predict` and `models`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 import hitnet
 from hitnet.cli.terminal import console
+from hitnet.cli.train import class_table
 from hitnet.data import save_npz
 from hitnet.models import MODELS
 from toy import toy_images
@@ -113,6 +115,16 @@ def test_long_names_are_not_cut_off(command, toy_run, tmp_path, monkeypatch):
     ended = command("predict", toy_run[0], image, "--device", "cpu")
     column = "".join(line.split(" ")[1] for line in ended.out.splitlines()[1:])
     assert column == str(image)
+
+
+def test_long_classes_head_the_confusion_whole(toy_run, monkeypatch):
+    monkeypatch.setattr(console, "width", 120)
+    found = replace(hitnet.evaluate(toy_run[0], device="cpu"), class_names=("triangulation", "triangular", "circle"))
+    with console.capture() as shown:
+        console.print(class_table(found))
+    heads = [line[1:].split() for line in shown.get().splitlines()[:2]]
+    assert heads[0] == ["→triangu", "→triangu"]
+    assert heads[1][-3:] == ["lation", "lar", "→circle"]
 
 
 def test_evaluate_as_json(command, toy_run):

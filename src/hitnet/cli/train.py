@@ -184,7 +184,7 @@ def class_table(result: Evaluation, most: int = 20) -> Table:
 def figures_table(result: Evaluation, *, confusion: bool) -> Table:
     table = make_table("class", "images", "error %", "precision %")
     for name in result.class_names if confusion else ():
-        table.add_column(f"→{name}"[:8], justify="right", style="dim")
+        table.add_column(f"→{name}", justify="right", style="dim", overflow="fold", max_width=8)
     for k, row in enumerate(result.per_class()):
         figures = ["-" if row[key] is None else f"{row[key]:.2f}" for key in ("error_percent", "precision_percent")]
         counts = [str(count) if count else "·" for count in result.confusion[k]] if confusion else []
