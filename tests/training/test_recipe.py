@@ -8,7 +8,7 @@ import pytest
 
 from hitnet import HitNetError, Recipe, recipe
 from hitnet.data.augment import Augmentation
-from hitnet.training.recipe import FAST, RECIPES
+from hitnet.training.recipe import FAST, LEAST_STEPS, RECIPES
 
 
 def test_paper_recipe_is_what_the_paper_says():
@@ -140,3 +140,19 @@ def test_options_of_what_is_off_are_not_in_effect():
     assert Recipe(augment="hybrid", augment_share=0.7).in_effect() != Recipe(augment="hybrid").in_effect()
     assert Recipe(ghosts=1, ghost_rule="nearer").in_effect() != Recipe(ghosts=1).in_effect()
     assert Recipe(shift=1).in_effect() != plain
+
+
+@pytest.mark.parametrize("features", FAST)
+def test_few_images_are_gone_through_more_often(features):
+    few, many = (recipe("fast", features=features, images=images) for images in (600, 10**6))
+    assert (few.epochs - 1) * few.steps_per_epoch(600) < LEAST_STEPS <= few.epochs * few.steps_per_epoch(600)
+    assert replace(few, epochs=FAST[features].epochs) == many == FAST[features]
+    assert recipe("fast", features=features, images=600, epochs=3).epochs == 3
+    assert recipe("fast", features=features, images=1).epochs == LEAST_STEPS
+    wide = recipe("fast", features=features, images=600, batch_size=100)
+    assert wide.epochs == LEAST_STEPS / 6
+
+
+@pytest.mark.parametrize("name", ["paper", "paper-decay", Recipe(epochs=2)])
+def test_recipes_that_say_how_long_are_kept(name):
+    assert recipe(name, images=10) == recipe(name)

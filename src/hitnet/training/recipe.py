@@ -138,6 +138,8 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
+LEAST_STEPS = 750  # of `fast`: sets of few images are gone through more often, or next to nothing would be learned
+
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
     "paper": Recipe(name="paper", epochs=250, schedule="constant"),
@@ -145,10 +147,13 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def recipe(name: str | Recipe = "fast", *, features: str = "paper", **overrides: Any) -> Recipe:
+def recipe(
+    name: str | Recipe = "fast", *, features: str = "paper", images: int | None = None, **overrides: Any
+) -> Recipe:
     """A recipe by name, with single entries replaced; entries given as None keep the recipe's own value.
 
-    `fast` depends on the network's features (see FAST); the paper's recipes are the same for all.
+    `fast` depends on the network's features (see FAST) and, unless epochs are given, takes as many as `images` need for
+    LEAST_STEPS; the paper's recipes are the same for all.
     """
     if isinstance(name, str) and name not in RECIPES:
         raise unknown_name("recipe", name, RECIPES)
@@ -158,6 +163,9 @@ def recipe(name: str | Recipe = "fast", *, features: str = "paper", **overrides:
     check_entries("entry of a recipe", overrides, (f.name for f in fields(Recipe)))
     changes = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return replace(base, **changes)
+        made = replace(base, **changes)
     except TypeError as error:
         raise HitNetError(f"Recipe {base.name!r}: {error}") from None
+    if name != "fast" or images is None or "epochs" in changes:
+        return made
+    return replace(made, epochs=max(made.epochs, -(-LEAST_STEPS // made.steps_per_epoch(images))))

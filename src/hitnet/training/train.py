@@ -192,7 +192,7 @@ def configure(
     """The configuration of a run, with seed 0, and what makes ready to modify its images, if anything is to."""
     name = model or models.default_name(images.shape, device.type)
     built = models.config(name, images.shape, images.num_classes, **(model_options or {}))
-    chosen = find_recipe(recipe, features=built.features, **(recipe_options or {}))
+    chosen = find_recipe(recipe, features=built.features, images=len(images), **(recipe_options or {}))
     with torch.device("meta"):  # options that do not fit are said before any folder is made; this takes no memory
         Objective(Network(built), chosen, epoch=1)
     warn_of_ghosts(chosen.ghosts, images.num_classes)
