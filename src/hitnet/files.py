@@ -107,10 +107,9 @@ def claim(path: str | Path) -> bool:
             os.close(handle)
             target.unlink(missing_ok=True)
             return True
-        if target.exists() and os.path.samestat(os.fstat(handle), target.stat()):
-            _claims[target] = handle
-        else:
-            os.close(handle)  # whoever had it has just removed the file: once more
+        _claims[target] = handle
+        if os.fstat(handle).st_nlink == 0:  # whoever had it has just removed the file: once more
+            os.close(_claims.pop(target))
     return True
 
 

@@ -30,7 +30,7 @@ from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances, match_classes
-from hitnet.training.networks import Task, train_networks
+from hitnet.training.networks import Task, release, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
 from hitnet.training.train import configure, source_name, task
@@ -108,7 +108,10 @@ def audit(
         work = tasks(
             networks, images, folder, recipe=recipe, epochs=epochs, seed=seed, device=device, options=recipe_options
         )
-        trained = train_networks(work, images, None, device=pick_device(device), progress=progress)
+        try:
+            trained = train_networks(work, images, None, device=pick_device(device), progress=progress)
+        finally:
+            release(work)
     result = judge(collect(trained, images, pick_device(device)), images, method=score)
     table = compare_annotators(data, result.table)
     about = source | {

@@ -3,7 +3,6 @@ they judge better than as many of one kind."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -63,8 +62,8 @@ def planned(name: str, images: Images) -> Planned:
     need_hit_or_miss(name, HEADS[built.head].loss)
     epochs = GREY_EPOCHS if images.shape[0] == 1 else EPOCHS
     kind = built.features if built.features in EPOCHS else "paper"
-    steps = recipe("fast", features=built.features).steps_per_epoch(len(images))
-    return Planned(name, max(epochs[kind], math.ceil(LEAST_STEPS[kind] / steps)))
+    least = recipe("fast", features=built.features).epochs_for(LEAST_STEPS[kind], len(images))
+    return Planned(name, max(epochs[kind], least))
 
 
 def need_hit_or_miss(model_name: str, loss: str) -> None:

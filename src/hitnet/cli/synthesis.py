@@ -20,6 +20,7 @@ from hitnet.plots.synthesis import check_steps
 from hitnet.synthesis.decoding import open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS
+from hitnet.synthesis.hybrid import STRENGTH
 from hitnet.synthesis.writing import check_folder
 from hitnet.training import Run
 
@@ -187,7 +188,7 @@ def augment_command(
     out: Annotated[Path | None, typer.Option(help="The augmented set: a .npz of arrays or a folder of PNGs")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw examples, as the paper does: .png, .svg, .pdf")] = None,
     copies: Annotated[int, typer.Option(help="Modified copies of each training image")] = 1,
-    strength: Annotated[float, typer.Option(help="Noise on each capsule component, in units of m/√n")] = 0.5,
+    strength: Annotated[float, typer.Option(help="Noise on each capsule component, in units of m/√n")] = STRENGTH,
     originals: Annotated[bool, typer.Option(help="Keep the original training images beside the copies")] = True,
     examples: Annotated[int, typer.Option(min=1, help="Images in the picture")] = 2,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,

@@ -36,6 +36,9 @@ from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
 from hitnet.training.feed import Feed
+from hitnet.training.recipe import Recipe
+
+STRENGTH = Recipe.augment_strength  # the same by default, in training and before it
 
 
 class Hybrid(NamedTuple):
@@ -154,7 +157,7 @@ def hybrid_examples(
     images: Images,
     *,
     count: int = 23,
-    strength: float = 0.5,
+    strength: float = STRENGTH,
     seed: int = 0,
     device: str = "auto",
 ) -> list[HybridExamples]:
@@ -187,7 +190,7 @@ def augment(
     data: Source | None = None,
     *,
     copies: int = 1,
-    strength: float = 0.5,
+    strength: float = STRENGTH,
     originals: bool = True,
     seed: int = 0,
     device: str = "auto",

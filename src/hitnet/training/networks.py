@@ -83,21 +83,18 @@ def train_networks(
     together = ranks if len(tasks) == 1 else ALONE
     mine = left if len(tasks) == 1 else left[ranks.rank :: ranks.size]
     found: dict[int, Run | DivergedError] = {}
-    try:
-        if mine:
-            own = [tasks[i] for i in mine]
-            makers = trainer_makers(Lot(own, images, test, modify), device, progress, together, {})
-            if profile and ranks.first:
-                makers[0] = partial(profiled, makers[0], own[0].folder, device)
-            if progress is not None:
-                progress.plan(sum(task.steps_left() for task in own))
+    if mine:
+        own = [tasks[i] for i in mine]
+        makers = trainer_makers(Lot(own, images, test, modify), device, progress, together, {})
+        if profile and ranks.first:
+            makers[0] = partial(profiled, makers[0], own[0].folder, device)
+        if progress is not None:
+            progress.plan(sum(task.steps_left() for task in own))
 
-            def ended(one: int, outcome: Trained | DivergedError) -> None:
-                found[mine[one]] = as_run(own[one], outcome)
+        def ended(one: int, outcome: Trained | DivergedError) -> None:
+            found[mine[one]] = as_run(own[one], outcome)
 
-            fit_all(makers, device, ended, at_once=1 if profile else None)
-    finally:
-        release(tasks)
+        fit_all(makers, device, ended, at_once=1 if profile else None)
     if len(tasks) > 1:
         found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
     runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]

@@ -103,6 +103,10 @@ class Recipe:
     def steps_per_epoch(self, images: int) -> int:
         return -(-images // self.batch_size)
 
+    def epochs_for(self, steps: int, images: int) -> int:
+        """How many epochs make at least so many steps."""
+        return -(-steps // self.steps_per_epoch(images))
+
     def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
         return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout, self.warp, self.invert)
 
@@ -168,4 +172,4 @@ def recipe(
         raise HitNetError(f"Recipe {base.name!r}: {error}") from None
     if name != "fast" or images is None or "epochs" in changes:
         return made
-    return replace(made, epochs=max(made.epochs, -(-LEAST_STEPS // made.steps_per_epoch(images))))
+    return replace(made, epochs=max(made.epochs, made.epochs_for(LEAST_STEPS, images)))

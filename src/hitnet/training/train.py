@@ -169,11 +169,14 @@ def train(
         )  # fmt: skip
         config = replace(config, data=config.data | {"limit": limit})
         tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume, device=where))
-        if tasks[0].config.data != config.data:
-            raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all of them the same data.")
-        runs = train_networks(
-            tasks, images, tested, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
-        )
+        try:
+            if tasks[0].config.data != config.data:
+                raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
+            runs = train_networks(
+                tasks, images, tested, device=where, modify=modify, progress=progress, ranks=ranks, profile=profile
+            )
+        finally:
+            release(tasks)
     return runs[0] if seeds is None else runs
 
 
