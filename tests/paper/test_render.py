@@ -4,7 +4,7 @@ import pytest
 
 from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, render
-from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry
+from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, Entry
 from toy_book import add, add_short, record
 
 TEN = list("0123456789")
@@ -77,7 +77,7 @@ def test_one_run_has_no_interval_and_is_not_marked(page, book, ledger):
 
 def test_what_is_missing_is_what_the_command_would_do(page, book, ledger):
     toy = book.experiments["toy"]
-    for seed in (0, 1, 3):  # seed 2 diverged
+    for seed in (0, 1, 3):
         add(ledger, toy, seed)
     cells = row(page(), "Toy")
     assert cells[5] == "3 of 3"
@@ -85,6 +85,17 @@ def test_what_is_missing_is_what_the_command_would_do(page, book, ledger):
     add(ledger, toy, 2)
     cells = row(page(), "Toy")
     assert (cells[5], cells[7]) == ("4, 3 planned", "")
+
+
+def test_runs_that_diverged_are_counted_and_told(page, book, ledger):
+    toy = book.experiments["toy"]
+    add(ledger, toy, 0)
+    ledger.add(Entry(DIVERGED, "toy", (1,), {"why": "Training diverged in epoch 7."}))
+    text = page()
+    cells = row(text, "Toy")
+    assert cells[5] == "1 of 3, 1 diverged"
+    assert cells[7].startswith("1 takes")
+    assert row(text.split("## Diverged runs")[1], "toy")[1:] == ["1", "Training diverged in epoch 7."]
 
 
 def test_short_runs_are_shown_apart_and_counted_nowhere(page, book, ledger):

@@ -10,8 +10,9 @@ import pytest
 import hitnet
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper import Ledger, origin, reproduce, running
-from hitnet.paper.cost import device_name
-from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN, SHORT
+from hitnet.paper.book import Standing, standing
+from hitnet.paper.cost import Costs, device_name
+from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.device import pick_device
 from hitnet.training.progress import Progress
@@ -381,6 +382,27 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
     assert outcome.done == ["toy, seed 1"]
     assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
     assert [one.seeds for one in ledger.of(RUN)] == [(1,)]
+    (failure,) = ledger.of(DIVERGED)
+    assert (failure.seeds, failure.facts["why"]) == ((0,), "Training diverged in epoch 1.")
+    assert {"device", "torch", "code", "date", "recipe"} <= set(failure.facts)
+
+
+def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
+    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
+    work("toy-ghosts", runs=2)
+    assert [one.seeds for one in ledger.of(ANALYSIS)] == [(1,)]  # of those that are there
+    outcome, _ = work("toy-ghosts", runs=2)
+    assert (outcome.done, outcome.left, outcome.failed) == ([], [], [])
+    assert trained == [[], [("toy-ghosts", 1)]]
+    assert standing(book, "toy-ghosts", ledger, Costs(HERE)) == Standing(2, 2, 0.0)
+
+
+def test_a_short_run_that_diverged_says_nothing_of_a_full_one(work, ledger, monkeypatch):
+    diverging(monkeypatch, lambda lot, task: True)
+    assert work("toy", runs=1, epochs=1)[0].failed == [
+        "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
+    ]
+    assert ledger.of(DIVERGED) == []
 
 
 def test_data_that_are_not_whole_cannot_be_counted(book, ledger):

@@ -12,7 +12,7 @@ from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry, Ledger
-from hitnet.paper.records import RunRecord, all_records, full_runs
+from hitnet.paper.records import RunRecord, all_records, diverged_runs, full_runs
 from hitnet.training.run import Run
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Standing:
 
 
 def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
-    """Runs done of runs wanted; a picture wants one run and is done once it is drawn."""
+    """Runs done of runs wanted, diverged ones among them; a picture wants one run and is done once it is drawn."""
     results, experiments = book.of(name)
     if len(results) == 1 and results[0].draw:
         if results[0].picture(ledger):
@@ -94,7 +94,7 @@ def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
     done = wanted = 0
     seconds = 0.0
     for one in experiments:
-        have = sum(seed < one.wanted for seed in full_runs(ledger, one))
+        have = sum(seed < one.wanted for seed in full_runs(ledger, one).keys() | diverged_runs(ledger, one))
         done, wanted = done + have, wanted + one.wanted
         seconds += (one.wanted - have) * costs.seconds(one)
     return Standing(done, wanted, seconds)
@@ -116,6 +116,10 @@ class Page:
         """The runs that count, by seed."""
         return [record for _, record in sorted(full_runs(self.ledger, self.experiment(name)).items())]
 
+    def diverged(self, name: str) -> dict[int, str]:
+        """Why runs failed, by seed."""
+        return diverged_runs(self.ledger, self.experiment(name))
+
     def analysis(self, name: str) -> Entry | None:
         """The analysis of the most runs."""
         return max(self.ledger.of(ANALYSIS, name), key=lambda entry: len(entry.seeds), default=None)
@@ -128,7 +132,7 @@ class Page:
     def missing(self, name: str) -> str:
         """Which runs are missing, if any, what they would cost, and how to make them."""
         one = self.experiment(name)
-        done = full_runs(self.ledger, one)
+        done = full_runs(self.ledger, one).keys() | diverged_runs(self.ledger, one)
         count = sum(seed not in done for seed in range(one.wanted)) if one.wanted or done else 1
         if not count:
             return ""

@@ -1,4 +1,4 @@
-"""The ledger: one line of JSON for each finished run, analysis or picture, each with a checksum of its own.
+"""The ledger: one line of JSON for each finished or failed run, analysis or picture, each with a checksum of its own.
 
 Lines are only ever added, and none depends on another, so that two ledgers are merged by taking the lines of both
 (`merge=union` in .gitattributes). A line that was changed by hand, torn or merged badly is refused with its number;
@@ -16,8 +16,7 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 
-RUN, SHORT, ANALYSIS, PICTURE = "run", "short", "analysis", "picture"
-KINDS = (RUN, SHORT, ANALYSIS, PICTURE)
+RUN, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "short", "diverged", "analysis", "picture")
 Key = tuple[str, str, str, tuple[int, ...]]
 
 
@@ -25,8 +24,9 @@ Key = tuple[str, str, str, tuple[int, ...]]
 class Entry:
     """One line.
 
-    kind   "run": a run of full length; "short": one that was shortened, which no table counts; "analysis": of
-           several runs together; "picture": a file that was drawn from a run's weights
+    kind   "run": a run of full length; "short": one that was shortened, which no table counts; "diverged": one that was
+           to be of full length, and failed; "analysis": of several runs together; "picture": a file that was drawn
+           from a run's weights
     label  what tells apart entries of the same kind, experiment and seeds: how a run was shortened, which picture
     facts  the rest, plain values
     """

@@ -44,9 +44,10 @@ def mean_cell(summary: Summary, claim: Claim | None) -> str:
 
 def runs_cell(page: Page, name: str, summary: Summary | None) -> str:
     wanted, made = page.experiment(name).wanted, summary.runs if summary else 0
+    failed = f", {len(page.diverged(name))} diverged" if page.diverged(name) else ""
     if made <= wanted and wanted:
-        return f"{made} of {wanted}"
-    return f"{made}, {wanted or 'not'} planned"
+        return f"{made} of {wanted}{failed}"
+    return f"{made}, {wanted or 'not'} planned{failed}"
 
 
 def seconds_cell(records: Sequence[RunRecord]) -> str:

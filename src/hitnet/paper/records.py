@@ -11,7 +11,7 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import RUN, SHORT, Entry, Ledger
+from hitnet.paper.ledger import DIVERGED, RUN, SHORT, Entry, Ledger
 from hitnet.training.recipe import Recipe
 
 
@@ -106,6 +106,11 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
                 "Remove the line, or use the version of hitnet that wrote it."
             )
     return found
+
+
+def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:
+    """Why runs of full length failed, by seed. They are part of what is found out, and are not tried again."""
+    return {entry.seeds[0]: str(entry.facts["why"]) for entry in ledger.of(DIVERGED, experiment.name)}
 
 
 def short_runs(ledger: Ledger, experiment: Experiment) -> list[tuple[Entry, RunRecord]]:

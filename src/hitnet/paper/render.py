@@ -13,7 +13,7 @@ from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.ledger import RUN, Ledger
 from hitnet.paper.markdown import MARK, table
-from hitnet.paper.records import short_runs
+from hitnet.paper.records import diverged_runs, short_runs
 
 PAGE, DISCUSSION = "results.md", "discussion"
 HEAD = f"""# The paper's results, reproduced
@@ -40,8 +40,7 @@ def render(book: Book, ledger: Ledger, docs: str | Path) -> Path:
     folder = Path(docs)
     parts = [HEAD, overview(book, ledger)]
     parts += [section(Page(book, ledger, folder, result)) for result in book.results.values()]
-    if short := shorts(book, ledger):
-        parts.append(short)
+    parts += [more for more in (failures(book, ledger), shorts(book, ledger)) if more]
     files.write_text(folder / PAGE, "\n".join(parts))
     return folder / PAGE
 
@@ -76,6 +75,19 @@ def discussion(docs: Path, result: Result) -> str | None:
         return path.read_text(encoding="utf-8").strip() + "\n" if path.is_file() else None
     except (OSError, UnicodeDecodeError) as error:
         raise HitNetError(f"{path} cannot be read: {error}. Words on a result are plain text in UTF-8.") from error
+
+
+def failures(book: Book, ledger: Ledger) -> str:
+    """Runs that diverged, which the means above leave out."""
+    rows = [
+        [name, str(seed), why]
+        for name, one in book.experiments.items()
+        for seed, why in sorted(diverged_runs(ledger, one).items())
+    ]
+    if not rows:
+        return ""
+    said = '## Diverged runs\nNo mean above contains them; "runs here" says how many there are.\n\n'
+    return said + table(("experiment", "seed", "why"), rows)
 
 
 def shorts(book: Book, ledger: Ledger) -> str:

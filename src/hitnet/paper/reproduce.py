@@ -18,7 +18,7 @@ from hitnet.errors import HitNetError
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
 from hitnet.paper.ledger import Ledger
-from hitnet.paper.records import RunRecord, full_runs
+from hitnet.paper.records import RunRecord, diverged_runs, full_runs
 from hitnet.paper.running import Job, Length, Runner
 from hitnet.training.progress import Progress
 
@@ -87,7 +87,8 @@ def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
             continue
         for one in experiments:
             seeds = range(one.wanted if runs is None else runs)
-            missing[one.name] = {seed for seed in seeds if ledger.get(*length.key(one, seed)) is None}
+            failed = diverged_runs(ledger, one) if length.of(one) is None else {}
+            missing[one.name] = {s for s in seeds if s not in failed and ledger.get(*length.key(one, s)) is None}
     for result in pictures:
         one = book.experiments[result.experiments[0]]
         if not result.picture(ledger) and not runner.finished(one, PICTURE_SEED, length):
@@ -177,7 +178,8 @@ def finish(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
 
     found = [runner.book.of(name) for name in names]
     for one in {one.name: one for _, experiments in found for one in experiments}.values():
-        seeds = tuple(range(one.wanted if runs is None else runs))
+        failed = diverged_runs(runner.ledger, one)
+        seeds = tuple(seed for seed in range(one.wanted if runs is None else runs) if seed not in failed)
         if one.read_ghosts and length.of(one) is None and seeds and set(seeds) <= set(full_runs(runner.ledger, one)):
             ghosts.analyse(one, seeds, runner, docs, say)
     for result in {result.name: result for results, _ in found for result in results}.values():

@@ -15,7 +15,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper.book import TEACHER_SEED, Book
 from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import RUN, SHORT, Entry, Ledger
+from hitnet.paper.ledger import DIVERGED, RUN, SHORT, Entry, Ledger
 from hitnet.paper.origin import note_origin, read_origin
 from hitnet.paper.records import RunRecord, shortened
 from hitnet.training.device import pick_device
@@ -160,7 +160,10 @@ class Runner:
 
         def ended(task: Task, outcome: Run | DivergedError) -> None:
             job = by_path[Path(task.path)]
-            tell(job, str(outcome) if isinstance(outcome, DivergedError) else self.keep(job, outcome, length))
+            if isinstance(outcome, DivergedError):
+                tell(job, self.keep_failure(job, str(outcome), length))
+            else:
+                tell(job, self.keep(job, outcome, length))
 
         train_lots(lots, ended, device=where, progress=Guard(self.progress or Progress(), self.end, self.clock))
 
@@ -198,6 +201,14 @@ class Runner:
             keep_reading(trained, folder, self.images(one, "train"), pick_device(self.device))
         return record
 
+    def keep_failure(self, job: Job, why: str, length: Length) -> str:
+        """Record that a run of full length diverged; gives back why."""
+        if length.of(job.experiment) is None:
+            origin = read_origin(self.folder(job.experiment, job.seed, length).path)
+            facts = {"why": why, "recipe": job.experiment.full_recipe().to_dict(), "date": today(), **origin}
+            self.ledger.add_if_new(Entry(DIVERGED, job.experiment.name, (job.seed,), facts))
+        return why
+
     def enter(self, job: Job, length: Length, record: RunRecord) -> None:
         kind, name, seeds, label = length.key(job.experiment, job.seed)
         why = shortened(record, job.experiment)
@@ -226,7 +237,7 @@ class Runner:
             epoch_seconds=round(statistics.median(seconds), 4),
             images_per_second=round(statistics.median(row["images_per_second"] * row["beside"] for row in history), 1),
             beside=max(row["beside"] for row in history),
-            date=datetime.now(UTC).date().isoformat(),
+            date=today(),
             weights=weights_fingerprint(trained.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
             model_options=dict(one.model_options),
@@ -237,3 +248,7 @@ class Runner:
         network = trained.model.to(pick_device(self.device))
         prediction = network.head.predict(class_distances(network, test.pixels)).cpu()
         return int((prediction != test.labels).sum())
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
