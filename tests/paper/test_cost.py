@@ -61,6 +61,7 @@ def test_few_networks_do_not_fill_a_gpu():
     found = [many.fullness("hitnet", beside) for beside in (1, 2, 4, 8, 12)]
     assert found[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
     assert found[0] < found[1] < found[2] < found[3] == found[4] == 1
+    assert found[2] - found[1] == pytest.approx(2 * (found[1] - found[0]))
     assert Costs(CPU).fullness("hitnet", 1) == 1
 
 
