@@ -57,12 +57,13 @@ def test_few_networks_do_not_fill_a_gpu():
     toy = PAPER.experiments["mnist-hitnet-constant"]
     alone = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
     many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
-    assert alone.seconds(toy) / alone.fullness("hitnet", 1) == pytest.approx(many.seconds(toy))
-    found = [many.fullness("hitnet", beside) for beside in (1, 2, 4, 8, 12)]
+    assert alone.seconds(toy) / alone.fullness(toy, 1) == pytest.approx(many.seconds(toy))
+    found = [many.fullness(toy, beside) for beside in (1, 2, 4, 8, 12)]
     assert found[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
     assert found[0] < found[1] < found[2] < found[3] == found[4] == 1
     assert found[2] - found[1] == pytest.approx(2 * (found[1] - found[0]))
-    assert Costs(CPU).fullness("hitnet", 1) == 1
+    assert found[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
+    assert Costs(CPU).fullness(toy, 1) == 1
 
 
 def test_known_speeds():

@@ -97,17 +97,18 @@ class Costs:
         near = same or [pair for pair in here if pair[0].network == experiment.network]
         if near:
             return statistics.median(
-                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(one.network, r.beside) for one, r in near
+                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(one, r.beside) for one, r in near
             )
         return known_speed(experiment.network, self.device)
 
-    def fullness(self, network: str, beside: int) -> float:
+    def fullness(self, experiment: Experiment, beside: int) -> float:
         """How much of its speed the device reaches with so many such networks side by side: by equal steps from that
-        of one alone to all of it."""
-        if self.device.startswith("cpu") or beside >= FULL:
+        of one alone to all of it. That larger images fill it as more networks would is a guess."""
+        filled = beside * image_work(experiment)
+        if self.device.startswith("cpu") or filled >= FULL:
             return 1.0
-        alone, together = SPEEDS[network]
-        return 1 - (1 - alone / together) * (FULL - beside) / (FULL - 1)
+        alone, together = SPEEDS[experiment.network]
+        return 1 - (1 - alone / together) * (FULL - filled) / (FULL - 1)
 
     def seconds(self, experiment: Experiment, *, epochs: float | None = None, images: int | None = None) -> float:
         """A run, or what is left of one; on a GPU its share, where many are trained side by side."""

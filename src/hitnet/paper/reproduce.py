@@ -153,9 +153,7 @@ def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callab
             say(job, f"waits for its teacher, {teacher} with seed {TEACHER_SEED}")
             continue
         tried = [*fitting, job]
-        needed = sum(
-            runner.estimate(one, length, costs) / costs.fullness(one.experiment.network, len(tried)) for one in tried
-        )
+        needed = sum(runner.estimate(one, length, costs) / costs.fullness(one.experiment, len(tried)) for one in tried)
         if room is None or needed <= room:
             folder = runner.folder(job.experiment, job.seed, length)
             if folder.finished or folder.claim():
