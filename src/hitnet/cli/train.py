@@ -128,13 +128,17 @@ def print_training(run: Run) -> None:
     last, config = run.history[-1], run.config
     seconds = sum(row["seconds"] for row in run.history)
     console.print(
-        f"{config.model_name} on {config.data['name']}: {last['epoch']} epochs of {config.data['images']:,} images "
+        f"{config.model_name} on {config.data['name']}: {epochs_in_words(run)} of {config.data['images']:,} images "
         f"in {seconds:.0f} s ({last['images_per_second']:,.0f} images/s)",
     )
     if "test_error" in last:
         hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
         console.print(f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
     console.print(f"run folder: {run.folder}", soft_wrap=True)
+
+
+def epochs_in_words(run: Run) -> str:
+    return f"{len(run.history)} epoch{'' if len(run.history) == 1 else 's'}"
 
 
 def print_trainings(runs: list[Run]) -> None:
@@ -144,7 +148,7 @@ def print_trainings(runs: list[Run]) -> None:
     for run, error in zip(runs, found, strict=True):
         seconds = sum(row["seconds"] for row in run.history)
         console.print(
-            f"seed {run.config.seed}: {kind} error {error:.2f} %, {len(run.history)} epochs in {seconds:.0f} s, "
+            f"seed {run.config.seed}: {kind} error {error:.2f} %, {epochs_in_words(run)} in {seconds:.0f} s, "
             f"run folder: {run.folder}",
             soft_wrap=True,
         )

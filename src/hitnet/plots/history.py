@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,10 +54,17 @@ def draw_loss(axes: Axes, histories: Histories) -> Axes:
     return _finish(axes, "training loss")
 
 
+def colours(count: int) -> list[Any]:
+    """As many different colours: the usual ones, or where these do not go round, the colours of the rainbow."""
+    from matplotlib import colormaps
+
+    return list(COLOURS[:count] if count <= len(COLOURS) else colormaps["turbo"](np.linspace(0.05, 0.95, count)))
+
+
 def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
     """One line for each run that knows of `key`; whether there is any."""
     drawn = False
-    for (name, rows), colour in zip(histories.items(), cycle(COLOURS), strict=False):
+    for (name, rows), colour in zip(histories.items(), colours(len(histories)), strict=True):
         points = [(row["epoch"], row[key]) for row in rows if key in row]
         if points:
             marker = "." if len(points) == 1 else ""  # one epoch makes no line
