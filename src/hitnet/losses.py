@@ -13,6 +13,7 @@ from hitnet.errors import HitNetError, check_choice
 
 Reduction = Literal["mean", "sum", "none"]
 GhostRule = Literal["always", "nearer"]
+MISS_WEIGHT = 0.5  # λ of the paper
 
 
 def staircase(x: Tensor, *, step: float, height: float, start: float) -> Tensor:
@@ -59,7 +60,7 @@ def centripetal_loss(
     hit_height: float = 0.2,
     miss_step: float = 0.1,
     miss_height: float = 0.2,
-    miss_weight: float = 0.5,
+    miss_weight: float = MISS_WEIGHT,
     excused: Tensor | None = None,
 ) -> Tensor:
     """The centripetal loss of each image (Eq. 3): distances and truth (boolean), both (B, K) → (B,).
@@ -103,7 +104,7 @@ class CentripetalLoss(nn.Module):
         hit_height: float = 0.2,
         miss_step: float = 0.1,
         miss_height: float = 0.2,
-        miss_weight: float = 0.5,
+        miss_weight: float = MISS_WEIGHT,
         reduction: Reduction = "mean",
         *,
         ghosts: int = 0,

@@ -167,3 +167,4 @@ def test_recipes_are_told(page):
     told = recipe_words(replace(one, options={"epochs": 3, "flip": True, "invert": True, "average": 0.99}))
     assert told.startswith("3 epochs, sgd at 0.4, one-cycle, batches of 512, ")
     assert told.endswith("flip, cutout 12, invert, average 0.99")
+    assert recipe_words(replace(one, options={"miss_weight": 2.0})).endswith(", misses weigh 2")

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNetError
 from hitnet.training import average, engine, together
 from hitnet.training.average import EVERY, Average
-from toy import Interrupting, Stop, toy_images
+from toy import Interrupting, Stop
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
 AVERAGED = {"average": 0.9, "batch_size": 32}
@@ -126,18 +125,6 @@ def test_on_a_gpu_with_captured_steps(toy, caplog):
     runs = hitnet.train(toy, test=toy, epochs=12, seeds=2, **options)
     assert not [record for record in caplog.records if "could not be captured" in record.message]
     assert all(run.history[-1]["test_error"] < 5 for run in runs)
-
-
-def test_label_smoothing_changes_cross_entropy_and_is_refused_elsewhere():
-    images = toy_images(12)
-    softmax = {**SMALL, "model_options": {"head": "softmax", "decoder": "none"}}
-    plain, smooth = (
-        hitnet.train(images, epochs=1, recipe_options={"label_smoothing": value}, **softmax).history[0]["loss"]
-        for value in (0.0, 0.2)
-    )
-    assert plain != smooth
-    with pytest.raises(HitNetError, match="label_smoothing needs a network with softmax"):
-        hitnet.train(images, epochs=1, recipe_options={"label_smoothing": 0.1}, **SMALL)
 
 
 def test_a_copied_network_still_learns(toy):

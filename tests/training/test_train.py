@@ -197,6 +197,8 @@ def test_ghosts_that_leave_nothing_to_miss_are_warned_of(toy, caplog):
     [
         (18, {"model": "n1", "recipe_options": {"ghosts": 1}}, "Ghost capsules need the centripetal loss"),
         (18, {"model": "hitnet-small", "recipe_options": {"label_smoothing": 0.1}}, "label_smoothing needs"),
+        (18, {"model": "n1", "recipe_options": {"miss_weight": 1.0}}, "miss_weight needs the centripetal loss"),
+        (18, {"model": "hitnet-small", "recipe_options": {"miss_weight": -1.0}}, "miss_weight must not be negative"),
         (18, {"model": "hitnet-small", "recipe_options": {"ghosts": 1, "ghost_probability": 2}}, "ghost_probability"),
         (12, {"model": "hitnet"}, "too small for this network"),
         (18, {"model": "hitnet-small", "seed": 2**64}, "A seed must lie between"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
+from hitnet.losses import MISS_WEIGHT
 from hitnet.paper.book import Page
 from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200
@@ -99,6 +100,8 @@ def recipe_words(one: Experiment) -> str:
         value = getattr(made, name)
         if value:
             words.append(name.replace("_", " ") + ("" if value is True else f" {value:g}"))
+    if made.miss_weight != MISS_WEIGHT:
+        words.append(f"misses weigh {made.miss_weight:g}")
     if one.teacher:
         share, strength = made.augment_share, made.augment_strength
         words.append(f"{100 * share:g} % of each batch modified by {one.teacher} (strength {strength:g})")

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.errors import HitNetError
-from hitnet.losses import CentripetalLoss, MarginLoss
+from hitnet.losses import MISS_WEIGHT, CentripetalLoss, MarginLoss
 from hitnet.models.network import Network, Output
 from hitnet.training.recipe import Recipe
 
@@ -23,6 +23,8 @@ class Objective:
             )
         if recipe.label_smoothing and kind != "cross-entropy":
             raise HitNetError("label_smoothing needs a network with softmax and cross-entropy (head softmax).")
+        if recipe.miss_weight != MISS_WEIGHT and kind != "centripetal":
+            raise HitNetError("miss_weight needs the centripetal loss; train a network whose name starts with hitnet.")
         self.smoothing = recipe.label_smoothing
         self.weight = model.config.reconstruction_weight
         self.kind = kind
@@ -31,6 +33,7 @@ class Objective:
         if kind == "centripetal":
             self.classify = CentripetalLoss(
                 model.config.capsule_dim,
+                miss_weight=recipe.miss_weight,
                 ghosts=self.ghosts,
                 ghost_rule=recipe.ghost_rule,
                 ghost_probability=recipe.ghost_probability,

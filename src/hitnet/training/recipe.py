@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from hitnet.data.augment import Augmentation
 from hitnet.errors import HitNetError, check_choice, check_entries, unknown_name
-from hitnet.losses import GhostRule
+from hitnet.losses import MISS_WEIGHT, GhostRule
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
@@ -25,6 +25,7 @@ class Recipe:
     average        the network that is tested and kept has the average of the weights over the last steps: what one step
                    leaves of the steps before it, e.g. 0.998 for about the last 500; 0: the weights of the last step.
                    More than a tenth of all steps is too many
+    miss_weight    for the centripetal loss alone: λ, what capsules that must miss weigh beside the one that must hit
     label_smoothing  for cross-entropy alone
     augment        "hybrid": images are modified by a trained network, as in the paper, before they are shifted;
                    `augment_strength` is the spread of the noise on its capsules in units of m/√n, `augment_share` the
@@ -49,6 +50,7 @@ class Recipe:
     warp: float = 0.0
     invert: bool = False
     average: float = 0.0
+    miss_weight: float = MISS_WEIGHT
     label_smoothing: float = 0.0
     augment: Literal["none", "hybrid"] = "none"
     augment_strength: float = 0.5
@@ -63,7 +65,7 @@ class Recipe:
         for name in ("epochs", "batch_size", "learning_rate", "adam_epsilon", "ghosts_from_epoch"):
             if getattr(self, name) <= 0:
                 raise HitNetError(f"Recipe {self.name!r}: {name} must be above 0; got {getattr(self, name)}.")
-        for name in ("shift", "cutout", "ghosts", "weight_decay"):
+        for name in ("shift", "cutout", "ghosts", "weight_decay", "miss_weight"):
             if getattr(self, name) < 0:
                 raise HitNetError(f"Recipe {self.name!r}: {name} must not be negative; got {getattr(self, name)}.")
         check_choice("Recipe", "optimizer", self.optimizer, ("adam", "sgd"))
