@@ -16,7 +16,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet import data as datasets
 from hitnet.data.images import Images
 from hitnet.data.load import Source
 from hitnet.data.split import check_limit, check_split
@@ -31,7 +30,7 @@ from hitnet.synthesis.decoding import (
     need_centre,
     open_run,
 )
-from hitnet.training.evaluation import check_fit, match_classes, to_device
+from hitnet.training.evaluation import check_fit, load_for, match_classes, to_device
 from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
 from hitnet.training.train import fingerprint
 
@@ -126,7 +125,6 @@ def run_images(
     data_dir: str | Path | None = None,
 ) -> Images:
     """Images for a run, labelled in its own order of classes; without `data`, those that it was trained on."""
-    shape = run.config.model.in_shape
     check_limit(limit)
     check_split(split)
     if isinstance(data, Images):
@@ -137,15 +135,7 @@ def run_images(
             # Not how many images it gave: files may have been left out, and an even draw by another limit differs.
             limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
             limit = min((one for one in limits if one is not None), default=None)
-        try:
-            images = datasets.load(
-                about["source"] if data is None else data, split, limit=limit, data_dir=data_dir, image_size=shape[1:]
-            )
-        except HitNetError as error:
-            if data is not None:
-                raise
-            said = f"The data that the run was trained on cannot be read: {error} Name other data."
-            raise HitNetError(said) from error
+        images = load_for(run, data, split, limit=limit, data_dir=data_dir)
     images = match_classes(images, run.class_names)
     check_fit(run.model, images)
     return images

@@ -167,20 +167,21 @@ def evaluate(
     """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
     check_split(split)
     trained = run if isinstance(run, Run) else load(run)
-    source = trained.config.data["source"] if data is None else data
-    if isinstance(source, Images):
-        images = source
-    else:
-        size = trained.config.model.in_shape[1:]
-        try:
-            images = datasets.load(source, split, data_dir=data_dir, image_size=size, strict=strict)
-        except HitNetError as error:
-            if data is not None:
-                raise
-            said = f"The data that the run was trained on cannot be read: {error} Name other data."
-            raise HitNetError(said) from error
+    images = data if isinstance(data, Images) else load_for(trained, data, split, data_dir=data_dir, strict=strict)
     images = match_classes(images, trained.class_names)
     return measure(trained.model.to(pick_device(device)), images)
+
+
+def load_for(run: Run, data: Source | None, split: str, **options: Any) -> Images:
+    """A data set, by default the run's own, at the size that its network takes; options as for `data.load`."""
+    source = run.config.data["source"] if data is None else data
+    try:
+        return datasets.load(source, split, image_size=run.config.model.in_shape[1:], **options)
+    except HitNetError as error:
+        if data is not None:
+            raise
+        said = f"The data that the run was trained on cannot be read: {error} Name other data."
+        raise HitNetError(said) from error
 
 
 def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
