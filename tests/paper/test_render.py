@@ -1,5 +1,7 @@
 """The page of results: from the ledger alone, cell by cell."""
 
+from dataclasses import replace
+
 import pytest
 
 from hitnet.errors import HitNetError
@@ -90,7 +92,9 @@ def test_what_is_missing_is_what_the_command_would_do(page, book, ledger):
 def test_runs_that_diverged_are_counted_and_told(page, book, ledger):
     toy = book.experiments["toy"]
     add(ledger, toy, 0)
-    ledger.add(Entry(DIVERGED, "toy", (1,), {"why": "Training diverged in epoch 7."}))
+    for seed, epochs in ((1, 2), (2, 3)):  # the second under a recipe that the experiment does not have
+        how = {"recipe": replace(toy.full_recipe(), epochs=epochs).to_dict(), "model_options": {}}
+        ledger.add(Entry(DIVERGED, "toy", (seed,), {"why": "Training diverged in epoch 7.", **how}))
     text = page()
     cells = row(text, "Toy")
     assert cells[5] == "1 of 3, 1 diverged"

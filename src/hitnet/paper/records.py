@@ -90,9 +90,11 @@ def shortened(record: RunRecord, experiment: Experiment) -> str | None:
         return f"tested on {record.final_tested:,} images of {experiment.test_images:,}"
     if record.epochs != experiment.epochs or len(record.wrong) != experiment.epochs:
         return f"{record.epochs} of {experiment.epochs} epochs"
-    if Recipe.from_dict(record.recipe).in_effect() != experiment.full_recipe().in_effect():
-        return "another recipe"
-    return None
+    return None if same_recipe(record.recipe, experiment) else "another recipe"
+
+
+def same_recipe(recipe: dict[str, Any], experiment: Experiment) -> bool:
+    return Recipe.from_dict(recipe).in_effect() == experiment.full_recipe().in_effect()
 
 
 def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
@@ -109,8 +111,14 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
 
 
 def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:
-    """Why runs of full length failed, by seed. They are part of what is found out, and are not tried again."""
-    return {entry.seeds[0]: str(entry.facts["why"]) for entry in ledger.of(DIVERGED, experiment.name)}
+    """Why runs of full length failed, by seed. They are part of what is found out, and are not tried again; those of
+    another recipe or other options, as the experiment may have had before, say nothing of it."""
+    return {
+        entry.seeds[0]: entry.facts["why"]
+        for entry in ledger.of(DIVERGED, experiment.name)
+        if same_recipe(entry.facts["recipe"], experiment)
+        and entry.facts["model_options"] == dict(experiment.model_options)
+    }
 
 
 def short_runs(ledger: Ledger, experiment: Experiment) -> list[tuple[Entry, RunRecord]]:

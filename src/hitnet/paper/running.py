@@ -161,7 +161,8 @@ class Runner:
         def ended(task: Task, outcome: Run | DivergedError) -> None:
             job = by_path[Path(task.path)]
             if isinstance(outcome, DivergedError):
-                tell(job, self.keep_failure(job, str(outcome), length))
+                self.keep_failure(job, str(outcome), length)
+                tell(job, str(outcome))
             else:
                 tell(job, self.keep(job, outcome, length))
 
@@ -201,13 +202,14 @@ class Runner:
             keep_reading(trained, folder, self.images(one, "train"), pick_device(self.device))
         return record
 
-    def keep_failure(self, job: Job, why: str, length: Length) -> str:
-        """Record that a run of full length diverged; gives back why."""
-        if length.of(job.experiment) is None:
-            origin = read_origin(self.folder(job.experiment, job.seed, length).path)
-            facts = {"why": why, "recipe": job.experiment.full_recipe().to_dict(), "date": today(), **origin}
-            self.ledger.add_if_new(Entry(DIVERGED, job.experiment.name, (job.seed,), facts))
-        return why
+    def keep_failure(self, job: Job, why: str, length: Length) -> None:
+        """Record that a run of full length diverged."""
+        one = job.experiment
+        if length.of(one) is None:
+            how = {"recipe": one.full_recipe().to_dict(), "model_options": dict(one.model_options)}
+            origin = read_origin(self.folder(one, job.seed, length).path)
+            facts = {"why": why, **how, "date": today(), **origin}
+            self.ledger.add_if_new(Entry(DIVERGED, one.name, (job.seed,), facts))
 
     def enter(self, job: Job, length: Length, record: RunRecord) -> None:
         kind, name, seeds, label = length.key(job.experiment, job.seed)
