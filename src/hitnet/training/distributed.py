@@ -7,6 +7,7 @@ One network: every process takes its part of each batch, batch-norm sees the who
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import re
 import signal
@@ -106,8 +107,15 @@ def connect(device: torch.device) -> Ranks:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(disconnect)
     return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def disconnect() -> None:
+    """End the threads that talk to the other processes, while Python still runs: one of them that has a tensor to give
+    back later would abort this process. What was trained must go first, since it holds on to them."""
+    gc.collect()
+    dist.destroy_process_group()
 
 
 @contextmanager
