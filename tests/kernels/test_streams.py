@@ -53,3 +53,16 @@ def test_every_main_stream_has_a_branch_of_its_own(current):
 def test_without_a_gpu_work_is_done_at_once():
     with streams.beside(torch.device("cpu")) as join:
         assert join() is None
+
+
+def test_a_captured_graph_has_workspaces_that_no_other_had_or_will_have(monkeypatch):
+    events = []
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: events.append("cleared"), raising=False)
+
+    def failing_capture():
+        events.append("captured")
+        raise RuntimeError("no memory")
+
+    with pytest.raises(RuntimeError, match="no memory"), streams.own_workspaces():
+        failing_capture()
+    assert events == ["cleared", "captured", "cleared"]

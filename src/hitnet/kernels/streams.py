@@ -32,3 +32,17 @@ def beside(device: torch.device) -> Iterator[Callable[[], None]]:
     side.wait_stream(main)
     with torch.cuda.stream(side):
         yield lambda: main.wait_stream(side)
+
+
+@contextmanager
+def own_workspaces() -> Iterator[None]:
+    """Let a graph that is captured meanwhile have workspaces of its own, in its own memory.
+
+    cuBLAS keeps one for each stream, and PyTorch hands out a fixed number of streams in turn: of many networks, two
+    were captured on the same stream, wrote into each other's sums wherever their graphs overlapped, and were lost.
+    """
+    torch._C._cuda_clearCublasWorkspaces()  # made again where they are wanted
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()

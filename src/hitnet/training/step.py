@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
 from hitnet.data.augment import Augmentation
-from hitnet.kernels.streams import beside
+from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import training_precision
@@ -186,7 +186,6 @@ class Step:
         before = {name: value.clone() for name, value in self.state().items()}
         totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()
-        # Its own stream for each step: cuBLAS keeps a workspace a stream, and other networks' graphs run beside this.
         side = self.side = self.side or torch.cuda.Stream()
         try:
             side.wait_stream(torch.cuda.current_stream())
@@ -195,7 +194,7 @@ class Step:
                     self.run(static)
             torch.cuda.current_stream().wait_stream(side)
             self.optimizer.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph, stream=side):
+            with own_workspaces(), torch.cuda.graph(graph, stream=side):
                 self.run(static)
         except torch.cuda.OutOfMemoryError:
             raise
