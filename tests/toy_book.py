@@ -30,7 +30,7 @@ def toy_book(folder: Path) -> Book:
         recipe="fast", options=SHORT_RECIPE, classes=3,
     )  # fmt: skip
     hybrid = replace(toy, name="toy-hybrid", wanted=1, teacher="toy", options={**SHORT_RECIPE, "augment": "hybrid"})
-    ghosts = replace(toy, name="toy-ghosts", wanted=2, read_ghosts=True, options={**SHORT_RECIPE, "ghosts": 1})
+    ghosts = replace(toy, name="toy-ghosts", wanted=2, read_ghosts=(1, 2), options={**SHORT_RECIPE, "ghosts": 1})
     experiments = {one.name: one for one in (toy, hybrid, ghosts)}
     table = Result("toy-table", "A table", "nowhere", ("toy",), lambda page: error_table(page, [("Toy", "toy")]))
     picture = Result("toy-picture", "A picture", "nowhere", ("toy",), pictures.render, prototypes.draw)
@@ -42,7 +42,7 @@ def toy_book(folder: Path) -> Book:
 def ghost_page(page: Page) -> str:
     from hitnet.paper.ghost_pages import render
 
-    return render(page, "toy-ghosts", None)
+    return render(page, ("toy-ghosts",), None)
 
 
 def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -> RunRecord:

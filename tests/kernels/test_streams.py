@@ -1,4 +1,4 @@
-"""Branches beside the main stream, with streams that only note what they are asked."""
+"""Branches beside the main stream, with streams that only note what they are asked; workspaces of captured graphs."""
 
 import contextlib
 
@@ -66,3 +66,28 @@ def test_a_captured_graph_has_workspaces_that_no_other_had_or_will_have(monkeypa
     with pytest.raises(RuntimeError, match="no memory"), streams.own_workspaces():
         failing_capture()
     assert events == ["cleared", "captured", "cleared"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_graphs_captured_on_the_same_stream_run_side_by_side():
+    """Products of few rows over a long sum are cut into parts, which are added up in a workspace."""
+    common, lanes, made = torch.cuda.Stream(), [torch.cuda.Stream() for _ in range(4)], []
+    for _ in lanes:
+        x = torch.randn(128, 9216, device="cuda", dtype=torch.bfloat16)
+        weight = torch.randn(9216, 160, device="cuda", dtype=torch.bfloat16)
+        common.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(common):
+            x @ weight  # cuBLAS makes itself ready
+        graph = torch.cuda.CUDAGraph()
+        with streams.own_workspaces(), torch.cuda.graph(graph, stream=common):
+            products = torch.stack([x @ weight for _ in range(100)])
+        graph.replay()
+        made.append((graph, products, products.clone()))
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for lane, (graph, _, _) in zip(lanes, made, strict=True):
+            with torch.cuda.stream(lane):
+                graph.replay()
+    torch.cuda.synchronize()
+    for _, products, alone in made:
+        assert torch.equal(products, alone)

@@ -1,5 +1,7 @@
 """The book of the paper: what is wanted, by which recipes, against which claims."""
 
+from dataclasses import replace
+
 import pytest
 
 from hitnet.cli.reproduce import PACKAGED
@@ -33,6 +35,8 @@ def test_recipes():
     assert recipes["mnist-hybrid"].augment == "hybrid"
     ghosts = recipes["mnist-ghosts"]
     assert (ghosts.ghosts, ghosts.ghost_rule, ghosts.epochs) == (1, "always", 60)
+    assert recipes["mnist-ghosts-250"] == replace(ghosts, epochs=250)
+    assert all(one.read_ghosts[-1:] in ((), (one.epochs,)) for one in PAPER.experiments.values())
     assert recipes["mnist-capsnet"].epochs == 50
     shorter = {"mnist-ghosts", "svhn-ghosts", "mnist-capsnet", *(one.name for one in OURS)}
     assert {recipe.epochs for name, recipe in recipes.items() if name not in shorter} == {250}

@@ -164,16 +164,19 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
         "data": "MNIST", "images": 60_000, "models": 20, "class_names": TEN, "agreement": [[1, 15_000], [2, 45_000]],
         "pairs": pairs, "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
         "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]], "epochs": 60, "files": [],
+        "by_epoch": [[60, 15_000, 2]],
     }  # fmt: skip
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    assert row(text, "networks")[1:] == ["20", "20"]
-    assert row(text, "images with one ghost class (N_c = 1)")[1:] == ["16,859 (28 %)", "15,000 (25 %)"]
-    assert row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000"]
-    assert row(text, "doubtful images")[1:] == ["71", "2"]
-    assert row(text, "fewest hits among them")[1:] == ["11", "12"]
-    assert row(text, "with at least 15 hits")[1:] == ["55", "1"]
+    assert "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. No analysis: no runs yet;" in text
+    assert "after so many epochs" not in text
+    assert row(text, "networks")[1:] == ["20", "20", "–"]
+    assert row(text, "images with one ghost class (N_c = 1)")[1:] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
+    assert row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–"]
+    assert row(text, "doubtful images")[1:] == ["71", "2", "–"]
+    assert row(text, "fewest hits among them")[1:] == ["11", "12", "–"]
+    assert row(text, "with at least 15 hits")[1:] == ["55", "1", "–"]
     assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
     agreed, text = text.split("Doubtful images: ")
     assert row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
@@ -181,6 +184,12 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert row(text, "**Total**")[-1] == "2 (71)"
     assert "7: 3, 5, 12; 9: 4, 9, 20" in text
     assert (tmp_path / "docs/images/paper/mnist-ghosts-analysis.png").is_file()
+    longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-250", tuple(range(20)), longer))
+    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    assert row(text, "doubtful images")[1:] == ["71", "2", "2"]
+    assert row(text, "mnist-ghosts-250, 10")[1:] == ["12,000 (20 %)", "40"]
+    assert row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
 
 
 def test_affnist_says_which_test_images_it_was(page, ledger):

@@ -5,9 +5,14 @@ import re
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import hitnet
+from hitnet import data as datasets
+from hitnet.audit import find_ghosts
+from hitnet.audit.audit import collect
+from hitnet.audit.scores import others
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper import Ledger, origin, reproduce, running
 from hitnet.paper.book import Standing, standing
@@ -15,6 +20,7 @@ from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.device import pick_device
+from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunFolder
 from toy_book import add, record
@@ -245,14 +251,41 @@ def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
     assert facts["models"] == 2
     assert sum(count for _, count in facts["agreement"]) == 48
     assert sum(map(sum, facts["pairs"])) == dict(map(tuple, facts["agreement"]))[1]
-    assert (tmp_path / "runs/toy-ghosts/seed-1/ghosts.npz").is_file()
+    assert [epoch for epoch, _, _ in facts["by_epoch"]] == [1, 2]
+    assert facts["by_epoch"][-1][1:] == [sum(map(sum, facts["pairs"])), len(facts["doubtful"])]
+
+
+def test_ghosts_are_read_on_the_way(work, book, tmp_path):
+    images = datasets.load(book.experiments["toy-ghosts"].data, "train")
+    seen = {}
+
+    class Looking(Progress):
+        def network(self, folder, epoch, network):
+            away = others(class_distances(network, images.pixels).double().numpy(), images.labels.numpy())
+            seen[folder.name, epoch] = away.min(axis=1).astype(np.float32)
+
+    work("toy-ghosts", progress=Looking())
+    assert len(seen) == 4
+    for (folder, epoch), distance in seen.items():
+        with np.load(tmp_path / f"runs/toy-ghosts/{folder}/ghosts-{epoch}.npz") as kept:
+            assert np.array_equal(kept["distance"], distance)
+    assert not np.array_equal(seen["seed-0", 1], seen["seed-0", 2])
+
+
+def test_a_reading_that_is_not_there_is_made_from_the_finished_run(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    made = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
+    with np.load(made) as kept:
+        ghost, distance = kept["ghost"], kept["distance"]
+    made.unlink()
+    work("toy-ghosts")
+    with np.load(made) as kept:
+        assert np.array_equal(kept["ghost"], ghost)
+        assert np.allclose(kept["distance"], distance, atol=1e-5)
+    assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is not None
 
 
 def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path):
-    from hitnet import data as datasets
-    from hitnet.audit import find_ghosts
-    from hitnet.audit.audit import collect
-
     work("toy-ghosts")
     images = datasets.load(book.experiments["toy-ghosts"].data, "train")
     trained = [hitnet.load(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
@@ -268,7 +301,7 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
 def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
     add(ledger, book.experiments["toy-ghosts"], 0)
     _, said = work("toy-ghosts")
-    assert "the ghosts of seeds 0 are not here" in said[-1]
+    assert "the ghosts of seeds 0 are not here (ghosts-1.npz)" in said[-1]
     assert ledger.of(ANALYSIS) == []
 
 

@@ -8,7 +8,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.errors import DivergedError
-from hitnet.training import RunFolder, engine, step, together
+from hitnet.training import RunFolder, engine, together
 from hitnet.training.progress import Progress
 
 TIME = re.compile("second|beside")
@@ -156,23 +156,3 @@ def test_too_little_memory_for_one(toy, monkeypatch):
 def test_seeds_that_make_no_sense(toy, seeds):
     with pytest.raises(HitNetError, match="seeds must be"):
         hitnet.train(toy, seeds=seeds, **SMALL)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_networks_captured_on_the_same_stream_are_those_that_they_would_be_alone(monkeypatch):
-    """PyTorch hands out 32 streams in turn: where there are many networks, some are captured on the same one."""
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (1024, 1, 28, 28), dtype=torch.uint8, generator=generator)
-    images = hitnet.Images.from_arrays(pixels, torch.arange(1024) % 10)
-    common, begin = torch.cuda.Stream(), step.Step.__init__
-
-    def beginning(self, *arguments, **options):
-        begin(self, *arguments, **options)
-        self.side = common
-
-    monkeypatch.setattr(step.Step, "__init__", beginning)
-    options = {"model": "hitnet", "device": "cuda", "epochs": 40}
-    many = hitnet.train(images, seeds=6, **options)
-    monkeypatch.setitem(together.AT_ONCE, "cuda", 1)
-    alone = hitnet.train(images, seeds=6, **options)
-    assert all(same(one, other) for one, other in zip(many, alone, strict=True))

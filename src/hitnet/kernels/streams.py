@@ -38,8 +38,8 @@ def beside(device: torch.device) -> Iterator[Callable[[], None]]:
 def own_workspaces() -> Iterator[None]:
     """Let a graph that is captured meanwhile have workspaces of its own, in its own memory.
 
-    cuBLAS keeps one for each stream, and PyTorch hands out a fixed number of streams in turn: of many networks, two
-    were captured on the same stream, wrote into each other's sums wherever their graphs overlapped, and were lost.
+    cuBLAS keeps one for each stream, and PyTorch hands out a fixed number of streams in turn: graphs of many networks
+    may be captured on the same one, and would write into each other's sums wherever they overlap.
     """
     torch._C._cuda_clearCublasWorkspaces()  # made again where they are wanted
     try:

@@ -77,10 +77,10 @@ def epoch_work(experiment: Experiment, images: int) -> float:
     return image_work(experiment) * (training + TEST_COST * experiment.tested_each_epoch)
 
 
-def last_work(experiment: Experiment) -> float:
-    """What follows the last epoch: the test on all images, where epochs were tested on fewer; the reading of ghosts."""
+def further_work(experiment: Experiment) -> float:
+    """What is not done in every epoch: the test on all images, where epochs were tested on fewer; reading ghosts."""
     tested = experiment.test_images if experiment.each_epoch else 0
-    return image_work(experiment) * TEST_COST * (tested + (experiment.images if experiment.read_ghosts else 0))
+    return image_work(experiment) * TEST_COST * (tested + len(experiment.read_ghosts) * experiment.images)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Costs:
         """A run, or what is left of one; on a GPU its share, where many are trained side by side."""
         work = epoch_work(experiment, experiment.images if images is None else images)
         count = experiment.epochs if epochs is None else epochs
-        return (count * work + last_work(experiment)) / self.speed(experiment)
+        return (count * work + further_work(experiment)) / self.speed(experiment)
 
 
 def in_words(seconds: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hitnet import plots
@@ -15,77 +17,100 @@ from hitnet.paper.pictures import FOLDER
 from hitnet.paper.statistics import summarise
 
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
+Facts = dict[str, Any]
 
 
 def mnist(page: Page) -> str:
-    return render(page, "mnist-ghosts", MNIST_GHOSTS)
+    return render(page, ("mnist-ghosts", "mnist-ghosts-250"), MNIST_GHOSTS)
 
 
 def svhn(page: Page) -> str:
-    return render(page, "svhn-ghosts", None)
+    return render(page, ("svhn-ghosts",), None)
 
 
-def render(page: Page, name: str, claim: GhostClaim | None) -> str:
-    entry = page.analysis(name)
-    one, summary = page.experiment(name), summarise(page.records(name))
-    said = [f"{one.note}." if one.note else "", f"Runs here: {runs_cell(page, name, summary)}."]
-    if entry is None:
-        why = (
-            "Not analysed yet: the runs are there, their ghosts have to be brought together"
-            if summary
-            else "No analysis"
-        )
-        said.append(f"{why}: {page.missing(name) or f'`hitnet reproduce {name}`'}.")
-    facts = entry.facts if entry else None
-    parts = [" ".join(filter(None, said)), figures(facts, claim)]
-    if facts:
-        parts += [agreement(facts), draw(page, name, facts)]
+def render(page: Page, names: tuple[str, ...], claim: GhostClaim | None) -> str:
+    found = {name: entry.facts for name in names if (entry := page.analysis(name))}
+    parts = [f"{page.experiment(names[0]).note}.", "\n".join(f"- {standing(page, name)}" for name in names)]
+    parts += [figures(page, found, names, claim), by_epoch(found)]
+    for name, facts in found.items():
+        parts += [f"### {name}", agreement(facts), draw(page, name, facts)]
         parts += ["Images with one ghost class: ghost class down, true class across.", agreed_pairs(facts)]
-    if facts or claim:
         brackets = "; paper's counts in brackets" if claim else ""
         parts += [f"Doubtful images: ghost class down, true class across{brackets}.", doubtful_pairs(facts, claim)]
-    if facts:
         parts += [f"![The doubtful images]({file})" for file in facts["files"]]
         parts.append(listed(facts))
+    if not found and claim:
+        parts += ["The paper's doubtful images: ghost class down, true class across.", doubtful_pairs(None, claim)]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def figures(facts: dict[str, Any] | None, claim: GhostClaim | None) -> str:
+def standing(page: Page, name: str) -> str:
+    """How long an experiment is, how many runs there are, and what is left."""
+    summary = summarise(page.records(name))
+    said = f"{name}: {page.experiment(name).epochs} epochs, runs here: {runs_cell(page, name, summary)}."
+    if page.analysis(name) is not None:
+        return said
+    why = "Not analysed yet: the runs are there, their ghosts have to be brought together" if summary else "No analysis"
+    return f"{said} {why}: {page.missing(name) or f'`hitnet reproduce {name}`'}."
+
+
+def figures(page: Page, found: dict[str, Facts], names: tuple[str, ...], claim: GhostClaim | None) -> str:
     """The numbers of the text, the paper's beside ours."""
-    rows = [["networks", *both(claim and claim.models, facts and facts["models"])]]
-    counts = dict(map(tuple, facts["agreement"])) if facts else {}
-    ours = share(counts.get(1, 0), facts["images"]) if facts else None
-    rows.append(["images with one ghost class (N_c = 1)", *both(claim and share(claim.agreed, claim.images), ours)])
-    for pair, count in (claim.agreed_pairs if claim else {}).items():
-        found = facts["pairs"][index(facts, pair[1])][index(facts, pair[0])] if facts else None
-        rows.append([f"of these, (true {pair[0]}, ghost {pair[1]})", *both(count, found)])
-    hits = [row[3] for row in facts["doubtful"]] if facts else []
-    rows.append(["doubtful images", *both(claim and claim.doubtful, len(hits) if facts else None)])
-    rows.append(["fewest hits among them", *both(claim and claim.fewest_hits, min(hits) if hits else None)])
+    rows = []
+
+    def row(what: str, theirs: object, ours: Callable[[Facts], object]) -> None:
+        rows.append([what, shown(theirs), *(shown(ours(found[name]) if name in found else None) for name in names)])
+
+    row("networks", claim and claim.models, lambda facts: facts["models"])
+    row("images with one ghost class (N_c = 1)", claim and share(claim.agreed, claim.images), agreed_share)
+    for (true, ghost), count in (claim.agreed_pairs if claim else {}).items():
+        row(f"of these, (true {true}, ghost {ghost})", count, partial(pair_count, true=true, ghost=ghost))
+    row("doubtful images", claim and claim.doubtful, lambda facts: len(facts["doubtful"]))
+    row("fewest hits among them", claim and claim.fewest_hits, lambda facts: min(hits(facts), default=None))
     if claim:
         most, count = claim.many_hits
-        rows.append([f"with at least {most} hits", *both(count, sum(h >= most for h in hits) if facts else None)])
-    return table(("", "paper", "here"), rows)
+        row(f"with at least {most} hits", count, lambda facts: sum(h >= most for h in hits(facts)))
+    return table(("", "paper", *(f"here, {page.experiment(name).epochs} epochs" for name in names)), rows)
 
 
-def both(paper: Any, here: Any) -> list[str]:
-    return [NONE if value is None else f"{value:,}" if isinstance(value, int) else value for value in (paper, here)]
+def hits(facts: Facts) -> list[int]:
+    return [row[3] for row in facts["doubtful"]]
+
+
+def agreed_share(facts: Facts) -> str:
+    return share(dict(map(tuple, facts["agreement"])).get(1, 0), facts["images"])
+
+
+def pair_count(facts: Facts, true: str, ghost: str) -> int:
+    names = list(facts["class_names"])
+    return int(facts["pairs"][names.index(ghost)][names.index(true)])
+
+
+def shown(value: object) -> str:
+    return NONE if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def by_epoch(found: dict[str, Facts]) -> str:
+    """How the counts go on with training, where ghosts were read on the way."""
+    rows = [
+        [f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"]
+        for name, facts in found.items()
+        if len(facts["by_epoch"]) > 1
+        for epoch, agreed, doubtful in facts["by_epoch"]
+    ]
+    return table(("after so many epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
 
 
 def share(count: int, total: int) -> str:
     return f"{count:,} ({100 * count / total:.0f} %)"
 
 
-def index(facts: dict[str, Any], name: str) -> int:
-    return list(facts["class_names"]).index(name)
-
-
-def agreement(facts: dict[str, Any]) -> str:
+def agreement(facts: Facts) -> str:
     counts = [f"{n}: {share(count, facts['images'])}" for n, count in facts["agreement"]]
     return f"Images by the number of different ghost classes (N_c): {'; '.join(counts)}."
 
 
-def agreed_pairs(facts: dict[str, Any]) -> str:
+def agreed_pairs(facts: Facts) -> str:
     names = facts["class_names"]
     counts = {
         (true, ghost): facts["pairs"][row][column]
@@ -95,7 +120,7 @@ def agreed_pairs(facts: dict[str, Any]) -> str:
     return matrix(names, Counter(counts), None)
 
 
-def doubtful_pairs(facts: dict[str, Any] | None, claim: GhostClaim | None) -> str:
+def doubtful_pairs(facts: Facts | None, claim: GhostClaim | None) -> str:
     """Table 4."""
     names = facts["class_names"] if facts else list("0123456789")
     found = Counter((row[1], row[2]) for row in facts["doubtful"]) if facts else None
@@ -123,13 +148,16 @@ def cell(here: int | None, paper: int | None) -> str:
     return f"{NONE if here is None else here}" + ("" if paper is None else f" ({paper})")
 
 
-def listed(facts: dict[str, Any]) -> str:
+def listed(facts: Facts) -> str:
     """The doubtful images by name, by rising number of hits, as (index: true class, ghost class, hits)."""
     rows = [f"{i}: {label}, {ghost}, {hits}" for i, label, ghost, hits, _ in facts["doubtful"]]
-    return f"All of them (index in the training set: label, ghost class, hits): {'; '.join(rows)}." if rows else ""
+    if not rows:
+        return ""
+    what = f"All {len(rows):,} of them, as index in the training set: label, ghost class, hits"
+    return f"<details><summary>{what}</summary>\n\n{'; '.join(rows)}.\n\n</details>"
 
 
-def draw(page: Page, name: str, facts: dict[str, Any]) -> str:
+def draw(page: Page, name: str, facts: Facts) -> str:
     """Agreement, and how the spread of the distances falls towards the hit zone."""
     from matplotlib.figure import Figure
 
@@ -149,6 +177,7 @@ def draw(page: Page, name: str, facts: dict[str, Any]) -> str:
 
 WHAT = "agreement, pairs, doubtful images"
 MNIST = Result(
-    "ghosts-mnist", f"Ghosts of MNIST: {WHAT}", "section 3.3, table 4, last figure (a)", ("mnist-ghosts",), mnist
+    "ghosts-mnist", f"Ghosts of MNIST: {WHAT}", "section 3.3, table 4, last figure (a)",
+    ("mnist-ghosts", "mnist-ghosts-250"), mnist,
 )  # fmt: skip
 SVHN = Result("ghosts-svhn", f"Ghosts of SVHN: {WHAT}", "section 3.3, last figure (b)", ("svhn-ghosts",), svhn)

@@ -1,7 +1,7 @@
 """Ghosts over several runs: read from each run's weights, analysed together, kept in the ledger as counts.
 
-The reading of a run (`ghosts.npz` in its folder: class and distance of every training image's ghost) is small; to
-analyse runs of several machines, it is enough to bring these files together.
+The reading of a run (`ghosts-60.npz` in its folder: class and distance of every training image's ghost after 60
+epochs) is small; to analyse runs of several machines, it is enough to bring these files together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hitnet import plots
 from hitnet.audit.ghosts import Ghosts, find_ghosts
@@ -19,32 +18,35 @@ from hitnet.audit.scores import others
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.files import replacing
+from hitnet.models.network import Network
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.pictures import FOLDER
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
-from hitnet.training.run import Run, load
+from hitnet.training.run import RunFolder, load
 
 if TYPE_CHECKING:
     from hitnet.paper.running import Runner
 
-READING = "ghosts.npz"
 COLUMNS = ("label", "ghost", "hits", "mean_distance")  # kept of each doubtful image, after its index
 BIN = 0.05  # width of the steps of mean distance over which spreads are kept
 
 
-def keep_reading(run: Run, folder: Path, images: Images, device: torch.device) -> None:
-    """Write down the ghost of every training image in one network."""
-    away = others(
-        class_distances(run.model.to(device), images.pixels).cpu().numpy().astype(np.float64), images.labels.numpy()
-    )
-    with replacing(folder / READING) as temporary, temporary.open("wb") as file:
+def reading(folder: RunFolder, epoch: int) -> Path:
+    return folder.path / f"ghosts-{epoch}.npz"
+
+
+def keep_reading(network: Network, folder: RunFolder, epoch: int, images: Images) -> None:
+    """Write down the ghost of every training image in one network, as it is after an epoch."""
+    found = class_distances(network, images.pixels).cpu().numpy().astype(np.float64)
+    away = others(found, images.labels.numpy())
+    with replacing(reading(folder, epoch)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
             file,
             ghost=away.argmin(axis=1).astype(np.int16),
             distance=away.min(axis=1).astype(np.float32),
-            fingerprint=np.array(run.config.data["fingerprint"]),
+            fingerprint=np.array(folder.config().data["fingerprint"]),
         )
 
 
@@ -54,8 +56,8 @@ def read_distances(paths: list[Path], labels: np.ndarray, classes: int) -> np.nd
     fingerprints = set()
     for distances, path in zip(found, paths, strict=True):
         try:
-            with np.load(path, allow_pickle=False) as reading:
-                ghost, distance, mark = reading["ghost"], reading["distance"], str(reading["fingerprint"])
+            with np.load(path, allow_pickle=False) as kept:
+                ghost, distance, mark = kept["ghost"], kept["distance"], str(kept["fingerprint"])
         except (OSError, ValueError, KeyError) as error:
             raise HitNetError(f"{path} cannot be read: {error}. Remove it, and it is made again.") from error
         fingerprints.add(mark)
@@ -70,21 +72,27 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
     if runner.ledger.get(ANALYSIS, one.name, seeds) is not None:
         return
     device, images = pick_device(runner.device), runner.images(one, "train")
-    folders = [runner.folder(one, seed) for seed in seeds]
-    for folder in folders:
-        if folder.finished and not (folder.path / READING).is_file():
-            keep_reading(load(folder.path), folder.path, images, device)
-    paths = [folder.path / READING for folder in folders]
-    absent = [str(seed) for seed, path in zip(seeds, paths, strict=True) if not path.is_file()]
-    if absent:
-        say(
-            f"{one.name}: not analysed; the ghosts of seeds {', '.join(absent)} are not here. Copy {READING} from "
-            f"their run folders into {runner.runs_dir / one.name}/seed-…, and give the command again"
+    folders = {seed: runner.folder(one, seed) for seed in seeds}
+    for folder in folders.values():
+        if folder.finished and not reading(folder, one.epochs).is_file():
+            keep_reading(load(folder.path).model.to(device), folder, one.epochs, images)
+    labels, by_epoch = images.labels.numpy(), []
+    for epoch in one.read_ghosts:
+        paths = {seed: reading(folder, epoch) for seed, folder in folders.items()}
+        absent = [str(seed) for seed, path in paths.items() if not path.is_file()]
+        if absent:
+            say(
+                f"{one.name}: not analysed; the ghosts of seeds {', '.join(absent)} are not here (ghosts-{epoch}.npz). "
+                f"Copy all ghosts-*.npz from their run folders into {runner.runs_dir / one.name}/seed-…, and give the "
+                "command again"
+            )
+            return
+        found = find_ghosts(
+            read_distances(list(paths.values()), labels, images.num_classes), labels, images.class_names
         )
-        return
-    labels = images.labels.numpy()
-    found = find_ghosts(read_distances(paths, labels, images.num_classes), labels, images.class_names)
-    facts = facts_of(found, images) | {"epochs": one.epochs, "files": draw_doubtful(one, found, images, docs)}
+        by_epoch.append([epoch, len(found.agreed()), len(found.doubtful())])
+    facts = facts_of(found, images)
+    facts |= {"epochs": one.epochs, "by_epoch": by_epoch, "files": draw_doubtful(one, found, images, docs)}
     runner.ledger.add_if_new(Entry(ANALYSIS, one.name, seeds, facts))
     say(f"{one.name}: {len(found.doubtful())} doubtful images by {len(seeds)} networks")
 

@@ -12,6 +12,7 @@ from typing import Any
 from hitnet import data as datasets
 from hitnet.data.images import Images
 from hitnet.errors import DivergedError, HitNetError
+from hitnet.models.network import Network
 from hitnet.paper.book import TEACHER_SEED, Book
 from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment
@@ -66,10 +67,19 @@ class Length:
 
 
 class Guard(Progress):
-    """Passes on what trainings say, and has them stop where another epoch would go past the end of the budget."""
+    """Passes on what trainings say, and has them stop where another epoch would go past the end of the budget.
 
-    def __init__(self, inner: Progress, end: float | None, clock: Callable[[], float]) -> None:
-        self.inner, self.end, self.clock = inner, end, clock
+    read  takes from a network under way what an experiment wants of it
+    """
+
+    def __init__(
+        self,
+        inner: Progress,
+        end: float | None,
+        clock: Callable[[], float],
+        read: Callable[[Path, int, Network], None],
+    ) -> None:
+        self.inner, self.end, self.clock, self.read = inner, end, clock, read
 
     def plan(self, steps: int) -> None:
         self.inner.plan(steps)
@@ -80,6 +90,11 @@ class Guard(Progress):
     def epoch(self, row: dict[str, Any]) -> None:
         self.inner.epoch(row)
         self.stop = self.end is not None and self.clock() + row["seconds"] > self.end
+
+    def network(self, folder: Path | None, epoch: int, network: Network) -> None:
+        self.inner.network(folder, epoch, network)
+        if folder is not None:
+            self.read(folder, epoch, network)
 
 
 @dataclass
@@ -166,7 +181,15 @@ class Runner:
             else:
                 tell(job, self.keep(job, outcome, length))
 
-        train_lots(lots, ended, device=where, progress=Guard(self.progress or Progress(), self.end, self.clock))
+        def read(folder: Path, epoch: int, network: Network) -> None:
+            one = by_path[folder].experiment
+            if epoch in one.read_ghosts and length.of(one) is None:
+                from hitnet.paper.ghosts import keep_reading
+
+                keep_reading(network, RunFolder(folder), epoch, self.images(one, "train"))
+
+        guard = Guard(self.progress or Progress(), self.end, self.clock, read)
+        train_lots(lots, ended, device=where, progress=guard)
 
     def lot(self, one: Experiment, jobs: Sequence[Job], length: Length) -> Lot:
         """The jobs of one experiment as tasks; a run folder that holds another run is refused."""
@@ -191,15 +214,9 @@ class Runner:
         )
 
     def keep(self, job: Job, trained: Run, length: Length) -> RunRecord:
-        """Record a finished run, and read its ghosts where they are wanted."""
-        one = job.experiment
-        folder = self.folder(one, job.seed, length).path
-        record = self.record(one, trained, folder)
+        """Record a finished run."""
+        record = self.record(job.experiment, trained, self.folder(job.experiment, job.seed, length).path)
         self.enter(job, length, record)
-        if one.read_ghosts and length.of(one) is None:
-            from hitnet.paper.ghosts import keep_reading
-
-            keep_reading(trained, folder, self.images(one, "train"), pick_device(self.device))
         return record
 
     def keep_failure(self, job: Job, why: str, length: Length) -> None:

@@ -34,7 +34,8 @@ def render(page: Page) -> str:
     errors = page.records(CAPSNET)
     mean = statistics.mean(record.error for record in errors)
     epochs = page.experiment(CAPSNET).epochs
-    end = f"\nCapsNet's error after {epochs} epochs, mean of {len(errors)} runs: {mean:.2f} %.\n"
+    of = "one run" if len(errors) == 1 else f"mean of {len(errors)} runs"
+    end = f"\nCapsNet's error after {epochs} epochs, {of}: {mean:.2f} %.\n"
     return said + table(header, rows) + end
 
 

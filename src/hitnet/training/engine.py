@@ -129,6 +129,7 @@ class Trainer:
             row = self.row(epoch, watch, first, tested)
             self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.beside})
             self.progress.epoch(self.history[-1])
+            self.progress.network(None if self.run is None else self.run.path, epoch, self.trained)
             if epoch < self.recipe.epochs:
                 self.checkpoint(0, now=self.progress.stop)
                 if self.progress.stop:
