@@ -74,8 +74,9 @@ def test_runs_and_page(reproduce, book, tmp_path):
 def test_the_budget_leaves_work(reproduce):
     ended = reproduce("toy", "--budget", "0.000001")
     assert ended.code == 0
+    assert "toy, seed 0: not begun; it would take until 0 s from now, and 0 s are left" in ended.out
     assert "0 done, 3 left" in ended.out
-    assert "Go on with the same command." in ended.out
+    assert "Nothing was begun; see above why." in ended.out
 
 
 def test_a_short_run(reproduce, book):

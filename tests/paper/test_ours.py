@@ -125,13 +125,13 @@ def test_rows_without_runs_say_so_with_cost_and_command(page):
 def test_ours_beside_the_papers(page, ledger):
     fill(ledger, "mnist-ours", [30, 34], seconds=11.6)
     # 0.30 % and 0.34 %: mean 0.32, standard deviation 0.0283, interval ± 12.706 · 0.0283 / √2
-    figures = ["0.320 [0.066, 0.574]", "0.028", "0.30", "2 of 10", "12"]
+    figures = ["0.320 [0.066, 0.574]", "0.028", "0.30", "2 of 10", "12 (1)"]
     cells = row(page("ours"), "MNIST, the paper's network")
     assert cells[1] == "0.36 (best 0.32)"
     assert cells[2:7] == figures
     assert cells[7].startswith("8 take")
     cells = row(page("table1-decay"), "HitNet, ours")
-    assert cells[1:7] == ["–", figures[0], "0.028 (–)", "0.30 (–)", "2 of 10", "12"]
+    assert cells[1:7] == ["–", figures[0], "0.028 (–)", "0.30 (–)", "2 of 10", "12 (1)"]
     assert row(page("table2"), "MNIST, ours")[1:7] == ["–", *figures]
     assert row(page("table3"), "MNIST, a quarter modified, ours")[1:7] == ["–", *figures]
 

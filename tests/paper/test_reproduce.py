@@ -3,6 +3,7 @@
 import fcntl
 import re
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -32,9 +33,10 @@ HERE = device_name(pick_device("cpu"))
 def work(book, ledger, tmp_path):
     def call(*names, **options):
         said = []
+        options = {"ledger": ledger, **options}
         outcome = reproduce(
-            *names, book=book, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu",
-            say=said.append, **options,
+            *names, book=book, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu", say=said.append,
+            **options,
         )  # fmt: skip
         return outcome, said
 
@@ -301,8 +303,79 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
 def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
     add(ledger, book.experiments["toy-ghosts"], 0)
     _, said = work("toy-ghosts")
-    assert "the ghosts of seeds 0 are not here (ghosts-1.npz)" in said[-1]
+    assert "the ghosts of seeds 0 after 2 epochs are not here (ghosts-2.npz in " in said[-2]
+    assert "not analysed. Copy the files" in said[-1]
     assert ledger.of(ANALYSIS) == []
+
+
+def test_a_reading_on_the_way_that_is_lost_is_left_out(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    (tmp_path / "runs/toy-ghosts/seed-0/ghosts-1.npz").unlink()
+    _, said = work("toy-ghosts")
+    assert any("the ghosts of seeds 0 after 1 epochs are not here" in line for line in said)
+    assert [epoch for epoch, _, _ in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["by_epoch"]] == [2]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"PK" + data[50:]]
+)
+def test_a_damaged_reading_is_named(work, ledger, tmp_path, damage):
+    work("toy-ghosts", runs=1)
+    kept = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
+    kept.write_bytes(damage(kept.read_bytes()))
+    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz cannot be read: .*Bring it again"):
+        work("toy-ghosts")
+    assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is None
+
+
+def test_readings_must_be_of_the_ledgers_own_runs(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    home = tmp_path / "runs/toy-ghosts"
+    first = {epoch: (home / f"seed-0/ghosts-{epoch}.npz").read_bytes() for epoch in (1, 2)}
+    work("toy-ghosts")
+    text = ledger.path.read_text().splitlines(keepends=True)
+    ledger.path.write_text("".join(line for line in text if '"seeds":[0,1]' not in line))
+    second = (home / "seed-1/ghosts-2.npz").read_bytes()
+    (home / "seed-1/ghosts-1.npz").write_bytes(first[1])
+    with pytest.raises(HitNetError, match=r"seed-1/ghosts-1.npz and .*seed-0/ghosts-1.npz are of the same network"):
+        work("toy-ghosts", ledger=Ledger(ledger.path))
+    (home / "seed-1/ghosts-1.npz").unlink()
+    (home / "seed-0/ghosts-2.npz").write_bytes(second)
+    (home / "seed-1/ghosts-2.npz").write_bytes(first[2])
+    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz is of another network .* the ledger's run with seed 0"):
+        work("toy-ghosts", ledger=Ledger(ledger.path))
+
+
+def test_pictures_of_fewer_networks_leave_those_of_more_alone(work, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    work("toy-ghosts", runs=1)
+    few, many = (ledger.get(ANALYSIS, "toy-ghosts", seeds).facts["files"] for seeds in ((0,), (0, 1)))
+    assert few[0] == "images/paper/toy-ghosts-1-doubtful-1.png"
+    assert not set(few) & set(many)
+    assert all((tmp_path / "docs" / file).is_file() for file in few + many)
+
+
+def test_a_ledger_that_cannot_be_written_is_told_before_training(work, tmp_path):
+    (tmp_path / "file").touch()
+    for place, why in ((tmp_path / "file/ledger.jsonl", "is no folder"), (tmp_path, "it is no file")):
+        ledger = Ledger(tmp_path / "none.jsonl")
+        ledger.path = place
+        with pytest.raises(HitNetError, match=f"Cannot write the ledger .*{why}"):
+            work("toy", ledger=ledger)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_estimates_count_the_readings_that_are_ahead(book, ledger, tmp_path):
+    ghosts, costs = book.experiments["toy-ghosts"], Costs(HERE)
+    runner = running.Runner(book, ledger, tmp_path, None, "cpu", None, None, Clock())
+    whole, short = (
+        runner.estimate(running.Job(ghosts, 0), length, costs)
+        for length in (running.Length(), running.Length(epochs=1))
+    )
+    assert whole == pytest.approx(costs.seconds(ghosts))
+    assert short == pytest.approx(costs.seconds(ghosts, epochs=1, readings=0))  # short runs' ghosts are not read
+    assert costs.seconds(ghosts, epochs=1, readings=1) > short
 
 
 def test_everything(work, ledger):

@@ -16,6 +16,7 @@ from hitnet.cli.terminal import console, make_table, short_name, training_progre
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
+from hitnet.plots.ghosts import MOST_DRAWN
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
@@ -202,6 +203,8 @@ def ghosts_command(
     )
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
+    if len(found.doubtful()) > MOST_DRAWN:
+        console.print(f"The pictures show the {MOST_DRAWN} images with the most hits, doubtful.csv has all.")
 
 
 def register(parent: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from hitnet.cli.train import DataDir, Device
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT
+from hitnet.paper.markdown import made_of
 from hitnet.paper.origin import source_root
 from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
@@ -107,7 +108,7 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     table.add_section()
     for name, one in book.experiments.items():
         now = paper.standing(book, name, ledger, costs)
-        planned = f"{now.done} of {now.wanted}" if one.wanted else f"{len(full_runs(ledger, one))}, not planned"
+        planned = made_of(max(now.done, len(full_runs(ledger, one))), one.wanted)
         short = len(ledger.of(SHORT, name))
         left = f"{in_words(costs.seconds(one))} a run, {one.epochs} epochs"
         table.add_row(f"  {name}", one.title, f"{short} short, not counted" if short else "", planned, left)
@@ -118,6 +119,6 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
 def print_outcome(outcome: paper.Outcome, ledger: paper.Ledger) -> None:
     console.print(f"{len(outcome.done)} done, {len(outcome.left)} left; ledger: {ledger.path}", soft_wrap=True)
     if outcome.left:
-        console.print("Go on with the same command.")
+        console.print("Go on with the same command." if outcome.begun else "Nothing was begun; see above why.")
     if outcome.failed:
         raise HitNetError(f"{len(outcome.failed)} failed: {'; '.join(outcome.failed)}")

@@ -90,13 +90,13 @@ def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
     if len(results) == 1 and results[0].draw:
         if results[0].picture(ledger):
             return Standing(1, 1, 0.0)
-        return Standing(0, 1, costs.seconds(experiments[0]))
+        return Standing(0, 1, costs.of_runs(experiments[0], 1))
     done = wanted = 0
     seconds = 0.0
     for one in experiments:
         have = sum(seed < one.wanted for seed in full_runs(ledger, one).keys() | diverged_runs(ledger, one))
         done, wanted = done + have, wanted + one.wanted
-        seconds += (one.wanted - have) * costs.seconds(one)
+        seconds += costs.of_runs(one, one.wanted - have)
     return Standing(done, wanted, seconds)
 
 
@@ -126,7 +126,7 @@ class Page:
 
     def cost(self, name: str, runs: int) -> str:
         """What so many runs would cost."""
-        cost = in_words(runs * Costs(H200).seconds(self.experiment(name)))
+        cost = in_words(Costs(H200).of_runs(self.experiment(name), runs))
         return f"{runs} take{'s' if runs == 1 else ''} {cost} on an H200"
 
     def missing(self, name: str) -> str:

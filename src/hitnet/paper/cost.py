@@ -16,6 +16,7 @@ import torch
 
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
+from hitnet.training.together import AT_ONCE
 
 # Images a second in training, 28 x 28 grey: one network alone, eight side by side (benchmarks/records/training.json).
 H200 = "NVIDIA H200"
@@ -77,10 +78,10 @@ def epoch_work(experiment: Experiment, images: int) -> float:
     return image_work(experiment) * (training + TEST_COST * experiment.tested_each_epoch)
 
 
-def further_work(experiment: Experiment) -> float:
+def further_work(experiment: Experiment, readings: int) -> float:
     """What is not done in every epoch: the test on all images, where epochs were tested on fewer; reading ghosts."""
     tested = experiment.test_images if experiment.each_epoch else 0
-    return image_work(experiment) * TEST_COST * (tested + len(experiment.read_ghosts) * experiment.images)
+    return image_work(experiment) * TEST_COST * (tested + readings * experiment.images)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Costs:
             )
         return known_speed(experiment.network, self.device)
 
-    def fullness(self, experiment: Experiment, beside: int) -> float:
+    def fullness(self, experiment: Experiment, beside: float) -> float:
         """How much of its speed the device reaches with so many such networks side by side: by equal steps from that
         of one alone to all of it. That larger images fill it as more networks would is a guess."""
         filled = beside * image_work(experiment)
@@ -110,11 +111,25 @@ class Costs:
         alone, together = SPEEDS[experiment.network]
         return 1 - (1 - alone / together) * (FULL - filled) / (FULL - 1)
 
-    def seconds(self, experiment: Experiment, *, epochs: float | None = None, images: int | None = None) -> float:
-        """A run, or what is left of one; on a GPU its share, where many are trained side by side."""
+    def seconds(
+        self,
+        experiment: Experiment,
+        *,
+        epochs: float | None = None,
+        images: int | None = None,
+        readings: int | None = None,
+    ) -> float:
+        """A run, or what is left of one (epochs, readings of ghosts); on a GPU its share, with many side by side."""
         work = epoch_work(experiment, experiment.images if images is None else images)
         count = experiment.epochs if epochs is None else epochs
-        return (count * work + further_work(experiment)) / self.speed(experiment)
+        further = further_work(experiment, len(experiment.read_ghosts) if readings is None else readings)
+        return (count * work + further) / self.speed(experiment)
+
+    def of_runs(self, experiment: Experiment, runs: int) -> float:
+        """Seconds that so many runs take together, side by side as they are trained."""
+        most = AT_ONCE["cpu" if self.device.startswith("cpu") else "cuda"]
+        groups = -(-runs // most)
+        return runs * self.seconds(experiment) / self.fullness(experiment, runs / groups) if runs else 0.0
 
 
 def in_words(seconds: float) -> str:

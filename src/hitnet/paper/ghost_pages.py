@@ -14,7 +14,9 @@ from hitnet.paper.claims import MNIST_GHOSTS, GhostClaim
 from hitnet.paper.ghosts import BIN
 from hitnet.paper.markdown import NONE, runs_cell, table
 from hitnet.paper.pictures import FOLDER
+from hitnet.paper.pictures import shown as shown_file
 from hitnet.paper.statistics import summarise
+from hitnet.plots.ghosts import MOST_DRAWN
 
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
 Facts = dict[str, Any]
@@ -37,7 +39,7 @@ def render(page: Page, names: tuple[str, ...], claim: GhostClaim | None) -> str:
         parts += ["Images with one ghost class: ghost class down, true class across.", agreed_pairs(facts)]
         brackets = "; paper's counts in brackets" if claim else ""
         parts += [f"Doubtful images: ghost class down, true class across{brackets}.", doubtful_pairs(facts, claim)]
-        parts += [f"![The doubtful images]({file})" for file in facts["files"]]
+        parts += [pictured(facts), *(shown_file(page, "The doubtful images", file) for file in facts["files"])]
         parts.append(listed(facts))
     if not found and claim:
         parts += ["The paper's doubtful images: ghost class down, true class across.", doubtful_pairs(None, claim)]
@@ -95,7 +97,7 @@ def by_epoch(found: dict[str, Facts]) -> str:
     rows = [
         [f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"]
         for name, facts in found.items()
-        if len(facts["by_epoch"]) > 1
+        if len(facts.get("by_epoch", ())) > 1  # which the first analyses did not have
         for epoch, agreed, doubtful in facts["by_epoch"]
     ]
     return table(("after so many epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
@@ -155,6 +157,13 @@ def listed(facts: Facts) -> str:
         return ""
     what = f"All {len(rows):,} of them, as index in the training set: label, ghost class, hits"
     return f"<details><summary>{what}</summary>\n\n{'; '.join(rows)}.\n\n</details>"
+
+
+def pictured(facts: Facts) -> str:
+    count = len(facts["doubtful"])
+    if count <= MOST_DRAWN:
+        return ""
+    return f"The pictures are of {MOST_DRAWN} of the {count:,} doubtful images, those with the most hits."
 
 
 def draw(page: Page, name: str, facts: Facts) -> str:

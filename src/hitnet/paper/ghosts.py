@@ -6,9 +6,11 @@ epochs) is small; to analyse runs of several machines, it is enough to bring the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,11 +22,13 @@ from hitnet.errors import HitNetError
 from hitnet.files import replacing
 from hitnet.models.network import Network
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import ANALYSIS, Entry
+from hitnet.paper.ledger import ANALYSIS, Entry, Ledger
 from hitnet.paper.pictures import FOLDER
+from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.run import RunFolder, load
+from hitnet.training.train import weights_fingerprint
 
 if TYPE_CHECKING:
     from hitnet.paper.running import Runner
@@ -47,24 +51,31 @@ def keep_reading(network: Network, folder: RunFolder, epoch: int, images: Images
             ghost=away.argmin(axis=1).astype(np.int16),
             distance=away.min(axis=1).astype(np.float32),
             fingerprint=np.array(folder.config().data["fingerprint"]),
+            weights=np.array(weights_fingerprint(network)),
         )
 
 
-def read_distances(paths: list[Path], labels: np.ndarray, classes: int) -> np.ndarray:
-    """The readings of M networks as distances (M, N, K), infinite but for the ghosts."""
+def read_distances(paths: Sequence[Path], labels: np.ndarray, classes: int) -> tuple[np.ndarray, list[str]]:
+    """The readings of M networks as distances (M, N, K), infinite but for the ghosts; and whose they are."""
     found = np.full((len(paths), len(labels), classes), np.inf)
-    fingerprints = set()
+    images, networks = set(), []
     for distances, path in zip(found, paths, strict=True):
         try:
             with np.load(path, allow_pickle=False) as kept:
-                ghost, distance, mark = kept["ghost"], kept["distance"], str(kept["fingerprint"])
-        except (OSError, ValueError, KeyError) as error:
-            raise HitNetError(f"{path} cannot be read: {error}. Remove it, and it is made again.") from error
-        fingerprints.add(mark)
-        if len(ghost) != len(labels) or len(fingerprints) > 1:
+                ghost, distance = kept["ghost"], kept["distance"]
+                images.add(str(kept["fingerprint"]))
+                networks.append(str(kept["weights"]))
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+            raise HitNetError(
+                f"{path} cannot be read: {error}. Bring it again from where it was made, or remove it."
+            ) from error
+        if len(ghost) != len(labels) or len(images) > 1:
             raise HitNetError(f"{path} is of other images than the rest. Are the data of all runs the same?")
+        if networks.count(networks[-1]) > 1:
+            twin = paths[networks.index(networks[-1])]
+            raise HitNetError(f"{path} and {twin} are of the same network. Bring each from its own run folder.")
         distances[np.arange(len(labels)), ghost] = distance
-    return found
+    return found, networks
 
 
 def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path, say: Callable[[str], None]) -> None:
@@ -72,29 +83,45 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
     if runner.ledger.get(ANALYSIS, one.name, seeds) is not None:
         return
     device, images = pick_device(runner.device), runner.images(one, "train")
-    folders = {seed: runner.folder(one, seed) for seed in seeds}
-    for folder in folders.values():
+    folders = [runner.folder(one, seed) for seed in seeds]
+    for folder in folders:
         if folder.finished and not reading(folder, one.epochs).is_file():
             keep_reading(load(folder.path).model.to(device), folder, one.epochs, images)
-    labels, by_epoch = images.labels.numpy(), []
+    by_epoch = []
     for epoch in one.read_ghosts:
-        paths = {seed: reading(folder, epoch) for seed, folder in folders.items()}
-        absent = [str(seed) for seed, path in paths.items() if not path.is_file()]
+        paths = [reading(folder, epoch) for folder in folders]
+        absent = [str(seed) for seed, path in zip(seeds, paths, strict=True) if not path.is_file()]
         if absent:
             say(
-                f"{one.name}: not analysed; the ghosts of seeds {', '.join(absent)} are not here (ghosts-{epoch}.npz). "
-                f"Copy all ghosts-*.npz from their run folders into {runner.runs_dir / one.name}/seed-…, and give the "
-                "command again"
+                f"{one.name}: the ghosts of seeds {', '.join(absent)} after {epoch} epochs are not here "
+                f"({paths[0].name} in {runner.runs_dir / one.name}/seed-…)"
             )
-            return
-        found = find_ghosts(
-            read_distances(list(paths.values()), labels, images.num_classes), labels, images.class_names
-        )
+            continue
+        found = read_ghosts(paths, images, runner.ledger, one, seeds, last=epoch == one.epochs)
         by_epoch.append([epoch, len(found.agreed()), len(found.doubtful())])
+    if not by_epoch or by_epoch[-1][0] != one.epochs:
+        say(f"{one.name}: not analysed. Copy the files named above from their run folders, and give the command again")
+        return
     facts = facts_of(found, images)
     facts |= {"epochs": one.epochs, "by_epoch": by_epoch, "files": draw_doubtful(one, found, images, docs)}
     runner.ledger.add_if_new(Entry(ANALYSIS, one.name, seeds, facts))
     say(f"{one.name}: {len(found.doubtful())} doubtful images by {len(seeds)} networks")
+
+
+def read_ghosts(
+    paths: Sequence[Path], images: Images, ledger: Ledger, one: Experiment, seeds: tuple[int, ...], *, last: bool
+) -> Ghosts:
+    """The ghosts of several runs; those at the end of training must be of the very networks that the ledger has."""
+    labels = images.labels.numpy()
+    distances, networks = read_distances(paths, labels, images.num_classes)
+    runs = full_runs(ledger, one)
+    for path, seed, weights in zip(paths, seeds, networks, strict=True):
+        if last and weights != runs[seed].weights:
+            raise HitNetError(
+                f"{path} is of another network (weights {weights}) than the ledger's run with seed {seed} "
+                f"({runs[seed].weights}). Bring the file from that run's own folder."
+            )
+    return find_ghosts(distances, labels, images.class_names)
 
 
 def facts_of(found: Ghosts, images: Images) -> dict[str, Any]:
@@ -126,5 +153,7 @@ def facts_of(found: Ghosts, images: Images) -> dict[str, Any]:
 def draw_doubtful(one: Experiment, found: Ghosts, images: Images, docs: Path) -> list[str]:
     if not len(found.doubtful()):
         return []
-    written = plots.save(plots.doubtful_figures(found, images), docs / FOLDER / f"{one.name}-doubtful.png")
+    written = plots.save(
+        plots.doubtful_figures(found, images), docs / FOLDER / f"{one.name}-{found.models}-doubtful.png"
+    )
     return [path.relative_to(docs).as_posix() for path in written]

@@ -129,6 +129,18 @@ class Ledger:
             )
         self.read()
 
+    def check_writable(self) -> None:
+        """Find out before a long training whether its record can be kept."""
+        nearest = next(path for path in [self.path, *self.path.absolute().parents] if path.exists())
+        if nearest == self.path:
+            why = "it is no file" if not nearest.is_file() else "it may not be written to"
+            fine = nearest.is_file() and os.access(nearest, os.W_OK)
+        else:
+            why = f"{nearest} is no folder" if not nearest.is_dir() else f"{nearest} may not be written to"
+            fine = nearest.is_dir() and os.access(nearest, os.W_OK)
+        if not fine:
+            raise HitNetError(f"Cannot write the ledger {self.path}: {why}. Name another (--ledger).")
+
     def add_if_new(self, entry: Entry) -> None:
         """Append an entry, unless another process has recorded the same run since."""
         self.read()

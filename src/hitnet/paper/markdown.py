@@ -44,23 +44,31 @@ def mean_cell(summary: Summary, claim: Claim | None) -> str:
 
 
 def runs_cell(page: Page, name: str, summary: Summary | None) -> str:
-    wanted, made = page.experiment(name).wanted, summary.runs if summary else 0
     failed = f", {len(page.diverged(name))} diverged" if page.diverged(name) else ""
-    if made <= wanted and wanted:
-        return f"{made} of {wanted}{failed}"
-    return f"{made}, {wanted or 'not'} planned{failed}"
+    return made_of(summary.runs if summary else 0, page.experiment(name).wanted) + failed
+
+
+def made_of(made: int, wanted: int) -> str:
+    return f"{made} of {wanted}" if made <= wanted and wanted else f"{made}, {wanted or 'not'} planned"
 
 
 def seconds_cell(records: Sequence[RunRecord]) -> str:
-    """The mean time of a run, for each device that is not an H200 with its name."""
-    found: dict[str, list[float]] = {}
+    """The mean time of a run and how many were trained side by side; devices that are not an H200 with their names."""
+    found: dict[str, list[RunRecord]] = {}
     for record in records:
-        found.setdefault(record.device, []).append(record.seconds)
+        found.setdefault(record.device, []).append(record)
     cells = []
-    for device, seconds in sorted(found.items()):
-        mean = statistics.mean(seconds)
-        cells.append(f"{mean:.{0 if mean >= 10 else 1}f}" + ("" if device == H200 else f" on {device}"))
+    for device, runs in sorted(found.items()):
+        mean = statistics.mean(run.seconds for run in runs)
+        words = f"{mean:.{0 if mean >= 10 else 1}f} ({side_by_side(runs)})"
+        cells.append(words + ("" if device == H200 else f" on {device}"))
     return "; ".join(cells) or NONE
+
+
+def side_by_side(runs: Sequence[RunRecord]) -> str:
+    """How many networks were trained side by side: "8", or "5 to 8"."""
+    counts = sorted({run.beside for run in runs})
+    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
 ERROR_HEADER = (

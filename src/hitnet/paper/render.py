@@ -28,7 +28,7 @@ the ledger, by making runs, not the page. `hitnet reproduce NAME` makes the runs
   rounding allowed for; the paper's own spread is not taken into account.
 - The paper's figures are means of 20 runs unless said otherwise; "runs here" says how many ours are of.
 - s a model is the mean time of a run on an H200, tests included: an equal share of it, where networks are trained
-  side by side.
+  side by side. How many were is in brackets; few do not fill a GPU, so only times with like brackets can be compared.
 - Rows called ours are not the paper's: other recipes for its network, and Hit-or-Miss on a residual network (see
   [ours](#ours)). The best run stands beside the mean, never for it.
 - Costs are estimates for one NVIDIA H200, from measured speeds; `hitnet reproduce --list` gives those of your machine.

@@ -27,8 +27,9 @@ Say = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """What came of it; `begun` is whether there was anything to do that could be begun."""
 
+    begun: bool = False
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -61,6 +62,7 @@ def reproduce(
     runner = Runner(
         book, ledger, Path(runs_dir), None if data_dir is None else Path(data_dir), device, progress, end, clock
     )
+    ledger.check_writable()
     length = Length(epochs, limit)
     outcome = Outcome()
     for group in groups(names, runner, runs, length):
@@ -131,6 +133,7 @@ def do(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: 
 
     try:
         if fitting:
+            outcome.begun = True
             runner.run(fitting, length, tell)
     finally:
         for job in fitting:
@@ -161,7 +164,10 @@ def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callab
             else:
                 say(job, "another process is at it")
         else:
-            say(job, f"not begun; it would take until {in_words(needed)} from now, and {in_words(room)} are left")
+            say(
+                job,
+                f"not begun; it would take until {in_words(needed)} from now, and {in_words(max(0.0, room))} are left",
+            )
     return fitting
 
 

@@ -143,7 +143,9 @@ class Runner:
         images = min(length.limit or one.images, one.images)
         done, steps = run.position()
         behind = done + steps / one.full_recipe().steps_per_epoch(images)
-        return costs.seconds(one, epochs=max(0.0, (length.epochs or one.epochs) - behind), images=images)
+        ahead = max(0.0, (length.epochs or one.epochs) - behind)
+        readings = sum(epoch > behind for epoch in one.read_ghosts) if length.of(one) is None else 0
+        return costs.seconds(one, epochs=ahead, images=images, readings=readings)
 
     def images(self, one: Experiment, split: str) -> Images:
         """A split of an experiment's data, whole; read once."""

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from hitnet.audit.ghosts import Ghosts
 
+MOST_DRAWN = 200  # doubtful images in pictures: those with the most hits
 MANY = 20  # classes beyond which a matrix's cells are not labelled one by one
 
 
-def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = 200) -> list[Figure]:
-    """The doubtful images, by rising number of hits, each under (label, ghost class, hits)."""
+def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
+    """The doubtful images with the most hits, by rising number of them, each under (label, ghost class, hits)."""
     rows = ghosts.doubtful().tail(most)
     # Names are cut here one by one: cut as a whole, a label would lose its ghost class and its hits.
     labels = [
