@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import HitNetError, HitOrMiss, distances, dynamic_routing, mask, squash
+from hitnet import CentripetalLoss, HitNetError, HitOrMiss, distances, dynamic_routing, mask, squash
 from hitnet.capsules import hits_and_misses, one_hot
 
 
@@ -119,17 +119,18 @@ def test_a_batch_of_one_in_training_uses_and_keeps_the_running_statistics():
     assert trained.std() > 0.01  # statistics of a single row would have made all components equal
 
 
-@pytest.mark.parametrize("sizes", [(0, 3, 16), (8, 0, 16), (8, 3, 0)])
+@pytest.mark.parametrize("sizes", [(0, 3, 16), (8, 0, 16), (8, 3, 0), ("8", 3, 16), (8.0, 3, 16)])
 def test_layer_refuses_sizes_below_one(sizes):
-    with pytest.raises(HitNetError, match="at least 1"):
+    with pytest.raises(HitNetError, match="must be a whole number from 1 on"):
         HitOrMiss(*sizes)
 
 
 def test_layer_of_size_one_and_features_of_a_wrong_shape():
     layer = HitOrMiss(1, 1, 1)
     assert layer(torch.rand(5, 1)).shape == (5, 1, 1)
-    with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, F\); got \(5, 2, 1\)"):
-        layer(torch.rand(5, 2, 1))
+    for shape in ((5, 2, 1), (5, 2)):
+        with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, 1\); got \(5, 2"):
+            layer(torch.rand(shape))
 
 
 def test_mask_keeps_one_capsule_and_zeroes_the_rest():
@@ -162,6 +163,57 @@ def test_one_hot_of_no_targets_and_of_targets_on_a_device():
 def naive_squash(vector):
     square = sum(v * v for v in vector)
     return [v * math.sqrt(square) / (1 + square) for v in vector]
+
+
+@pytest.mark.parametrize("targets", [[[0.5, 0.5, 0.0]], [[0.9, 0.05, 0.05]], [[0, -1, 7]]])
+def test_one_hot_refuses_labels_that_are_mixed_or_smoothed(targets):
+    with pytest.raises(HitNetError, match="zeros and ones; got other values"):
+        one_hot(torch.tensor(targets), 3)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_layer_of_half_precision_and_on_features_of_it(half):
+    torch.manual_seed(0)
+    layer, x = HitOrMiss(32, 3, 4), torch.rand(6, 32)
+    layer(x)
+    layer.eval()
+    whole = layer(x)
+    assert torch.equal(layer(x.to(half)), layer(x.to(half).float()))  # a backbone in half precision
+    layer.to(half)
+    assert layer.linear.weight.dtype == half
+    assert {layer.norm.weight.dtype, layer.norm.running_var.dtype} == {torch.float32}
+    capsules = layer(x.to(half))
+    assert capsules.dtype == torch.float32
+    assert torch.allclose(capsules, whole, atol=0.02)
+    layer.train()
+    layer(x.to(half)).sum().backward()
+    assert layer.linear.weight.grad.dtype == half
+
+
+def test_half_precision_leaves_the_statistics_to_the_last_bit():
+    layer = HitOrMiss(8, 2, 4)
+    layer(torch.rand(16, 8) * 1000)
+    before = layer.norm.running_var.clone()
+    assert torch.equal(layer.half().norm.running_var, before)
+
+
+def test_a_short_training_wants_a_higher_momentum():
+    torch.manual_seed(0)
+    features, labels = torch.rand(64, 16) * 3 + 5, torch.arange(64) % 4
+    features[torch.arange(64), labels] += 3
+    found = {}
+    for momentum in (0.01, 0.1):
+        torch.manual_seed(0)
+        layer = HitOrMiss(16, 4, momentum=momentum)
+        optimizer = torch.optim.Adam(layer.parameters(), 1e-2)
+        for _ in range(100):
+            loss = CentripetalLoss()(distances(layer(features)), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        found[momentum] = (distances(layer.eval()(features)).argmin(dim=1) == labels).float().mean()
+    assert found[0.1] > 0.95
+    assert found[0.01] < 0.7
 
 
 def test_squash_against_a_loop():

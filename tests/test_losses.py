@@ -224,3 +224,10 @@ def test_mistakes_are_named():
         CentripetalLoss(ghost_probability=1.5)
     with pytest.raises(HitNetError, match="ghost_rule must be one of always, nearer"):
         CentripetalLoss(ghost_rule="near")
+
+
+@pytest.mark.parametrize("options", [{"capsule_dim": 2}, {"capsule_dim": 3}, {"miss_radius": 2.0}])
+def test_capsules_must_be_able_to_miss(options):
+    with pytest.raises(HitNetError, match=r"at most \d\.\d\d from the centre, so none could miss it by"):
+        CentripetalLoss(**options)
+    CentripetalLoss(capsule_dim=4)

@@ -5,6 +5,8 @@ Capsules are tensors (B, K, n): for each of B images, K classes with a vector of
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,11 +15,17 @@ from hitnet.errors import HitNetError
 
 CENTRE = 0.5
 HIT_RADIUS, MISS_RADIUS = 0.1, 0.9  # m and m' of the paper
+HALF = (torch.float16, torch.bfloat16)
 
 
 def full_precision(x: Tensor) -> Tensor:
     """The tensor in float32 if it came in half precision; a capsule that hits differs from 0.5 by 0.025."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in HALF else x
+
+
+def in_precision_of(weight: Tensor, x: Tensor) -> Tensor:
+    """The tensor in the precision of the weights that it is about to meet; autocast sees to that by itself."""
+    return x if torch.is_autocast_enabled(x.device.type) else x.to(weight.dtype)
 
 
 def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
@@ -31,15 +39,25 @@ def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
 
 
 def one_hot(targets: Tensor, num_classes: int) -> Tensor:
-    """Class indices (B,), or zeros and ones (B, K), as booleans (B, K); never waits for a GPU."""
+    """Class indices (B,), or zeros and ones (B, K), as booleans (B, K); never waits for a GPU.
+
+    Values are looked at where that costs nothing: on a CPU, and not while a network is exported or compiled.
+    """
+    looked_at = targets.device.type == "cpu" and targets.numel() and not torch.compiler.is_compiling()
     if targets.ndim == 1 and not targets.is_floating_point() and targets.dtype != torch.bool:
-        if targets.device.type == "cpu" and targets.numel():
+        if looked_at:
             low, high = int(targets.min()), int(targets.max())
             if low < 0 or high >= num_classes:
                 raise HitNetError(f"targets must lie in 0..{num_classes - 1}; got values from {low} to {high}.")
         return targets[:, None] == torch.arange(num_classes, device=targets.device)
     if targets.ndim == 2 and targets.shape[1] == num_classes:
-        return targets > 0.5 if targets.is_floating_point() else targets.bool()
+        truth = targets == 1
+        if looked_at and not bool((truth | (targets == 0)).all()):
+            raise HitNetError(
+                "targets of the shape (B, K) must be zeros and ones; got other values. A class is true or not: mixed "
+                "or smoothed labels have no meaning here."
+            )
+        return truth
     raise HitNetError(
         f"targets must be class indices (B,) or zeros and ones (B, {num_classes}); "
         f"got {targets.dtype} {tuple(targets.shape)}."
@@ -85,8 +103,15 @@ class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation that, given a single value a channel in training, uses its running statistics.
 
     One value has no spread: normalising by its own statistics would erase it, so it is treated as in evaluation
-    and leaves the running statistics as they were.
+    and leaves the running statistics as they were. In a network of half precision its parameters stay as they are.
     """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LoneValueNorm:
+        def careful(value: Tensor) -> Tensor:
+            changed = fn(value)
+            return value.to(changed.device) if changed.dtype in HALF else changed
+
+        return super()._apply(careful, recurse)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and input.numel() == input.shape[1]:
@@ -108,24 +133,30 @@ class CapsuleLayer(nn.Module):
     """Linear → batch-norm, reshaped to K vectors of n numbers: what all capsule heads of the paper share.
 
     Starts as in Keras: Glorot-uniform weights, zero biases, batch-norm epsilon 1e-3 and momentum 0.99.
+
+    momentum  what one batch adds to the statistics that evaluation uses; with the default they take some hundred
+              batches to settle, so that a training of fewer wants 0.1
     """
 
-    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16) -> None:
+    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:
         super().__init__()
         for name, value in (("in_features", in_features), ("num_classes", num_classes), ("capsule_dim", capsule_dim)):
-            if value < 1:
-                raise HitNetError(f"{type(self).__name__}: {name} must be at least 1; got {value}.")
+            if not isinstance(value, int) or value < 1:
+                raise HitNetError(f"{type(self).__name__}: {name} must be a whole number from 1 on; got {value!r}.")
         self.num_classes, self.capsule_dim = num_classes, capsule_dim
         self.linear = nn.Linear(in_features, num_classes * capsule_dim)
-        self.norm = CapsuleNorm(num_classes * capsule_dim, eps=1e-3, momentum=0.01)
+        self.norm = CapsuleNorm(num_classes * capsule_dim, eps=1e-3, momentum=momentum)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
     def vectors(self, features: Tensor) -> Tensor:
         """(B, in_features) → normalised vectors (B, K, n), in float32 or better."""
-        if features.ndim != 2:
-            raise HitNetError(f"{type(self).__name__}: features must be (B, F); got {tuple(features.shape)}.")
-        return self.norm(full_precision(self.linear(features))).view(-1, self.num_classes, self.capsule_dim)
+        if features.ndim != 2 or features.shape[1] != self.linear.in_features:
+            raise HitNetError(
+                f"{type(self).__name__}: features must be (B, {self.linear.in_features}); got {tuple(features.shape)}."
+            )
+        linear = self.linear(in_precision_of(self.linear.weight, features))  # a backbone may be of another precision
+        return self.norm(full_precision(linear)).view(-1, self.num_classes, self.capsule_dim)
 
 
 class HitOrMiss(CapsuleLayer):

@@ -118,6 +118,12 @@ class CentripetalLoss(nn.Module):
         for name, value in (("hit_radius", hit_radius), ("miss_radius", miss_radius), ("ghosts", ghosts)):
             if value < 0:
                 raise HitNetError(f"CentripetalLoss: {name} must not be negative; got {value}.")
+        farthest = math.sqrt(capsule_dim) / 2
+        if miss_radius >= farthest:
+            raise HitNetError(
+                f"CentripetalLoss: capsules of {capsule_dim} numbers are at most {farthest:.2f} from the centre, so "
+                f"none could miss it by {miss_radius}. Take a larger capsule_dim, or a smaller miss_radius."
+            )
         if not 0 <= ghost_probability <= 1:
             raise HitNetError(f"CentripetalLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")
         check_choice("CentripetalLoss", "reduction", reduction, ("mean", "sum", "none"))

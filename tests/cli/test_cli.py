@@ -182,7 +182,7 @@ def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_r
     printed, complaints = process.communicate(timeout=30)
     assert process.returncode == code
     assert printed == ""
-    assert complaints == "Interrupted. Nothing that was written is lost.\n"
+    assert complaints == "Interrupted. Nothing that was written is lost; commands that have --resume go on with it.\n"
     assert not (out / "weights.safetensors").exists()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 

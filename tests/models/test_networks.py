@@ -187,3 +187,25 @@ def test_routing_head_against_explicit_votes():
         for k in range(3):
             votes[:, i, k] = primary[:, i] @ net.head.weight[i, :, k]
     torch.testing.assert_close(net.head(features), hitnet.dynamic_routing(votes, 3), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hitnet-small", "hitnet-conv", "capsnet"])
+def test_export_for_batches_of_any_size(name):
+    network = hitnet.build(name, (1, 20, 20), 3).eval()
+    images = torch.rand(7, 1, 20, 20)
+    size = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(network, (images[:4],), dynamic_shapes={"images": {0: size}}).module()
+    for one, other in zip(exported(images)[:4], network(images)[:4], strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["hitnet-small", "hitnet-resnet9", "hitnet-conv"])
+def test_networks_of_half_precision(name, half):
+    torch.manual_seed(0)
+    network, images = hitnet.build(name, (1, 20, 20), 3), torch.rand(8, 1, 20, 20)
+    network(images)
+    whole = network.eval()(images)
+    found = network.to(half)(images.to(half))
+    assert found.distances.dtype == found.reconstruction.dtype == torch.float32
+    assert torch.allclose(found.distances, whole.distances, atol=0.1)

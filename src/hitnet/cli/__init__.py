@@ -58,7 +58,7 @@ def main() -> None:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
             raise
-        errors.print("Interrupted. Nothing that was written is lost.")
+        errors.print("Interrupted. Nothing that was written is lost; commands that have --resume go on with it.")
         raise SystemExit(code) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:

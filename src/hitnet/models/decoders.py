@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, MapNorm, full_precision, mask, one_hot
+from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, MapNorm, full_precision, in_precision_of, mask, one_hot
 from hitnet.models.features import keras_init, norm_relu
 
 DECODERS = ("paper", "standardised", "conv", "none")
@@ -54,7 +54,7 @@ class Decoder(nn.Module):
         shown = one.flatten(1)
         if extra is not None:
             shown = torch.cat([shown, extra.to(shown.dtype)], dim=1)
-        return torch.sigmoid(self.logits(shown).float())
+        return torch.sigmoid(self.logits(in_precision_of(next(self.parameters()), shown)).float())
 
     @abstractmethod
     def logits(self, shown: Tensor) -> Tensor:

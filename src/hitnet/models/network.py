@@ -108,7 +108,7 @@ class Network(nn.Module):
             centre=self.head.centre,
         )
 
-    def forward(self, images: Tensor, targets: Tensor | None = None, *, reconstruct: bool = True) -> Output:
+    def forward(self, images: Tensor, targets: Tensor | None = None, reconstruct: bool = True) -> Output:
         """`reconstruct=False` leaves the decoder out, where only the classification is wanted."""
         if tuple(images.shape[1:]) != self.config.in_shape or not images.is_floating_point():
             raise HitNetError(
