@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hitnet.cli import app
-from hitnet.cli.terminal import make_console
+from hitnet.cli.terminal import make_console, short_name
 
 # A shell may have started the tests with interruptions turned off, which a child would inherit.
 PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hitnet.cli import main; main()"
@@ -212,3 +212,14 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     printed, complaints = process.communicate(timeout=60)
     assert (process.returncode, complaints) == (0, "")
     assert "band 1" in printed
+
+
+def test_folders_go_by_their_whole_name_and_files_without_the_suffix(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("p3.v1", "p3.v2"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "labels.v2.csv").write_text("")
+    assert [short_name(data) for data in ("p3.v1", "./p3.v2/", "p3.v1/../p3.v2")] == ["p3.v1", "p3.v2", "p3.v2"]
+    assert [short_name(data) for data in ("labels.v2.csv", "mnist-sample")] == ["labels.v2", "mnist-sample"]
+    monkeypatch.chdir(tmp_path / "p3.v1")
+    assert short_name(".") == "p3.v1"

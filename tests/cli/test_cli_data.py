@@ -74,6 +74,24 @@ def test_check_names_what_was_left_out(command, photos):
     assert left_out.startswith("left out: band 1/broken.png: ")
 
 
+def test_check_counts_what_was_ignored(command, photos):
+    (photos / "band 1" / "broken.png").unlink()
+    ended = command("data", "check", photos)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-1] == "ignored: 1 .txt"
+    (photos / "band 2" / "a.heic").write_bytes(b"x")
+    (photos / "b.png").write_bytes(b"x")
+    ended = command("data", "check", photos)
+    assert ended.code == 1
+    assert ended.out.splitlines()[-3:] == [
+        "left out: b.png: it lies outside the class folders",
+        "left out: band 2/a.heic: images of type .heic are not read; convert it to PNG or JPEG",
+        "ignored: 1 .heic, 1 .txt, 1 image outside the class folders",
+    ]
+    found = json.loads(command("data", "check", photos, "--json").out)
+    assert found["ignored"] == {".heic": 1, ".txt": 1, "images outside the class folders": 1}
+
+
 def test_check_as_json(command, photos):
     ended = command("data", "check", photos, "--json")
     assert ended.code == 1

@@ -9,6 +9,8 @@ import torch
 from PIL import Image
 
 from hitnet.data import load, load_report
+from hitnet.data.listing import OUTSIDE, in_words
+from hitnet.data.stream import open_images
 from hitnet.errors import HitNetError
 
 
@@ -110,6 +112,97 @@ def test_nested_hidden_and_other_files(root):
     assert report.ignored == {".txt": 1}
 
 
+@pytest.fixture
+def phone(root):
+    """The three classes, with pictures of types that are not read, one image beside the class folders, and others."""
+    for i in range(5):
+        (root / "dog" / f"{i}.HEIC").write_bytes(b"x")
+    (root / "10" / "scan.jp2").write_bytes(b"x")
+    picture(root / "stray.png")
+    for name in ("notes.txt", "labels.json", "Thumbs.db", ".DS_Store", "raw"):
+        (root / "dog" / name).write_bytes(b"x")
+    (root / "readme.md").write_text("hello")
+    return root
+
+
+IGNORED = {".heic": 5, ".jp2": 1, ".txt": 1, ".json": 1, ".db": 1, "without suffix": 1, OUTSIDE: 1}
+
+
+def test_pictures_that_are_not_read_are_left_out_and_counted(phone, caplog):
+    report = load_report(phone, "all")
+    assert len(report.images) == 30
+    assert [(item.path, item.reason) for item in report.skipped] == [
+        ("stray.png", "it lies outside the class folders"),
+        ("10/scan.jp2", "images of type .jp2 are not read; convert it to PNG or JPEG"),
+        *((f"dog/{i}.HEIC", "images of type .heic are not read; convert it to PNG or JPEG") for i in range(5)),
+    ]
+    assert report.ignored == IGNORED
+    with caplog.at_level(logging.INFO, "hitnet"):
+        load(phone, "all")
+    assert "left out 7:\n  stray.png: it lies outside" in caplog.text
+    assert f"set: ignored: {in_words(IGNORED)}\n" in caplog.text
+    with pytest.raises(HitNetError, match=r"stray\.png: it lies outside the class folders\. Mend or remove it"):
+        load(phone, strict=True)
+    (phone / "stray.png").unlink()
+    with pytest.raises(HitNetError, match=r"10/scan\.jp2: images of type \.jp2 are not read; convert it"):
+        load(phone, strict=True)
+
+
+def test_what_was_ignored_in_words():
+    assert in_words({".heic": 5, OUTSIDE: 1}) == "5 .heic, 1 image outside the class folders"
+    assert in_words({OUTSIDE: 2, ".avif": 1, ".txt": 3}) == "3 .txt, 1 .avif, 2 images outside the class folders"
+    numbered = {f".{i:03}": 1 for i in range(500)}
+    assert in_words({**numbered, OUTSIDE: 1}).endswith("1 .009, 490 of other types, 1 image outside the class folders")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_was_ignored_is_told_once(phone, caplog, streamed):
+    with caplog.at_level(logging.INFO, "hitnet"):
+        open_images(phone, ["train", "test"], stream=streamed, room=lambda: 0)
+    assert caplog.text.count("ignored: ") == 1
+    assert caplog.text.count("stray.png") == 1
+
+
+def test_ordinary_files_do_not_matter(root, caplog):
+    for name in ("notes.txt", "Thumbs.db", ".DS_Store"):
+        (root / "dog" / name).write_bytes(b"x")
+        (root / name).write_bytes(b"x")
+    with caplog.at_level(logging.INFO, "hitnet"):
+        assert len(load(root, "all", strict=True)) == 30
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "set: ignored: 1 .db, 1 .txt")
+    ]
+
+
+def test_images_beside_the_classes_of_a_split_are_left_out(tmp_path):
+    for split in ("train", "test"):
+        for label in ("a", "b"):
+            picture(tmp_path / split / label / "1.png")
+    for name in ("1.png", "train/2.png", "train/10.heic", ".hidden.png"):
+        (tmp_path / name).write_bytes(b"x")
+    report = load_report(tmp_path, "all")
+    assert [item.path for item in report.skipped] == ["1.png", "train/2.png", "train/10.heic"]
+    assert report.ignored == {OUTSIDE: 3}
+
+
+def test_a_class_of_pictures_that_are_not_read_is_named(root):
+    (root / "cat").mkdir()
+    (root / "cat" / "1.avif").write_bytes(b"x")
+    report = load_report(root, "all")
+    assert [(item.path, item.reason.split(";")[0]) for item in report.skipped] == [
+        ("cat/1.avif", "images of type .avif are not read"),
+        ("cat", "the class folder holds no image that can be read"),
+    ]
+
+
+def test_names_of_what_is_ignored_can_be_printed(root):
+    for name in (b"dog/caf\xe9.heic", b"dog/x.caf\xe9", b"caf\xe9.png"):
+        open(os.path.join(os.fsencode(root), name), "wb").close()
+    report = load_report(root, "all")
+    assert [item.path for item in report.skipped] == ["caf\ufffd.png", "dog/caf\ufffd.heic"]
+    assert in_words(report.ignored) == "1 .caf\ufffd, 1 .heic, 1 image outside the class folders"
+
+
 def test_odd_files_are_left_out_and_named(root, caplog):
     (root / "2" / "0.png").write_bytes(b"no image")
     (root / "2" / "1.png").write_bytes(b"")
@@ -177,6 +270,45 @@ def test_the_commonest_size_counts(root, caplog):
     assert "1 of 31 have another size" in caplog.text
     big = images.pixels[images.paths.index("dog/big.png"), 0]
     assert big[:, 0].tolist() == [0, 0, 255, 255, 255, 255, 0, 0]
+
+
+def test_the_commonest_size_is_that_of_more_than_half(tmp_path):
+    for name, size in {"a/1": (20, 10), "a/2": (20, 10), "b/1": (40, 30), "b/2": (40, 32)}.items():
+        picture(tmp_path / f"{name}.png", size=size)
+    assert load(tmp_path, "all").shape == (1, 20, 30)
+    picture(tmp_path / "a" / "3.png", size=(20, 10))
+    assert load(tmp_path, "all").shape == (1, 10, 20)
+
+
+def test_images_of_all_sizes_are_read_at_the_median(tmp_path, caplog):
+    for i in range(11):
+        picture(tmp_path / "ab"[i % 2] / f"{i}.jpg", size=(400 + 10 * i, 200 + 7 * i))
+    for i in range(2):
+        picture(tmp_path / "ab"[i] / "thumbnail.png", size=(12, 12))
+    with caplog.at_level(logging.INFO, "hitnet"):
+        images = load(tmp_path, "all")
+    assert images.shape == (1, 33, 64)  # 228 x 440, the seventh of thirteen
+    assert "images are read at 33 x 64 (height x width); 13 of 13 have another size" in caplog.text
+    assert load(tmp_path).shape == load(tmp_path, "test").shape == images.shape
+    assert load(tmp_path, "all", image_size=12).shape == (1, 12, 12)
+    [streamed] = open_images(tmp_path, ["all"], stream=True, room=lambda: 0)
+    assert streamed.shape == images.shape
+    table = tmp_path / "table.csv"
+    table.write_text("path,label\n" + "".join(f"{path},{path[0]}\n" for path in images.paths))
+    assert load(table, "all").shape == images.shape
+
+
+def test_upright_and_lying_photographs_meet_in_a_square(tmp_path):
+    for i in range(4):
+        picture(tmp_path / "a" / f"{i}.jpg", size=(300, 200))
+        picture(tmp_path / "b" / f"{i}.jpg", size=(200, 300))
+    assert load(tmp_path).shape == (1, 64, 64)
+
+
+def test_small_images_of_mixed_sizes_are_not_enlarged(tmp_path):
+    for i in range(5):
+        picture(tmp_path / "ab"[i % 2] / f"{i}.png", size=(10 + i, 20 + i))
+    assert load(tmp_path).shape == (1, 22, 12)
 
 
 def test_large_images_become_64_at_most(tmp_path):
@@ -250,8 +382,23 @@ def test_errors_say_what_is_wrong(tmp_path):
     picture(tmp_path / "a" / "1.png")
     with pytest.raises(HitNetError, match="one class only, 'a'"):
         load(tmp_path)
+    (tmp_path / "a" / "x.heic").unlink()
     (tmp_path / "a" / "1.png").write_bytes(b"x")
     with pytest.raises(HitNetError, match=r"no image that can be read.*a/1\.png"):
+        load(tmp_path)
+
+
+def test_errors_name_what_was_ignored(tmp_path):
+    picture(tmp_path / "1.png")
+    picture(tmp_path / "2.png")
+    with pytest.raises(HitNetError, match=r"no image in a class folder \(found: 2 images outside the class folders\)"):
+        load(tmp_path)
+    picture(tmp_path / "a" / "1.png")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.heic").write_bytes(b"x")
+    with pytest.raises(
+        HitNetError, match=r"one class only, 'a'; .* Ignored: 1 \.heic, 2 images outside the class folders\. The first"
+    ):
         load(tmp_path)
 
 

@@ -122,6 +122,10 @@ def test_rows_that_give_no_image_are_named(folder):
     [
         ("picture,label\nx,1\n", "no column of image paths.*found picture, label"),
         ("path,kind\nx,1\n", "no column of labels.*found path, kind"),
+        ("path;label\npics/0.png;a\n", "columns must be separated by commas; .* one column only, 'path;label'"),
+        ("path;label;sure\npics/0.png;a;0,5\n", "columns must be separated by commas"),
+        ("path\tlabel\npics/0.png\ta\n", "columns must be separated by commas"),
+        ("path\npics/0.png\n", "no column of labels.*found path"),
         ("path,label\n", "no row with"),
         ("path,label,split\npics/0.png,a,train\npics/1.png,b,\n", "row 2 gives no split"),
         ("path,label,split\npics/0.png,a,holdout\n", "row 1: unknown split 'holdout'"),
@@ -136,6 +140,11 @@ def test_rows_that_give_no_image_are_named(folder):
 def test_errors_say_what_is_wrong(folder, text, says):
     with pytest.raises(HitNetError, match=says):
         load(write(folder, text))
+
+
+def test_a_tsv_separated_by_commas(folder):
+    with pytest.raises(HitNetError, match=r"columns must be separated by tabs; .* 'path,label'"):
+        load(write(folder, "path,label\n" + rows("ab"), "set.tsv"))
 
 
 def test_other_files_are_refused(folder):

@@ -10,6 +10,7 @@ import typer
 from hitnet.cli.terminal import console, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir
 from hitnet.data import catalogue, load_report
+from hitnet.data.listing import in_words
 from hitnet.data.sources import SOURCES, is_known
 
 app = typer.Typer(help="Data sets: what there is, fetch it, check it.", no_args_is_help=True)
@@ -87,4 +88,6 @@ def check_own(path: str, *, as_json: bool) -> bool:
     console.print(table)
     for item in report.skipped:
         console.print(f"left out: {item.path}: {item.reason}", soft_wrap=True)
+    if report.ignored:
+        console.print(f"ignored: {in_words(report.ignored)}", soft_wrap=True)
     return not report.skipped

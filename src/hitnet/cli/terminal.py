@@ -42,8 +42,11 @@ def fits(table: Table) -> bool:
 
 
 def short_name(data: str) -> str:
-    """What to call DATA in a line or a folder's name; "." and ".." go by the name of the folder they mean."""
-    return Path(data).expanduser().resolve().stem
+    """What to call DATA in a line or a folder's name: a file goes by its name without the suffix, a folder by its whole
+    name, "." and ".." by that of the folder they mean.
+    """
+    path = Path(data).expanduser().resolve()
+    return path.name if path.is_dir() else path.stem
 
 
 def print_json(value: Any) -> None:

@@ -24,7 +24,9 @@ RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` w
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 DataDir = Annotated[Path | None, typer.Option(help="Where named data sets lie (default: HITNET_DATA or the cache)")]
 ImageSize = Annotated[int | None, typer.Option(help="Bring the images of a folder or table to this height and width")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first unreadable image instead of skipping it")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Stop at the first image that cannot be used instead of leaving it out")
+]
 Mirror = Annotated[
     bool | None, typer.Option(help="Whether images may be mirrored, as photographs may (default: known sets know)")
 ]

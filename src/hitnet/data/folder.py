@@ -1,7 +1,8 @@
 """A folder of class folders: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
 
 The name of the class folder is the class; files count at any depth inside it. Hidden files and folders are
-passed over, and so are files whose suffix is of no image type. Other folders beside train and test are left out.
+passed over, and so are files whose suffix is of no image type. Left out are pictures of types that are not read,
+images outside the class folders, and other folders beside train and test.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from hitnet.data.decode import SUFFIXES
+from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
-from hitnet.data.listing import Listing, Skipped
+from hitnet.data.listing import OUTSIDE, Listing, Skipped, in_words
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.errors import HitNetError
+
+PICTURES = SUFFIXES | UNREAD_SUFFIXES
+BAD_NAME = "its name is not valid UTF-8; rename it"
 
 
 def list_folder(root: Path) -> Listing:
@@ -26,20 +30,21 @@ def list_folder(root: Path) -> Listing:
     given: list[str] = []
 
     def paths() -> Iterator[str]:
-        for split, class_folder in _class_folders(root, skipped):
+        for split, class_folder in _class_folders(root, skipped, ignored):
             before = len(skipped)
             files = _image_files(class_folder, root, skipped, ignored)
-            if not files and len(skipped) == before:
-                skipped.append(Skipped(_relative(class_folder, root), "the class folder holds no image"))
+            name = _relative(class_folder, root)
+            if not files and all(item.path != name for item in skipped[before:]):
+                readable = " that can be read" if len(skipped) > before else ""
+                skipped.append(Skipped(name, f"the class folder holds no image{readable}"))
             labels.extend([class_folder.name] * len(files))
             given.extend([split] * len(files) if split is not None else [])
             yield from files
 
     found = Texts.of(paths())
     if not labels:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(ignored.items()))
         raise HitNetError(
-            f"{root} holds no image in a class folder{f' (found: {kinds})' if kinds else ''}. "
+            f"{root} holds no image in a class folder{f' (found: {in_words(ignored)})' if ignored else ''}. "
             "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
             f"with images of type {' '.join(sorted(SUFFIXES))}."
         )
@@ -47,30 +52,38 @@ def list_folder(root: Path) -> Listing:
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
 
 
-def _class_folders(root: Path, skipped: list[Skipped]) -> list[tuple[str | None, Path]]:
-    tops = _subfolders(root, root, skipped, top=True)
+def _class_folders(root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[tuple[str | None, Path]]:
+    tops = _subfolders(root, root, skipped, ignored, top=True)
     splits = {folder: split for folder in tops if (split := NAMES.get(folder.name.lower())) is not None}
     others = [folder for folder in tops if folder not in splits]
     # "train" and "test" might be classes: they are splits if they hold folders, both of them where others lie beside.
-    hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [])}
+    hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [], Counter())}
     if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
         return [(None, folder) for folder in tops]
     beside = " and ".join(folder.name for folder in splits)
     skipped += [Skipped(folder.name, f"the folder lies beside the splits {beside}, but is none") for folder in others]
-    return [(split, folder) for top, split in splits.items() for folder in _subfolders(top, root, skipped)]
+    return [(split, folder) for top, split in splits.items() for folder in _subfolders(top, root, skipped, ignored)]
 
 
-def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool = False) -> list[Path]:
+def _subfolders(
+    folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str], *, top: bool = False
+) -> list[Path]:
+    """The folders in `folder`, which is to hold nothing else: images beside them are left out."""
     try:
         children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
-        folders = [child for child in children if not child.name.startswith(".") and child.is_dir()]
+        children = [child for child in children if not child.name.startswith(".")]
+        folders = [child for child in children if child.is_dir()]
+        beside = [child for child in children if _suffix(child.name) in PICTURES and not child.is_dir()]
     except OSError as error:
         if top:
             raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
         skipped.append(Skipped(_relative(folder, root), f"the folder cannot be read ({error.strerror})"))
         return []
     good = [child for child in folders if _is_unicode(child.name)]
-    skipped += [_bad_name(child, root) for child in folders if child not in good]
+    skipped += [_left_out(child, root, BAD_NAME) for child in folders if child not in good]
+    skipped += [_left_out(child, root, "it lies outside the class folders") for child in beside]
+    if beside:
+        ignored[OUTSIDE] += len(beside)
     return good
 
 
@@ -92,17 +105,22 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
         entered.add(real)
         inside = _relative(Path(here), root)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            suffix = os.path.splitext(name)[1].lower()
-            if name.startswith("."):
-                continue
+        for name in sorted(name for name in names if not name.startswith(".")):
+            suffix = _suffix(name)
             if suffix not in SUFFIXES:
-                ignored[suffix or "(none)"] += 1
+                ignored[_printable(suffix) or "without suffix"] += 1
+                if suffix in UNREAD_SUFFIXES:
+                    reason = f"images of type {suffix} are not read; convert it to PNG or JPEG"
+                    skipped.append(_left_out(Path(here, name), root, reason))
             elif not _is_unicode(os.path.join(here, name)):
-                skipped.append(_bad_name(Path(here, name), root))
+                skipped.append(_left_out(Path(here, name), root, BAD_NAME))
             else:
                 files.append(f"{inside}/{name}")
     return sorted(files, key=natural_path)
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
 
 
 def _relative(path: Path, root: Path) -> str:
@@ -117,6 +135,9 @@ def _is_unicode(name: str) -> bool:
     return True
 
 
-def _bad_name(path: Path, root: Path) -> Skipped:
-    shown = os.fsencode(path.relative_to(root)).decode("utf-8", "replace")
-    return Skipped(shown, "its name is not valid UTF-8; rename it")
+def _left_out(path: Path, root: Path, reason: str) -> Skipped:
+    return Skipped(_printable(_relative(path, root)), reason)
+
+
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")

@@ -23,6 +23,8 @@ from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
 LONGEST_SIDE = 64
+OUTSIDE = "images outside the class folders"
+KINDS_SHOWN = 10
 AHEAD = 4096  # files that threads may have read before they are asked for
 LARGEST_HANDFUL = 16
 T = TypeVar("T")
@@ -42,7 +44,8 @@ class Report:
 
     images   the set
     skipped  files, folders and rows that should have given images but did not
-    ignored  how many files were passed over for being of no image type, by suffix
+    ignored  how many files were passed over, by suffix, and how many images outside the class folders; those of them
+             that are pictures are among `skipped` too
     """
 
     images: Images
@@ -56,6 +59,17 @@ class Listing:
     entries: Entries
     skipped: tuple[Skipped, ...] = ()
     ignored: dict[str, int] = field(default_factory=dict)
+
+
+def in_words(ignored: dict[str, int]) -> str:
+    """As in "5 .heic, 1 image outside the class folders"; of many suffixes the commonest."""
+    kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
+    words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]
+    if more := sum(ignored[kind] for kind in kinds[KINDS_SHOWN:]):
+        words.append(f"{more} of other types")
+    if outside := ignored.get(OUTSIDE, 0):
+        words.append(f"{outside} {OUTSIDE if outside > 1 else OUTSIDE.replace('images', 'image')}")
+    return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -72,8 +86,9 @@ class Survey:
     strict: bool
 
     def other(self, split: str) -> Survey:
-        """Another split of the same files; what their headers made leave out is not told a second time."""
-        return replace(self, split=split, chosen=_choose(self.listing, self.sound, split), skipped=())
+        """Another split of the same files; what was ignored, or left out for its header, is not told a second time."""
+        chosen = _choose(self.listing, self.sound, split)
+        return replace(self, listing=replace(self.listing, ignored={}), split=split, chosen=chosen, skipped=())
 
     def without(self, lost: Sequence[Skipped]) -> tuple[Skipped, ...]:
         """All that is left out once `lost` could not be decoded; an error if it is too much."""
@@ -81,7 +96,7 @@ class Survey:
         _stop_if_strict(self.listing, skipped, strict=self.strict)
         if len(lost) == len(self.chosen):
             none = f"{self.listing.name}: none of its {len(self.chosen)} {self.split} images can be read."
-            raise HitNetError(f"{none} {_first(skipped)}")
+            raise HitNetError(f"{none} {_first(lost)}")
         return tuple(skipped)
 
     def labels(self, entries: Entries) -> npt.NDArray[np.int64]:
@@ -207,10 +222,7 @@ def _common_shape(
     sizes: Counter[tuple[int, int]] = Counter()
     for h, count in headers.items():
         sizes[h.height, h.width] += count
-    # Of sizes that are equally common the largest wins, whatever the order of the files.
-    common = max(sizes, key=lambda size: (sizes[size], size))
-    scale = min(1.0, LONGEST_SIDE / max(common))
-    height, width = image_size or (max(1, round(common[0] * scale)), max(1, round(common[1] * scale)))
+    height, width = image_size or _typical_size(sizes)
     other = sum(count for size, count in sizes.items() if size != (height, width))
     if other:
         log.info(
@@ -221,13 +233,25 @@ def _common_shape(
     return channels, height, width
 
 
+def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE."""
+    [(common, count)] = sizes.most_common(1)
+    height: float
+    width: float
+    if 2 * count > sizes.total():
+        height, width = common
+    else:
+        height, width = np.median(np.repeat(list(sizes), list(sizes.values()), axis=0), axis=0).tolist()
+    scale = min(1.0, LONGEST_SIDE / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
 def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Skipped]) -> None:
-    if not names:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(listing.ignored.items()))
-        seen = f" Files of other types: {kinds}." if kinds else ""
-        raise HitNetError(f"{listing.name} holds no image that can be read.{seen} {_first(skipped)}".rstrip())
-    if len(names) == 1:
-        raise HitNetError(f"{listing.name} has one class only, {names[0]!r}; at least two are needed.")
+    if len(names) > 1:
+        return
+    found = f"has one class only, {names[0]!r}; at least two are needed" if names else "holds no image that can be read"
+    ignored = f" Ignored: {in_words(listing.ignored)}." if listing.ignored else ""
+    raise HitNetError(f"{listing.name} {found}.{ignored} {_first(skipped)}".rstrip())
 
 
 def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -> None:
@@ -235,5 +259,5 @@ def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -
         raise HitNetError(f"{listing.name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or drop strict.")
 
 
-def _first(skipped: list[Skipped]) -> str:
-    return f"The first: {skipped[0].path}: {skipped[0].reason}." if skipped else ""
+def _first(skipped: Sequence[Skipped]) -> str:
+    return f"The first left out: {skipped[0].path}: {skipped[0].reason}." if skipped else ""

@@ -14,7 +14,7 @@ from PIL import Image
 from hitnet.data.decode import check_shape, fit
 from hitnet.data.folder import list_folder
 from hitnet.data.images import Images
-from hitnet.data.listing import Listing, Report, Skipped, read_survey, survey
+from hitnet.data.listing import Listing, Report, Skipped, in_words, read_survey, survey
 from hitnet.data.npz import read_npz
 from hitnet.data.sets import read_set
 from hitnet.data.sources import SOURCES, is_known
@@ -46,7 +46,8 @@ def load(
     data_dir    where known sets lie (otherwise $HITNET_DATA, otherwise the user's cache)
     limit       at most so many images: a known set's first; of any other source an even draw, by a fixed rule
     image_size  height and width, or one number for both; images are scaled to fit and centred on black
-    strict      stop at the first file that is no sound image, instead of leaving it out with a warning
+    strict      stop at the first file that is no sound image or lies outside the class folders, instead of leaving it
+                out with a warning
     download    fetch a known set's missing files
 
     A name goes before a folder of that name (write "./mnist" for the folder). A source that gives no split of
@@ -55,11 +56,13 @@ def load(
     report = load_report(
         source, split, data_dir=data_dir, limit=limit, image_size=image_size, strict=strict, download=download
     )
-    warn_of_skipped(report.images.name, report.skipped)
+    tell_left_out(report.images.name, report.skipped, report.ignored)
     return report.images
 
 
-def warn_of_skipped(name: str, skipped: Sequence[Skipped]) -> None:
+def tell_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int]) -> None:
+    if ignored:
+        log.info("%s: ignored: %s", name, in_words(ignored))
     if skipped:
         shown = "\n".join(f"  {item.path}: {item.reason}" for item in skipped[:SHOWN])
         more = f"\n  and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
@@ -76,7 +79,7 @@ def load_report(
     strict: bool = False,
     download: bool = True,
 ) -> Report:
-    """As `load`, but with the full list of what was left out, and no warning."""
+    """As `load`, but with the full list of what was left out, and no word of it in the log."""
     check_split(split)
     check_limit(limit)
     size = exact_size(image_size)

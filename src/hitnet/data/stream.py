@@ -22,7 +22,7 @@ from torch import Tensor
 from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
 from hitnet.data.listing import AHEAD, Skipped, Survey, in_threads, pixels_of, read_survey, survey, thread_count
-from hitnet.data.load import Size, Source, exact_size, find_listing, load, warn_of_skipped
+from hitnet.data.load import Size, Source, exact_size, find_listing, load, tell_left_out
 from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
 
@@ -122,7 +122,7 @@ def open_survey(found: Survey, *, stream: bool | None, room: int) -> ImageSet:
     if stream:
         return open_stream(found)
     report = read_survey(found)
-    warn_of_skipped(listing.name, report.skipped)
+    tell_left_out(listing.name, report.skipped, report.ignored)
     return report.images
 
 
@@ -136,7 +136,7 @@ def open_stream(found: Survey) -> Streamed:
             kept[i] = False
         else:
             digest.update(pixels.tobytes())
-    warn_of_skipped(found.listing.name, found.without(lost))
+    tell_left_out(found.listing.name, found.without(lost), found.listing.ignored)
     entries = found.chosen.take(kept) if lost else found.chosen
     labels = found.labels(entries)
     digest.update(labels.tobytes())

@@ -146,6 +146,12 @@ def _read(path: Path) -> pd.DataFrame:
         if kind == ".parquet":
             return pd.read_parquet(path)
         separator = "\t" if kind == ".tsv" else ","
+        header = pd.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns
+        if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):
+            raise HitNetError(
+                f"{path}: columns must be separated by {'tabs' if kind == '.tsv' else 'commas'}; "
+                f"its header is one column only, {header[0]!r}."
+            )
         with warnings.catch_warnings():
             # Rows with more cells than the header are warned of if the first cell is not taken for the row's name.
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -157,6 +163,8 @@ def _read(path: Path) -> pd.DataFrame:
             f"{path}: its rows have more cells than its header. Name every column, remove separators at the end of "
             "rows, and put cells that hold one in quotes."
         ) from error
+    except HitNetError:
+        raise
     except UnicodeDecodeError as error:
         raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
     # A damaged file makes the readers raise almost anything.
