@@ -25,7 +25,9 @@ def full_precision(x: Tensor) -> Tensor:
 
 def in_precision_of(weight: Tensor, x: Tensor) -> Tensor:
     """The tensor in the precision of the weights that it is about to meet; autocast sees to that by itself."""
-    return x if torch.is_autocast_enabled(x.device.type) else x.to(weight.dtype)
+    if x.dtype == weight.dtype or torch.is_autocast_enabled(x.device.type):
+        return x
+    return x.to(weight.dtype)
 
 
 def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
