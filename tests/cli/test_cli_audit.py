@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -129,6 +130,17 @@ def test_resume_and_other_images(command, audited):
     other = command("audit", "photos", *QUICK, "--resume", "--limit", 20)
     assert other.code == 1
     assert "holds the audit of other images" in other.err
+
+
+def test_resume_after_the_images_have_changed(command, photos, tmp_path):
+    shutil.copytree(photos, tmp_path / "photos")
+    call = ("audit", tmp_path / "photos", "--out", tmp_path / "out", *QUICK[:-3], 1, *QUICK[-2:])
+    assert command(*call).code == 0
+    first, second = sorted((tmp_path / "photos" / "band 0").iterdir())[:2]
+    shutil.copy(second, first)
+    ended = command(*call, "--resume")
+    assert ended.code == 1
+    assert "images or their labels have changed since. Choose another --out" in ended.err
 
 
 def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
