@@ -3,6 +3,7 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 from audit_samples import make_images, make_table
@@ -98,6 +99,7 @@ def test_a_table_is_copied_with_its_splits(folder, tmp_path):
     assert again.paths == ("cat/0.png", "cat/1.png", "dog/1.png")
     assert [again.class_names[k] for k in again.labels] == ["x", "y", "y"]
     assert load(done.data, "test").paths == ("cat/1.png", "dog/1.png")
+    assert list(pd.read_csv(done.data)) == ["file", "label", "split"]
 
 
 def test_files_outside_a_tables_folder_are_named_not_copied(folder, tmp_path):
@@ -150,7 +152,7 @@ def test_images_beyond_the_audit_stay_as_they_are(tmp_path):
     table = audit_of(images.select(range(10)))
     csv = write_csv(tmp_path / "c.csv", table, {0: ("drop", "")})
     done = apply_corrections(table, csv, images, tmp_path / "out")
-    assert done.untouched == 59
+    assert (done.untouched, done.not_audited, done.gone) == (59, 50, 0)
     assert len(load(done.data, "all")) == 59
 
 
@@ -272,13 +274,166 @@ def test_a_set_that_has_changed_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == [csv]
 
 
-def test_a_set_whose_files_have_moved_is_refused(folder, tmp_path):
+def test_files_that_have_come_or_gone_since_the_audit(folder, tmp_path):
     images = load(folder, "all")
     table = audit_of(images)
-    csv = write_csv(tmp_path / "c.csv", table, {1: ("drop", "")})
-    moved = type(images)(**{**vars(images), "paths": (*images.paths[:-1], "dog/9.png")})
-    with pytest.raises(HitNetError, match=r"'dog/4\.png' labelled 'dog', is now 'dog/9\.png' labelled 'dog'"):
-        apply_corrections(table, csv, moved, tmp_path / "out", source=folder)
+    ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
+    csv = write_csv(tmp_path / "c.csv", table, {ids["cat/1.png"]: ("relabel", "dog"), ids["dog/3.png"]: ("drop", "")})
+    make_folder(folder, ["ant/a.png", "cat/00.png"])
+    os.remove(folder / "cat" / "0.png")
+    now = load(folder, "all")
+    assert now.ids[now.paths.index("dog/3.png")] != ids["dog/3.png"]
+    done = apply_corrections(table, csv, now, tmp_path / "out", source=folder)
+    assert (done.relabelled, done.dropped, done.untouched, done.not_audited, done.gone) == (1, 1, 10, 2, 1)
+    expected = set(now.paths) - {"cat/1.png", "dog/3.png"} | {"dog/1-2.png"}
+    assert set(tree(tmp_path / "out")) == expected
+
+
+def test_corrections_of_files_that_are_gone_are_named(folder, tmp_path):
+    images = load(folder, "all")
+    table = audit_of(images)
+    csv = write_csv(tmp_path / "c.csv", table, {0: ("drop", ""), 1: ("keep", ""), 9: ("relabel", "cat")})
+    gone = [path for i, path in zip(images.ids.tolist(), images.paths, strict=True) if i in (0, 9)]
+    for path in gone:
+        os.remove(folder / path)
+    with pytest.raises(HitNetError, match="decides on 2 images that photos no longer has") as caught:
+        apply_corrections(table, csv, load(folder, "all"), tmp_path / "out", source=folder)
+    assert f"\n  line 2: {gone[0]}\n  line 4: {gone[1]}\n" in str(caught.value)
+    shutil.rmtree(folder / "cat")
+    make_folder(folder, ["ant/a.png"])
+    write_csv(csv, table, {i: ("keep", "") for i, path in enumerate(images.paths) if path.startswith("cat/")})
+    with pytest.raises(HitNetError, match="decides on 6 images"):
+        apply_corrections(table, csv, load(folder, "all"), tmp_path / "out", source=folder)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c.csv", "photos"]
+
+
+def test_many_files_that_are_gone_are_counted(tmp_path):
+    root = make_folder(tmp_path / "set", [f"{name}/{i}.png" for name in "ab" for i in range(14)])
+    images = load(root, "all")
+    table = audit_of(images)
+    gone = [i for i in range(28) if i not in (0, 26, 27)]
+    csv = write_csv(tmp_path / "c.csv", table, {i: ("keep", "") for i in gone})
+    for i in gone:
+        os.remove(root / images.paths[i])
+    with pytest.raises(HitNetError, match=r"decides on 25 images[^$]*\n  line 21: b/6\.png\n  and 5 more\n"):
+        apply_corrections(table, csv, load(root, "all"), tmp_path / "out", source=root)
+
+
+def test_a_table_whose_labels_have_changed_is_refused(folder, tmp_path):
+    source = folder / "list.csv"
+    source.write_text("path,label\ncat/0.png,x\ncat/1.png,x\ndog/0.png,y\n")
+    table = audit_of(load(source, "all"))
+    csv = write_csv(tmp_path / "c.csv", table, {0: ("drop", "")})
+    source.write_text("path,label\ndog/4.png,x\ncat/0.png,x\ncat/1.png,y\ndog/0.png,y\n")
+    with pytest.raises(HitNetError, match=r"image 1, 'cat/1\.png' labelled 'x', is now 'cat/1\.png' labelled 'y'"):
+        apply_corrections(table, csv, load(source, "all"), tmp_path / "out", source=source)
+    assert not (tmp_path / "out").exists()
+
+
+def apply_to_table(source, out, decisions):
+    images = load(source, "all")
+    table = audit_of(images)
+    csv = write_csv(source.parent.parent / "c.csv", table, decisions)
+    return apply_corrections(table, csv, images, out, source=source)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(("kind", "sign"), [("csv", ","), ("tsv", "\t")])
+def test_a_table_keeps_all_but_its_corrected_labels(folder, tmp_path, kind, sign, mark, ends):
+    rows = [
+        ["", "file", "note", "note", "Class ", "score"],
+        ["0", "cat/0.png", f'says{sign} "a"', " 1", "x", "007"],
+        ["1", "gone.png", "", "NA", "x", "1.50"],
+        ["2", "dog/0.png", "", "", "y", ""],
+        ["3", "cat\\1.png", f"two{ends}lines", "", " x", "1e3"],
+        ["4", "dog/1.png", "no label", "", "", ""],
+        ["5", "", "no path", "", "x", ""],
+        ["6", "dog/2.png", "", "", "y", ""],
+    ]
+
+    def text(rows):
+        quoted = ['"' + c.replace('"', '""') + '"' if set(c) & set(f'{sign}"\n') else c for row in rows for c in row]
+        lines = [sign.join(quoted[i : i + 6]) for i in range(0, len(quoted), 6)]
+        return (mark + "".join(line + ends for line in lines)).encode()
+
+    source = folder / f"list.{kind}"
+    source.write_bytes(text(rows))
+    done = apply_to_table(source, tmp_path / "out", {0: ("relabel", "y"), 2: ("drop", "")})
+    assert (done.data, done.note) == (tmp_path / "out" / f"list.{kind}", "")
+    rows[1][4] = "y"
+    assert done.data.read_bytes() == text(rows[:3] + rows[4:])
+    assert set(tree(tmp_path / "out")) == {"cat/0.png", "cat/1.png", "dog/1.png", "dog/2.png", f"list.{kind}"}
+
+
+def test_a_carriage_return_in_a_cell_ends_no_row(folder, tmp_path):
+    source = folder / "list.csv"
+    source.write_bytes(b'path,label,note\ncat/0.png,x,"a\rb"\ndog/0.png,y,\ndog/1.png,y,\n')
+    done = apply_to_table(source, tmp_path / "out", {2: ("relabel", "x")})
+    assert pd.read_csv(done.data, keep_default_na=False).values.tolist() == [
+        ["cat/0.png", "x", "a\rb"], ["dog/0.png", "y", ""], ["dog/1.png", "x", ""],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 2, 2], pd.Categorical(["a", "a", "b", "b"]), ["a", "a", "b", "b"]])
+def test_a_parquet_table_keeps_its_types(folder, tmp_path, labels):
+    rows = {
+        "label": labels,
+        "size": pd.array([1, None, 3, 4], dtype="Int64"),
+        "path": ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"],
+        "when": pd.to_datetime(["2020-01-01"] * 4),
+        "boxes": [[1, 2], [], [3], [4]],
+    }
+    source = folder / "list.parquet"
+    pd.DataFrame(rows).to_parquet(source)
+    done = apply_to_table(source, tmp_path / "out", {0: ("relabel", str(labels[2])), 2: ("drop", "")})
+    assert done.data == tmp_path / "out" / "list.parquet"
+    before = pd.read_parquet(source)
+    expected = before.assign(label=before["label"].take([2, 1, 2, 3]).array).drop(index=2).reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(done.data), expected)
+    assert pq.read_schema(done.data).equals(pq.read_schema(source))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_votes_are_kept_beside_the_outcome(folder, tmp_path, kind):
+    votes = pd.DataFrame(
+        {
+            "label_1": ["x", "x", "y", "y"],
+            "path": ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"],
+            "label_2": ["x", "y", "y", ""],
+            "who": ["a", "b", "c", "d"],
+        }
+    )
+    source = folder / f"list.{kind}"
+    votes.to_csv(source, index=False) if kind == "csv" else votes.to_parquet(source)
+    done = apply_to_table(source, tmp_path / "out", {0: ("relabel", "y"), 2: ("drop", "")})
+    found = pd.read_csv(done.data, keep_default_na=False) if kind == "csv" else pd.read_parquet(done.data)
+    expected = votes.assign(label=["y", "x", "y", "y"]).drop(index=2).reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, expected)
+    again = load(done.data, "all")
+    assert [again.class_names[k] for k in again.labels] == ["y", "x", "y"]
+    assert done.note == "votes are kept as they are; the new column label says what counts"
+
+
+def test_a_label_beside_votes_is_the_one_that_changes(folder, tmp_path):
+    rows = {"path": ["cat/0.png", "dog/0.png", "dog/1.png"], "label_1": [1, 2, 3], "label": [1, 2, None]}
+    pd.DataFrame(rows).to_parquet(folder / "list.parquet")
+    done = apply_to_table(folder / "list.parquet", tmp_path / "out", {0: ("relabel", "3")})
+    assert (done.note, pd.read_parquet(done.data)["label_1"].tolist()) == ("", [1, 2, 3])
+    again = load(done.data, "all")
+    assert [again.class_names[k] for k in again.labels] == ["3", "2", "3"]
+
+
+def test_an_image_with_a_row_for_each_person_is_relabelled_in_all(folder, tmp_path):
+    source = folder / "list.csv"
+    text = "path,annotator,label\ncat/0.png,ann,x\ncat/0.png,bob,y\ndog/0.png,ann,y\ncat/0.png,cy,x\n"
+    source.write_text(text)
+    done = apply_to_table(source, tmp_path / "out", {0: ("relabel", "y")})
+    assert done.data.read_text() == text.replace("x\n", "y\n")
+    assert done.note == "an image that has several rows is relabelled in all of them"
+    done = apply_to_table(source, tmp_path / "less", {0: ("drop", "")})
+    assert done.data.read_text() == "path,annotator,label\ndog/0.png,ann,y\n"
+    assert done.note == ""
 
 
 def test_dropping_everything_is_refused(tmp_path):

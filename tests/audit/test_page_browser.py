@@ -236,9 +236,14 @@ def test_large_view_shows_the_figures_and_takes_the_same_keys(open_review):
     assert review.exported() == {audit[0]["id"][0]: ("drop", "")}
 
 
-@pytest.mark.parametrize("width", [1920, 1366, 1180, 1081, 1080, 900, 761, 760, 480, 380])
+@pytest.mark.parametrize("width", [1920, 1366, 1300, 1181, 1180, 1081, 1080, 900, 761, 760, 480, 380])
 def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width):
     review = open_review(make_audit(names=["a", "b", "a rather long class name", "d", "e"]))
+    cut = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {
+        const edge = row.getBoundingClientRect(), facts = row.querySelector(".facts").getBoundingClientRect();
+        return [...row.querySelectorAll(".facts > span, .file > span")].map((part) => part.getBoundingClientRect())
+          .filter((part) => part.right > facts.right + 1 || part.top < edge.top || part.bottom > edge.bottom);
+    }).length"""
     overflow = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {
         const edge = row.getBoundingClientRect();
         return [...row.querySelectorAll("button, canvas")].map((part) => part.getBoundingClientRect())
@@ -249,6 +254,7 @@ def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width)
     try:
         time.sleep(0.15)
         assert review.js(overflow) == 0
+        assert review.js(cut) == 0
         assert review.js("document.documentElement.scrollWidth") <= width
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -109,6 +110,48 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     assert sum(json.loads(ended.out)["classes"].values()) == 47
 
 
+def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tmp_path, monkeypatch):
+    """The audit is as it was; its data lies elsewhere, with an image more."""
+    monkeypatch.chdir(tmp_path)
+    moved, summary = tmp_path / "mnist", json.loads((audited / "summary.json").read_text())
+    shutil.copytree(photos, moved)
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    for name in ("audit.parquet", "distances.npy"):
+        shutil.copy(audited / name, folder / name)
+    (folder / "summary.json").write_text(json.dumps(summary | {"source": "/old/place"}))
+    row = pd.read_parquet(folder / "audit.parquet").iloc[0]
+    corrections = write_corrections(tmp_path / "c.csv", [(row["id"], row["path"], row["given"], "drop", "")])
+    call = ("audit", "apply", folder, corrections, "--out", tmp_path / "new")
+    ended = command(*call)
+    assert ended.code == 1
+    said = ended.err.replace("\n", " ")
+    assert "/old/place was audited, but is not there any more. Say where the audited data is now: --data PATH." in said
+    ended = command(*call, "--data", tmp_path / "nowhere")
+    assert ended.code == 1
+    assert "nowhere does not exist." in ended.err.replace("\n", " ")
+
+    shutil.copy(moved / row["path"], moved / "band 0" / "0.png")
+    ended = command(*call, "--data", "./mnist")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "0 relabelled, 1 dropped, 0 kept, 0 unsure, 48 not looked at",
+        "1 image was not there when the audit was made; it is taken over as it is",
+        f"corrected data set: {tmp_path / 'new'}",
+    ]
+    assert len(load(tmp_path / "new", "all")) == 48
+
+    (moved / row["path"]).unlink()
+    ended = command(*call[:-1], tmp_path / "again", "--data", moved)
+    assert ended.code == 1
+    assert row["path"] in ended.err
+    assert not (tmp_path / "again").exists()
+    rows = pd.read_parquet(folder / "audit.parquet").iloc[1:2]
+    write_corrections(corrections, [(r.id, r.path, r.given, "keep", "") for r in rows.itertuples()])
+    ended = command(*call[:-1], tmp_path / "again", "--data", moved)
+    assert "1 of the audited images is no longer there" in ended.out.splitlines()
+
+
 def test_wrong_corrections_change_nothing(command, audited, tmp_path):
     rows = [(999, "x.png", "band 0", "keep", ""), (0, "band 0/000.png", "band 0", "relabel", "band 9")]
     corrections = write_corrections(tmp_path / "corrections.csv", rows)
@@ -129,6 +172,17 @@ def test_resume_and_other_images(command, audited):
     other = command("audit", "photos", *QUICK, "--resume", "--limit", 20)
     assert other.code == 1
     assert "holds the audit of other images" in other.err
+
+
+def test_resume_after_the_images_have_changed(command, photos, tmp_path):
+    shutil.copytree(photos, tmp_path / "photos")
+    call = ("audit", tmp_path / "photos", "--out", tmp_path / "out", *QUICK[:-3], 1, *QUICK[-2:])
+    assert command(*call).code == 0
+    first, second = sorted((tmp_path / "photos" / "band 0").iterdir())[:2]
+    shutil.copy(second, first)
+    ended = command(*call, "--resume")
+    assert ended.code == 1
+    assert "images or their labels have changed since. Choose another --out" in ended.err
 
 
 def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
@@ -189,6 +243,7 @@ def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
     corrections = write_corrections(tmp_path / "c.csv", rows)
     ended = command("audit", "apply", "audits/bands", corrections, "--out", "new")
     assert ended.code == 0
+    assert "6 images were not part of the audit; they are taken over as they are" in ended.out
     corrected = load(tmp_path / "new" / "images.npz", "all")
     assert corrected.labels.tolist() == [other if i == chosen else i % 3 for i in range(30)]
     ended = command("audit", "export", "audits/bands", "--out", "tasks.json")

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):
         hitnet.train(toy, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
+
+
+def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    swapped = toy.labels.clone()
+    swapped[:2] = swapped[:2].flip(0)
+    pixels = toy.pixels.clone()
+    pixels[0] = 255 - pixels[0]
+    assert not torch.equal(swapped, toy.labels)
+    for other in (toy.with_labels(swapped), replace(toy, pixels=pixels)):
+        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another --out") as e:
+            hitnet.train(other, out=tmp_path / "run", resume=True, **SMALL)
+        assert "fingerprint" not in str(e.value)
+        with pytest.raises(HitNetError, match=r"data\.mirror was False, now True.*Give the same options"):
+            hitnet.train(other, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
 
 
 def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):

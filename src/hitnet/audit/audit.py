@@ -117,6 +117,7 @@ def audit(
     about = source | {
         **describe_networks(trained),
         "score": score,
+        "limit": limit,
         "image_size": list(images.shape[1:]),
         "seconds": time.perf_counter() - started,
     }

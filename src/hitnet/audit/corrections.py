@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from hitnet.audit.rewrite import write_corrected
+from hitnet.audit.rewrite import made_of_files, write_corrected
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 
@@ -52,8 +52,11 @@ class Applied:
     relabelled: int
     dropped: int
     unsure: int
-    untouched: int
+    untouched: int  # with those that were not audited
+    not_audited: int
+    gone: int  # audited images that the set has no more; nothing was decided on them
     emptied: tuple[str, ...]  # classes that have lost their last image
+    note: str  # what else to know of the corrected data; mostly empty
 
 
 def apply_corrections(
@@ -68,19 +71,21 @@ def apply_corrections(
 
     table        the audit's table
     corrections  the CSV that the review page exported
-    images       the set to correct, by ids: all that was audited, and what else belongs to the set
+    images       the set to correct: all that was audited, and what else belongs to the set
     source       the folder of class folders, the table or the .npz that `images` was read from. Files of a
-                 folder or a table are copied as they are; any other set becomes `out/images.npz`
+                 folder or a table are known by their paths and copied as they are; images of any other set are known
+                 by their ids, and it becomes `out/images.npz`
     """
+    origin = None if source is None else Path(source)
     read = read_corrections(corrections)
     decided = check_corrections(table, read, images.class_names, name=str(corrections))
-    _check_same_data(table, images)
+    audited = _audited_ids(table, images, by_path=made_of_files(origin) and images.paths is not None)
+    _check_none_gone(decided, audited, images.name, name=str(corrections))
     index = {name: k for k, name in enumerate(images.class_names)}
-    ids = images.ids.tolist()
     labels = images.labels.clone()
     keep = []
-    for i, number in enumerate(ids):
-        correction = decided.get(number)
+    for i, number in enumerate(audited):
+        correction = None if number is None else decided.get(number)
         if correction is not None and correction.decision == "relabel":
             labels[i] = index[correction.label]
         if correction is None or correction.decision != "drop":
@@ -89,8 +94,21 @@ def apply_corrections(
         raise HitNetError(f"{corrections} drops every image: nothing would be left.")
     corrected = images.with_labels(labels).select(keep)
     before = [images.class_names[int(images.labels[i])] for i in keep]
-    data = write_corrected(corrected, before, Path(out), source=None if source is None else Path(source))
-    return _applied(data, images, corrected, decided)
+    dropped = set(images.paths or ()) - set(corrected.paths or ())
+    data, note = write_corrected(corrected, before, dropped, Path(out), source=origin)
+    count = Counter(correction.decision for correction in decided.values())
+    return Applied(
+        data=data,
+        kept=count["keep"],
+        relabelled=count["relabel"],
+        dropped=count["drop"],
+        unsure=count["unsure"],
+        untouched=len(images) - len(decided),
+        not_audited=audited.count(None),
+        gone=len(table) - len(images) + audited.count(None),
+        emptied=_emptied(images, corrected),
+        note=note,
+    )
 
 
 def read_corrections(path: str | Path) -> list[Correction]:
@@ -179,43 +197,56 @@ def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _raise_all(problems: Sequence[str], name: str) -> None:
-    if not problems:
-        return
-    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    what = "a mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-    listed = "\n".join(f"  {problem}" for problem in [*problems[:SHOWN], *more])
-    raise HitNetError(f"{name} has {what}; nothing was written.\n{listed}")
+    if problems:
+        what = "a mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        raise HitNetError(f"{name} has {what}; nothing was written.\n{_listed(problems)}")
 
 
-def _check_same_data(table: pd.DataFrame, images: Images) -> None:
-    """Refuse a set that is no longer the one that was audited."""
-    ids = images.ids.tolist()
-    place = {number: i for i, number in enumerate(ids)}
-    if len(place) < len(ids):
-        raise HitNetError(f"{images.name}: two images have the same id, so corrections cannot be told apart.")
-    paths = images.paths
+def _listed(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return "\n".join(f"  {line}" for line in [*lines[:SHOWN], *more])
+
+
+def _audited_ids(table: pd.DataFrame, images: Images, *, by_path: bool) -> list[int | None]:
+    """The audit's id of each image, None for one that was not audited; an error if an audited label has changed.
+
+    By path, images may have been added or removed since; by id, those that were audited must all be there.
+    """
+    paths, labels = images.paths, images.labels.tolist()
+    keys = list(paths) if by_path and paths is not None else images.ids.tolist()
+    place = {key: i for i, key in enumerate(keys)}
+    if len(place) < len(keys):
+        what = "path" if by_path else "id"
+        raise HitNetError(f"{images.name}: two images have the same {what}, so corrections cannot be told apart.")
+    found: list[int | None] = [None] * len(keys)
     rows = zip(table["id"].tolist(), table["path"].fillna(""), table["given"], strict=True)
     for number, path, given in rows:
-        i = place.get(int(number))
-        found = None if i is None else images.class_names[int(images.labels[i])]
-        if i is None or found != given or (paths is not None and path != paths[i]):
-            what = "is not there" if i is None else f"is now {paths[i] if paths else ''!r} labelled {found!r}"
+        i = place.get(path if by_path else int(number))
+        if i is None and by_path:
+            continue
+        now = None if i is None else images.class_names[labels[i]]
+        if i is None or now != given or (paths is not None and path != paths[i]):
+            what = "is not there" if i is None else f"is now {paths[i] if paths else ''!r} labelled {now!r}"
             raise HitNetError(
                 f"{images.name} is not the set that was audited: image {number}, {path!r} labelled {given!r}, "
                 f"{what}. Give the audited data, or audit again."
             )
+        found[i] = int(number)
+    return found
 
 
-def _applied(data: Path, before: Images, after: Images, decided: Mapping[int, Correction]) -> Applied:
-    count = Counter(correction.decision for correction in decided.values())
-    sizes = [torch.bincount(images.labels, minlength=images.num_classes) for images in (before, after)]
-    emptied = [name for name, old, new in zip(before.class_names, *sizes, strict=True) if old and not new]
-    return Applied(
-        data=data,
-        kept=count["keep"],
-        relabelled=count["relabel"],
-        dropped=count["drop"],
-        unsure=count["unsure"],
-        untouched=len(before) - len(decided),
-        emptied=tuple(emptied),
-    )
+def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
+    there = set(audited)
+    gone = [f"line {c.line}: {c.path}" for number, c in decided.items() if number not in there]
+    if gone:
+        images = "an image" if len(gone) == 1 else f"{len(gone)} images"
+        raise HitNetError(
+            f"{name} decides on {images} that {data} no longer has, or that cannot be read; nothing was written.\n"
+            f"{_listed(gone)}\nPut the files back, or take their lines out. If the data has moved, say where it is "
+            "(--data)."
+        )
+
+
+def _emptied(before: Images, after: Images) -> tuple[str, ...]:
+    old, new = (torch.bincount(images.labels, minlength=images.num_classes) for images in (before, after))
+    return tuple(name for name, had, has in zip(before.class_names, old, new, strict=True) if had and not has)

@@ -1,51 +1,56 @@
 """A corrected data set on disk: the same files under other labels, in a folder of their own.
 
 The folder appears whole or not at all, nothing is written outside it, and the original files are only read. Files that
-a table names outside its own folder stay where they are: the corrected table names them too, by their whole paths.
+a table names outside its own folder stay where they are: the corrected table names them too, by their whole paths. Its
+rows that give no image are taken over as they are.
 """
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path, PurePosixPath
 
+from hitnet.audit.rewrite_table import write_table
 from hitnet.data.images import Images
 from hitnet.data.npz import read_npz, save_npz
 from hitnet.data.split import NAMES
-from hitnet.data.table import TABLES, list_table
+from hitnet.data.table import TABLES, read_table
 from hitnet.errors import HitNetError
 from hitnet.files import new_folder
 
 
-def write_corrected(images: Images, before: Sequence[str], out: Path, *, source: Path | None) -> Path:
-    """Write `images` into the new folder `out` and return what `hitnet.data.load` reads.
+def made_of_files(source: Path | None) -> bool:
+    """Whether a set is a folder or a table of image files, which are known by their paths."""
+    return source is not None and (source.is_dir() or source.suffix.lower() in TABLES)
 
-    before  the class name that each image had in the original
-    source  what the set was read from: a folder and a table are copied file by file (see above for files that lie
-            outside a table's folder), any other set is written as `out/images.npz`
+
+def write_corrected(
+    images: Images, before: Sequence[str], dropped: Set[str], out: Path, *, source: Path | None
+) -> tuple[Path, str]:
+    """Write `images` into the new folder `out`; return what `hitnet.data.load` reads, and what else to know of it.
+
+    before   the class name that each image had in the original
+    dropped  paths of the images that are left out
+    source   what the set was read from: a folder and a table are copied file by file (see above for files that lie
+             outside a table's folder), any other set is written as `out/images.npz`
     """
-    targets: Sequence[PurePosixPath | None]
     if source is not None and source.is_dir():
         targets = _folder_targets(images, before)
         _check_target(out, beside=source)
         with new_folder(out) as folder:
             _copy_files(images, targets, source, folder)
-        return out
+        return out, ""
     if source is not None and source.suffix.lower() in TABLES:
-        targets = [None if _leads_out(path) else _parts(path) for path in images.paths or ()]
-        split = {entry.id: entry.split for entry in list_table(source).entries}
         _check_target(out, beside=source.parent)
         with new_folder(out) as folder:
-            _copy_files(images, targets, source.parent, folder)
-            _write_table(images, targets, source.parent, split, folder / "labels.csv")
-        return out / "labels.csv"
+            note = _copy_table(images, before, dropped, source, folder)
+        return out / source.name, note
     _check_target(out, beside=None)
     with new_folder(out) as folder:
         save_npz(images, folder / "images.npz", split=_npz_split(images, source))
-    return out / "images.npz"
+    return out / "images.npz", ""
 
 
 def _folder_targets(images: Images, before: Sequence[str]) -> list[PurePosixPath]:
@@ -124,25 +129,32 @@ def _copy_files(images: Images, targets: Sequence[PurePosixPath | None], root: P
             raise HitNetError(f"{original} is not there any more. Nothing was written.")
         if target is None:
             continue
-        copy = folder / target
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(original, copy)
+        _copy(original, folder / target)
 
 
-def _write_table(
-    images: Images, targets: Sequence[PurePosixPath | None], root: Path, split: dict[int, str], path: Path
-) -> None:
-    """Path, label and split of each image; the split is written out, so that a new label does not change it."""
-    names = [
-        os.path.abspath(root / name) if target is None else name
-        for name, target in zip(images.paths or (), targets, strict=True)
-    ]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-        writer.writerow(["path", "label", "split"])
-        rows = zip(images.ids.tolist(), names, images.labels.tolist(), strict=True)
-        for number, name, k in rows:
-            writer.writerow([name, images.class_names[k], split[number]])
+def _copy(original: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(original, copy)
+
+
+def _copy_table(images: Images, before: Sequence[str], dropped: Set[str], source: Path, folder: Path) -> str:
+    """Copy a table and the files it names; return what else to know of the copy."""
+    table, root, paths = read_table(source), source.parent, images.paths or ()
+    targets = [None if _leads_out(path) else _parts(path) for path in paths]
+    _copy_files(images, targets, root, folder)
+    labels = [images.class_names[k] for k in images.labels.tolist()]
+    others = {file for file in table.files() if file} - {*paths, *dropped}
+    for file in others:
+        if not _leads_out(file) and (root / file).is_file():
+            _copy(root / file, folder / file)
+    return write_table(
+        table,
+        folder / source.name,
+        labels=dict(zip(paths, labels, strict=True)),
+        relabelled={path for path, label, old in zip(paths, labels, before, strict=True) if label != old},
+        dropped=dropped,
+        renamed={file: os.path.abspath(root / file) for file in {*paths, *others} if _leads_out(file)},
+    )
 
 
 def _npz_split(images: Images, source: Path | None) -> list[str] | None:

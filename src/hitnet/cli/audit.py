@@ -149,20 +149,44 @@ def apply_command(
     folder: AuditFolder,
     corrections: Annotated[Path, typer.Argument(help="The CSV that the review page exported")],
     out: Annotated[Path, typer.Option(help="Folder for the corrected data set; must be new or empty")],
+    data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write the corrected data set; the original is never touched."""
     table, _, summary = read_audit(folder)
-    known = is_known(summary["source"])
-    images = datasets.load(summary["source"], summary["split"] if known else "all", data_dir=data_dir)
-    applied = apply_corrections(table, corrections, images, out, source=None if known else summary["source"])
+    source = audited_data(summary["source"], data)
+    known = is_known(source)
+    images = datasets.load(source, summary["split"] if known else "all", data_dir=data_dir)
+    applied = apply_corrections(table, corrections, images, out, source=None if known else source)
     console.print(
         f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
         f"{applied.untouched} not looked at",
     )
+    if applied.not_audited:
+        one = applied.not_audited == 1
+        whole = summary["split"] == "all" and summary.get("limit") is None
+        what = "not there when the audit was made" if whole else "not part of the audit"
+        taken = "it is taken over as it is" if one else "they are taken over as they are"
+        console.print(f"{applied.not_audited} {'image was' if one else 'images were'} {what}; {taken}")
+    if applied.gone:
+        console.print(f"{applied.gone} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
+    if applied.note:
+        console.print(applied.note)
     for name in applied.emptied:
         console.print(f"class without images now: {name}")
     console.print(f"corrected data set: {applied.data}", soft_wrap=True)
+
+
+def audited_data(source: str, moved: str | None) -> str:
+    """Where the audited data is: at its old place, or where it has moved to."""
+    place = moved or source
+    if is_known(place):
+        return place
+    path = Path(place).expanduser()
+    if not path.exists():
+        what = "does not exist" if moved else "was audited, but is not there any more"
+        raise HitNetError(f"{place} {what}. Say where the audited data is now: --data PATH.")
+    return str(path.absolute())  # "./mnist" must not become the name of the known set
 
 
 @app.command("export")

@@ -41,6 +41,25 @@ LABELS = ("label", "class", "target", "category")
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table's cells, and the names of the columns that are read: of paths, of labels, of votes and of splits."""
+
+    path: Path
+    frame: pd.DataFrame
+    image: str
+    stated: tuple[str, ...]
+    votes: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    def texts(self, column: str) -> list[str]:
+        return [_text(value, self.path, column) for value in self.frame[column]]
+
+    def files(self) -> list[str]:
+        """The image path of each row, as in `Images.paths`; empty where there is none."""
+        return [text.replace("\\", "/") for text in self.texts(self.image)]
+
+
 @dataclass
 class _Row:
     """What the table says of one image, gathered over its rows."""
@@ -104,26 +123,30 @@ def annotations(path: str | Path) -> pd.DataFrame:
     return pd.concat([table, ballots], axis=1)
 
 
-def _gather(path: Path) -> tuple[list[_Row], list[Skipped]]:
-    table = _read(path)
-    columns = {str(column).strip().lower(): column for column in table.columns}
+def read_table(path: Path) -> Table:
+    """The table as its file has it, once it is sure which columns are which."""
+    frame = _read(path)
+    columns = {str(column).strip().lower(): column for column in frame.columns}
     image = _one_of(PATHS, columns, path, "image paths")
     votes = [name for name in columns if VOTE.fullmatch(name)]
     stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
     splits = [name for name in columns if name == "split"]
-    cells = {
-        name: [_text(value, path, name) for value in table[columns[name]]] for name in (image, *stated, *votes, *splits)
-    }
+    named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
+    return Table(path, frame, columns[image], *named)
+
+
+def _gather(path: Path) -> tuple[list[_Row], list[Skipped]]:
+    table = read_table(path)
+    cells = {name: table.texts(name) for name in (*table.stated, *table.votes, *table.splits)}
     rows: dict[str, _Row] = {}
     skipped = []
-    for i, file in enumerate(cells[image]):
+    for i, file in enumerate(table.files()):
         where = f"row {i + 1}"
         if not file:
             skipped.append(Skipped(f"{path.name}, {where}", "it gives no image path"))
             continue
-        file = file.replace("\\", "/")
         row = rows.setdefault(file, _Row(len(rows), file, where))
-        for kept, names in ((row.stated, stated), (row.votes, votes), (row.splits, splits)):
+        for kept, names in ((row.stated, table.stated), (row.votes, table.votes), (row.splits, table.splits)):
             kept += [cells[name][i] for name in names if cells[name][i]]
     return list(rows.values()), skipped
 

@@ -244,16 +244,20 @@ def check_same(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     if not resume:
         raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
     there, asked = (replace(one, recipe=one.recipe.in_effect()).to_dict() for one in (folder.config(), config))
-    changed = [
-        f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
+    changed = {
+        (part, key): f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
         for key, old, new in differences(there[part], asked[part])
         if (part, key) not in NOT_COMPARED
         and (part != "data" or key in there["data"])  # older versions kept less of the data
-    ]
+    }
+    if set(changed) == {("data", "fingerprint")}:
+        raise HitNetError(
+            f"{folder.path} cannot be resumed: its images or their labels have changed since. Choose another --out."
+        )
     if changed:
         raise HitNetError(
-            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed)}. "
+            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed.values())}. "
             "Give the same options as before, or choose another folder."
         )
     if folder.finished and not folder.history():

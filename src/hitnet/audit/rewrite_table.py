@@ -1,0 +1,97 @@
+"""A corrected copy of a table: the same columns and rows in the same format, but for what was decided."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hitnet.data.table import Table
+
+Cells = dict[str, dict[int, str]]  # the cells that change: by column, then by row
+OUTCOME = "label"  # the column that says what a table of votes comes to
+
+
+def write_table(
+    table: Table,
+    path: Path,
+    *,
+    labels: Mapping[str, str],
+    relabelled: Set[str],
+    dropped: Set[str],
+    renamed: Mapping[str, str],
+) -> str:
+    """Write the copy, and return what else there is to know of its labels, if anything.
+
+    labels      the label of each image, by its path
+    relabelled  paths of the images whose label is a new one
+    dropped     paths whose rows are left out
+    renamed     what the copy says instead of some paths
+    """
+    files = table.files()
+    new = {i: labels[file] for i, file in enumerate(files) if file in relabelled}
+    cells: Cells = {table.image: {i: renamed[file] for i, file in enumerate(files) if file in renamed}}
+    note = ""
+    if not table.stated:
+        cells[OUTCOME] = {i: labels.get(file, "") for i, file in enumerate(files)}
+        note = f"votes are kept as they are; the new column {OUTCOME} says what counts"
+    else:
+        cells[table.stated[0]] = new
+        if len(new) > len(relabelled):
+            note = "an image that has several rows is relabelled in all of them"
+    rows = [i for i, file in enumerate(files) if file not in dropped]
+    write = _write_parquet if path.suffix.lower() == ".parquet" else _write_text
+    write(table, path, {column: changed for column, changed in cells.items() if changed}, rows)
+    return note
+
+
+def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
+    """As .csv or .tsv, with the line ends and the byte order mark of the original."""
+    original = table.path.read_bytes()
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    encoding = "utf-8-sig" if original.startswith(codecs.BOM_UTF8) else "utf-8"
+    carriage = original.split(b"\n", 1)[0].endswith(b"\r")
+    # Once more as its cells are: columns without a name, or with that of another, have got one in the frame.
+    header = pd.read_csv(
+        table.path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
+    )
+    frame = table.frame.copy()
+    for column, changed in cells.items():
+        old = frame[column] if column in frame else [""] * len(frame)
+        frame[column] = [changed.get(i, cell) for i, cell in enumerate(old)]
+    names = [*header.iloc[0], *frame.columns[len(table.frame.columns) :]]
+    with path.open("w", encoding=encoding, newline="") as file:
+        # Where lines end without one, the writer would leave a carriage return in a cell without quotes.
+        writer = csv.writer(
+            file,
+            delimiter=separator,
+            quoting=csv.QUOTE_ALL if b"\r" in original and not carriage else csv.QUOTE_MINIMAL,
+            lineterminator="\r\n" if carriage else "\n",
+        )
+        writer.writerow(names)
+        writer.writerows(frame.iloc[rows].fillna("").itertuples(index=False, name=None))
+
+
+def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
+    copy = pq.read_table(table.path)
+    for column, changed in cells.items():
+        if column in copy.column_names:
+            place = copy.column_names.index(column)
+            copy = copy.set_column(place, column, _replaced(copy[column], table.texts(column), changed))
+        else:
+            copy = copy.append_column(column, pa.array([changed[i] for i in range(len(copy))], pa.string()))
+    pq.write_table(copy.take(rows), path)
+
+
+def _replaced(column: Any, texts: list[str], changed: Mapping[int, str]) -> Any:
+    """The column with other cells: taken from rows that say the same, so that numbers stay numbers; else as text."""
+    like = {text: i for i, text in reversed(list(enumerate(texts)))}
+    if all(text in like for text in changed.values()):
+        return column.take([like[changed[i]] if i in changed else i for i in range(len(texts))])
+    return pa.array([changed.get(i, text) or None for i, text in enumerate(texts)], pa.string())
