@@ -13,8 +13,7 @@ from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import MNIST_GHOSTS, GhostClaim
 from hitnet.paper.ghosts import BIN
 from hitnet.paper.markdown import NONE, runs_cell, table
-from hitnet.paper.pictures import FOLDER
-from hitnet.paper.pictures import shown as shown_file
+from hitnet.paper.pictures import FOLDER, image_line
 from hitnet.paper.statistics import summarise
 from hitnet.plots.ghosts import MOST_DRAWN
 
@@ -39,7 +38,7 @@ def render(page: Page, names: tuple[str, ...], claim: GhostClaim | None) -> str:
         parts += ["Images with one ghost class: ghost class down, true class across.", agreed_pairs(facts)]
         brackets = "; paper's counts in brackets" if claim else ""
         parts += [f"Doubtful images: ghost class down, true class across{brackets}.", doubtful_pairs(facts, claim)]
-        parts += [pictured(facts), *(shown_file(page, "The doubtful images", file) for file in facts["files"])]
+        parts += [pictured(facts), *(image_line(page, "The doubtful images", file) for file in facts["files"])]
         parts.append(listed(facts))
     if not found and claim:
         parts += ["The paper's doubtful images: ghost class down, true class across.", doubtful_pairs(None, claim)]

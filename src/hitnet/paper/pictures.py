@@ -37,7 +37,7 @@ def draw(result: Result, runner: Runner, docs: Path, say: Callable[[str], None])
         say(f"written: {path}")
 
 
-def shown(page: Page, title: str, file: str) -> str:
+def image_line(page: Page, title: str, file: str) -> str:
     return f"![{title}]({file})" if (page.docs / file).is_file() else f"The file {file} is missing from this copy."
 
 
@@ -50,7 +50,7 @@ def render(page: Page) -> str:
         return (
             f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `hitnet reproduce {result.name}`\n"
         )
-    lines = [shown(page, result.title, file) for file in entry.facts["files"]]
+    lines = [image_line(page, result.title, file) for file in entry.facts["files"]]
     run = f"Drawn from {name}, seed {PICTURE_SEED}, weights {entry.facts['weights']}."
     counted = full_runs(page.ledger, page.experiment(name)).get(PICTURE_SEED)
     if counted is not None and counted.weights != entry.facts["weights"]:
