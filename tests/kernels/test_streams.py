@@ -82,12 +82,12 @@ def test_graphs_captured_on_the_same_stream_run_side_by_side():
         with streams.own_workspaces(), torch.cuda.graph(graph, stream=common):
             products = torch.stack([x @ weight for _ in range(100)])
         graph.replay()
-        made.append((graph, products, products.clone()))
+        made.append((graph, products, products.clone(), x, weight))  # graphs read where these are
     torch.cuda.synchronize()
     for _ in range(20):
-        for lane, (graph, _, _) in zip(lanes, made, strict=True):
+        for lane, (graph, *_) in zip(lanes, made, strict=True):
             with torch.cuda.stream(lane):
                 graph.replay()
     torch.cuda.synchronize()
-    for _, products, alone in made:
+    for _, products, alone, *_ in made:
         assert torch.equal(products, alone)
