@@ -99,8 +99,8 @@ def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str
     return table(ERROR_HEADER, [error_row(page, *row) for row in rows])
 
 
-def recipe_words(one: Experiment) -> str:
-    """How an experiment is trained, in a line; the network itself is not told."""
+def recipe_words(one: Experiment) -> list[str]:
+    """How an experiment is trained; of the network itself only the size of its capsules is told."""
     made = one.full_recipe()
     words = [f"{made.epochs} epochs", f"{made.optimizer} at {made.learning_rate:g}", made.schedule]
     words.append(f"batches of {made.batch_size}")
@@ -110,10 +110,12 @@ def recipe_words(one: Experiment) -> str:
             words.append(name.replace("_", " ") + ("" if value is True else f" {value:g}"))
     if made.miss_weight != MISS_WEIGHT:
         words.append(f"misses weigh {made.miss_weight:g}")
+    if "capsule_dim" in one.model_options:
+        words.append(f"capsules of {one.model_options['capsule_dim']}")
     if one.teacher:
         share, strength = made.augment_share, made.augment_strength
         words.append(f"{100 * share:g} % of each batch modified by {one.teacher} (strength {strength:g})")
-    return ", ".join(words)
+    return words
 
 
 def tested_on(page: Page, name: str) -> str:

@@ -24,7 +24,7 @@ def render(page: Page) -> str:
         "modified by one run of mnist-ours-teacher (`hitnet-conv`), whose own training is not in the time.\n\n"
     )
     names = [name for _, name, _ in ROWS]
-    recipes = [f"- {name}: {recipe_words(page.experiment(name))}" for name in [*names, TEACHER.name]]
+    recipes = [f"- {name}: {', '.join(recipe_words(page.experiment(name)))}" for name in [*names, TEACHER.name]]
     return said + error_table(page, ROWS) + tested_on(page, "affnist-ours") + "\n" + "\n".join(recipes) + "\n"
 
 

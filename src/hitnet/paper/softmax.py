@@ -1,4 +1,4 @@
-"""Hit-or-Miss against softmax and cross-entropy: one network and one recipe, two ways to classify."""
+"""Hit-or-Miss against softmax and cross-entropy: one network, two heads and their losses."""
 
 from __future__ import annotations
 
@@ -47,11 +47,15 @@ def compare(page: Page, hit: str, soft: str) -> tuple[str, str]:
 
 
 def recipes(page: Page) -> list[str]:
-    """How each pair is trained: alike, unless the recipes say otherwise."""
+    """How each pair is trained: what both have in common, and what each has of its own."""
     lines = []
     for title, *names in SETS.values():
-        hit, soft = (recipe_words(page.experiment(name)) for name in names)
-        lines.append(f"- {title}, both: {hit}" if hit == soft else f"- {title}, {HIT}: {hit}; {SOFTMAX}: {soft}")
+        both = [recipe_words(page.experiment(name)) for name in names]
+        parts = [f"both: {', '.join(word for word in both[0] if word in both[1])}"]
+        for head, words, others in zip((HIT, SOFTMAX), both, reversed(both), strict=True):
+            own = [word for word in words if word not in others]
+            parts += [f"{head}: {', '.join(own)}"] if own else []
+        lines.append(f"- {title}, " + "; ".join(parts))
     return lines
 
 
