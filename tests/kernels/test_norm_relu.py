@@ -1,6 +1,7 @@
 """Batch-norm, relu and maximum in one, against plain PyTorch in float64; by Triton's interpreter without a GPU."""
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -79,6 +80,14 @@ def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
         assert not kernels.built(torch.device(DEVICE))
     (said,) = caplog.messages
     assert "cannot be built (no C compiler); PyTorch's take their place" in said
+
+
+def test_an_older_triton_is_done_without(monkeypatch, caplog):
+    monkeypatch.delitem(sys.modules, "hitnet.kernels.two_convolutions", raising=False)
+    monkeypatch.setitem(sys.modules, "triton.tools.tensor_descriptor", None)
+    with caplog.at_level("WARNING", logger="hitnet"):
+        assert not kernels.built(torch.device(DEVICE))
+    assert "triton.tools.tensor_descriptor" in caplog.text
 
 
 def test_a_single_value_a_channel_is_left_to_the_running_statistics(monkeypatch):

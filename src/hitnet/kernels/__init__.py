@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import logging
 
@@ -24,9 +25,12 @@ def usable(device: torch.device) -> bool:
 
 
 def built(device: torch.device) -> bool:
-    """Whether a first small kernel can be compiled and launched; if not, one line says why."""
+    """Whether a first small kernel can be compiled and launched, and Triton has what the others need; if not, one line
+    says why."""
     try:
         from hitnet.kernels.norm_relu import norm_relu
+
+        importlib.import_module("hitnet.kernels.two_convolutions")  # Triton before 3.4 lacks what it imports
 
         norm_relu(torch.zeros(1, 64, 1, 2, device=device), nn.BatchNorm2d(64, device=device))
     except Exception as error:  # whatever Triton, the C compiler that it calls, or the driver may say
