@@ -24,7 +24,7 @@ from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipe import Recipe
 from hitnet.training.run import History, RunFolder
-from hitnet.training.step import TERMS, Batch, Step
+from hitnet.training.step import TERMS, Batch, Step, copy_into
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
@@ -106,9 +106,7 @@ class Trainer:
         saved = self.ranks.from_first(lambda: self.run.saved() if self.run else None)
         if saved is None:
             return
-        with torch.no_grad():
-            for name, value in self.state().items():
-                value.copy_(saved.tensors[name])
+        copy_into(self.state(), saved.tensors)
         self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
         self.begun = (saved.step, saved.tensors) if saved.step else None
 

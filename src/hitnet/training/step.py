@@ -75,6 +75,13 @@ def clear_tiny_moments(optimizer: torch.optim.Optimizer) -> None:
             state[name].copy_(F.hardshrink(state[name], TINY))
 
 
+@torch.no_grad()
+def copy_into(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
+    """Restore a state: its tensors, which are live, get the values of those of the same names."""
+    for name, value in state.items():
+        value.copy_(tensors[name])
+
+
 class Step:
     """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
 
@@ -112,10 +119,6 @@ class Step:
             for key, value in self.optimizer.state[p].items():
                 tensors[f"optimizer.{key}.{name}"] = value
         return tensors
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        for name, value in self.state().items():
-            value.copy_(tensors[name])
 
     def start_epoch(self, epoch: int) -> None:
         """Forget the last epoch's sums. In the first epoch with ghosts the loss changes, and the graphs with it."""
@@ -201,9 +204,8 @@ class Step:
         except RuntimeError as error:
             log.warning("The training step could not be captured (%s); it runs eagerly, more slowly.", error)
             self.capture = False
-        with torch.no_grad():
-            self.restore(before)
-            self.totals.copy_(totals)
+        copy_into(self.state(), before)
+        self.totals.copy_(totals)
         torch.cuda.set_rng_state(random, self.device)
         if not self.capture:
             return self.run
