@@ -19,6 +19,16 @@ CPU = "cpu (toy, 1 threads)"
 SHORT_RECIPE = {"epochs": 2, "batch_size": 32}
 
 
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def toy_book(folder: Path) -> Book:
     """Experiments `toy` (3 runs), `toy-hybrid` (1 run, taught by `toy`) and `toy-ghosts` (2 runs)."""
     data = folder / "bands.npz"
@@ -36,7 +46,7 @@ def toy_book(folder: Path) -> Book:
     picture = Result("toy-picture", "A picture", "nowhere", ("toy",), pictures.render, prototypes.draw)
     ghost = Result("toy-ghost-page", "Ghosts", "nowhere", ("toy-ghosts",), ghost_page)
     results = {one.name: one for one in (table, picture, ghost)}
-    return Book(experiments, results, {"toy": Claim("nowhere", 50.0)})
+    return Book(experiments, results, {"toy": Claim(50.0)})
 
 
 def ghost_page(page: Page) -> str:
@@ -50,7 +60,7 @@ def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -
     counts = [1] * one.epochs if wrong is None else wrong
     made = RunRecord(
         network=one.network, data=one.data, fingerprint="f", images=one.images, recipe=one.full_recipe().to_dict(),
-        epochs=one.epochs, wrong=counts, tested=one.tested_each_epoch, tested_on="test", final_wrong=counts[-1],
+        epochs=one.epochs, wrong=counts, tested=one.tested_each_epoch, tested_on="toy", final_wrong=counts[-1],
         final_tested=one.test_images, seconds=2.0, epoch_seconds=1.0, images_per_second=100.0, beside=1, device=CPU,
         torch="2", code="c", date="2026-01-01", weights="w", model_options=dict(one.model_options),
     )  # fmt: skip

@@ -124,6 +124,13 @@ def test_an_installed_package_does_not_write_its_own_ledger(book, command, monke
     assert command("reproduce", "--list", "--device", "cpu").code == 0
 
 
+def test_a_ledger_of_ones_own_has_documents_of_its_own(book, command, tmp_path):
+    add(Ledger("mine.jsonl"), book.experiments["toy"], 0)
+    ended = command("reproduce", "--render", "--ledger", "mine.jsonl")
+    assert ended.code == 0, ended.err
+    assert "from the ledger of runs (`mine.jsonl`)" in (tmp_path / "mine-docs/results.md").read_text(encoding="utf-8")
+
+
 def test_the_packages_ledger_is_sound():
     ledger = Ledger(reproduce_cli.PACKAGED)
     assert reproduce_cli.PACKAGED.is_file()
@@ -132,7 +139,7 @@ def test_the_packages_ledger_is_sound():
 
 
 def test_the_page_in_the_repository_is_that_of_the_ledger(command, tmp_path):
-    docs = reproduce_cli.docs_folder()
+    docs = reproduce_cli.docs_folder(reproduce_cli.PACKAGED)
     for part in ("discussion", "images/paper"):
         if (docs / part).is_dir():
             shutil.copytree(docs / part, tmp_path / part)
@@ -142,5 +149,5 @@ def test_the_page_in_the_repository_is_that_of_the_ledger(command, tmp_path):
 
 
 def test_every_discussion_belongs_to_a_result():
-    written = {file.stem for file in (reproduce_cli.docs_folder() / "discussion").glob("*.md")}
+    written = {file.stem for file in (reproduce_cli.docs_folder(reproduce_cli.PACKAGED) / "discussion").glob("*.md")}
     assert written - {"README"} <= set(paper.PAPER.results)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hitnet.paper import Ledger, reproduce
+from hitnet.paper import Ledger, reproduce, running
 from toy_book import toy_book
 
 
@@ -28,3 +28,16 @@ def work(book, ledger, tmp_path):
         return outcome, said
 
     return call
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The groups that are trained side by side: experiment and seed of each network."""
+    found, real = [], running.train_lots
+
+    def train_lots(lots, *arguments, **options):
+        found.append(sorted((task.folder.path.parent.name, task.config.seed) for lot in lots for task in lot.tasks))
+        real(lots, *arguments, **options)
+
+    monkeypatch.setattr(running, "train_lots", train_lots)
+    return found

@@ -149,14 +149,15 @@ def test_speed_compares_runs_of_the_same_device_with_as_many_side_by_side(page, 
         text = page(PAPER).split("## speed")[1].split("## ")[0]
         return [row(line, line.split("|")[1].strip()) for line in text.splitlines() if line.startswith(("| A", "| B"))]
 
-    fast, slow = PAPER.experiments["mnist-hitnet-constant"], PAPER.experiments["mnist-capsnet"]
+    fast, slow = PAPER.experiments["mnist-hitnet-50"], PAPER.experiments["mnist-capsnet"]
     assert rows() == []
     add(ledger, fast, 0, record(fast, device="A", images_per_second=5000.0))
     add(ledger, slow, 0, record(slow, device="B", images_per_second=1.0))
     add(ledger, slow, 1, record(slow, device="A", images_per_second=2000.0, beside=2))
     one, many = ["A", "1", "5,000", "–", "–", "1 and 0"], ["A", "2", "–", "2,000", "–", "0 and 1"]
     assert rows() == [one, many, ["B", "1", "–", "1", "–", "0 and 1"]]
-    add(ledger, fast, 1, record(fast, device="A", images_per_second=7000.0, beside=2))
+    table1 = PAPER.experiments["mnist-hitnet-constant"]  # whose runs are of the same network
+    add(ledger, table1, 1, record(table1, device="A", images_per_second=7000.0, beside=2))
     assert rows()[:2] == [one, ["A", "2", "7,000", "2,000", "3.5", "1 and 1"]]
     assert "Guo's CapsNet is about 13 times slower" in page(PAPER)  # what the paper's figure is of
 
@@ -168,12 +169,15 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
         "data": "MNIST", "images": 60_000, "models": 20, "class_names": TEN, "agreement": [[1, 15_000], [2, 45_000]],
         "pairs": pairs, "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
         "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]], "epochs": 60, "files": [],
-        "by_epoch": [[60, 15_000, 2]],
+        "by_epoch": [[60, 15_000, 2]], "weights": ["w"] * 20,
     }  # fmt: skip
-    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19}))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    assert "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. No analysis: no runs yet;" in text
+    assert (
+        "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. No analysis before all runs are there: no runs yet;"
+        in text
+    )
     assert "after so many epochs" not in text
     assert row(text, "networks")[1:] == ["20", "20", "–"]
     assert row(text, "images with one ghost class (N_c = 1)")[1:] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
@@ -194,6 +198,23 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert row(text, "doubtful images")[1:] == ["71", "2", "2"]
     assert row(text, "mnist-ghosts-250, 10")[1:] == ["12,000 (20 %)", "40"]
     assert row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
+
+
+def test_an_analysis_of_other_networks_than_the_runs_is_refused(page, book, ledger):
+    ghosts = book.experiments["toy-ghosts"]
+    for seed in range(2):
+        add(ledger, ghosts, seed, record(ghosts, weights=f"w{seed}"))
+    ledger.add(Entry(ANALYSIS, "toy-ghosts", (0, 1), {"weights": ["w0", "w9"]}))
+    with pytest.raises(HitNetError, match=r"line 3: .* network \(weights w9\) than the run with seed 1 \(weights w1\)"):
+        page(book)
+
+
+def test_runs_that_wait_for_others_are_not_said_to_be_there(page, book, ledger):
+    ghosts = book.experiments["toy-ghosts"]
+    add(ledger, ghosts, 0)
+    assert "runs here: 1 of 2. No analysis before all runs are there: 1 takes " in page(book)
+    add(ledger, ghosts, 1, record(ghosts, weights="v"))
+    assert "runs here: 2 of 2. Not analysed yet; the ghosts of all runs have to be brought together" in page(book)
 
 
 def test_affnist_says_which_test_images_it_was(page, ledger):

@@ -3,33 +3,23 @@
 import fcntl
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 import hitnet
-from hitnet.errors import DivergedError, HitNetError
+from hitnet.errors import HitNetError
 from hitnet.paper import Ledger, origin, reproduce, running
-from hitnet.paper.book import Standing, standing
 from hitnet.paper.cost import Costs, device_name
-from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
+from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.device import pick_device
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunFolder
-from toy_book import add, record
+from toy_book import Clock, add, record
 
 HERE = device_name(pick_device("cpu"))
-
-
-class Clock:
-    """Time that passes only when told to."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
@@ -52,6 +42,27 @@ def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
     monkeypatch.setattr(origin, "source_root", lambda: None)
     assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", origin.code_version())
     assert origin.code_version() == origin.code_version()
+
+
+def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(tmp_path, monkeypatch):
+    def git(*words):
+        identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
+        subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True)
+
+    module, ledger = tmp_path / "src/hitnet/paper/one.py", tmp_path / "src/hitnet/paper/ledger.jsonl"
+    module.parent.mkdir(parents=True)
+    module.write_text("1\n")
+    ledger.write_text("a\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(origin, "source_root", lambda: tmp_path)
+    version = origin.code_version()
+    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} [0-9a-f]{{12}}", version)
+    ledger.write_text("a\nb\n")
+    assert origin.code_version() == version
+    module.write_text("2\n")
+    assert origin.code_version().startswith(f"{version}+ sources ")
 
 
 def test_more_runs_on_demand(work, book, ledger):
@@ -99,9 +110,10 @@ def test_no_run_is_begun_that_would_not_fit(work, book, ledger, tmp_path):
     assert outcome.done[0] == "toy, seed 1"
 
 
-def test_the_known_speed_is_used_until_one_is_measured(work):
-    outcome, _ = work("toy", budget=1e-6, clock=Clock())
-    assert len(outcome.left) == 3
+def test_the_known_speed_is_used_until_one_is_measured(work, book):
+    known = Costs(HERE).seconds(book.experiments["toy"])
+    outcome, _ = work("toy", budget=1.5 * known / 60, clock=Clock())
+    assert (len(outcome.done), len(outcome.left)) == (1, 2)
 
 
 class Steps(Progress):
@@ -193,29 +205,6 @@ def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work
     assert len(ledger.path.read_text().splitlines()) == 2
 
 
-def test_a_teacher_comes_first(work, book, ledger):
-    outcome, _ = work("toy-hybrid")
-    assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
-    pupil = full_runs(ledger, book.experiments["toy-hybrid"])[0]
-    assert pupil.teacher == full_runs(ledger, book.experiments["toy"])[0].weights
-
-
-def test_a_teacher_in_the_ledger_alone_is_trained_again_and_not_recorded_twice(work, ledger, tmp_path):
-    work("toy", runs=1)
-    before = ledger.path.read_text()
-    shutil.rmtree(tmp_path / "runs")
-    outcome, _ = work("toy-hybrid")
-    assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0"]
-    assert ledger.path.read_text().startswith(before)
-    assert [one.experiment for one in ledger.of(RUN)] == ["toy", "toy-hybrid"]
-
-
-def test_a_pupil_waits_for_a_teacher_that_does_not_fit(work):
-    outcome, said = work("toy-hybrid", budget=1e-6, clock=Clock())
-    assert outcome.left == ["toy, seed 0", "toy-hybrid, seed 0"]
-    assert "waits for its teacher" in said[1]
-
-
 def test_pictures_are_drawn_from_one_run(work, ledger, tmp_path):
     outcome, _ = work("toy-picture")
     assert outcome.done == ["toy, seed 0"]
@@ -241,41 +230,6 @@ def test_everything(work, ledger):
     assert len(outcome.done) == 3 + 1 + 2
     assert len(ledger.of(RUN)) == 6
     assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
-
-
-def diverging(monkeypatch, which):
-    """Let those networks diverge at once of whose lot and task `which` is true."""
-    real = running.train_lots
-
-    def train_lots(lots, tell, **options):
-        well = []
-        for lot in lots:
-            for task in lot.tasks:
-                if which(lot, task):
-                    tell(task, DivergedError("Training diverged in epoch 1."))
-            well.append(replace(lot, tasks=[task for task in lot.tasks if not which(lot, task)]))
-        real(well, tell, **options)
-
-    monkeypatch.setattr(running, "train_lots", train_lots)
-
-
-def test_what_is_complete_is_analysed_though_other_work_is_left(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: lot.modify is not None)
-    assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
-    assert len(ledger.of(PICTURE)) == len(ledger.of(ANALYSIS)) == 1
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """The groups that are trained side by side: experiment and seed of each network."""
-    found, real = [], running.train_lots
-
-    def train_lots(lots, *arguments, **options):
-        found.append(sorted((task.folder.path.parent.name, task.config.seed) for lot in lots for task in lot.tasks))
-        real(lots, *arguments, **options)
-
-    monkeypatch.setattr(running, "train_lots", train_lots)
-    return found
 
 
 def test_networks_are_trained_side_by_side_as_far_as_the_budget_goes(work, book, ledger, monkeypatch, trained):
@@ -313,7 +267,7 @@ def test_what_has_ended_is_recorded_and_the_others_are_kept_when_the_budget_ends
     small = replace(book, experiments={"toy": toy, "longer": longer}, results={})
     clock, said = Clock(), []
     options = {"book": small, "ledger": ledger, "docs": ".", "runs_dir": ledger.path.parent / "runs", "device": "cpu"}
-    # Two epochs of all three, then the third of the longer ones.
+    # Two epochs of each, then the third of the longer ones.
     steps = Steps(clock, [0.1] * 6 + [100.0])
     outcome = reproduce("all", budget=1, clock=clock, progress=steps, say=said.append, **options)
     assert (outcome.done, outcome.left) == (["toy, seed 0"], ["longer, seed 0", "longer, seed 1"])
@@ -324,6 +278,49 @@ def test_what_has_ended_is_recorded_and_the_others_are_kept_when_the_budget_ends
     counted = Steps()
     assert reproduce("all", progress=counted, **options).done == ["longer, seed 0", "longer, seed 1"]
     assert counted.steps == 4
+
+
+def test_as_many_side_by_side_as_asked_for(work, trained):
+    work("toy", side_by_side=3)
+    assert trained == [[("toy", 0), ("toy", 1), ("toy", 2)]]
+
+
+def test_finished_runs_that_are_only_recorded_do_not_fill_the_device(work, book, ledger, tmp_path, monkeypatch):
+    """The estimate of one run that is left is that of one alone, whatever else is taken up beside it."""
+    work("toy", runs=3)
+    ledger.path.unlink()
+    ledger.read()
+    shutil.rmtree(tmp_path / "runs/toy/seed-2")
+    asked = []
+    monkeypatch.setattr(Costs, "fullness", lambda self, one, beside: asked.append(beside) or 1.0)
+    work("toy", runs=3, budget=100, clock=Clock(), side_by_side=3)
+    assert set(asked) == {1}
+
+
+def test_once_told_to_stop_every_training_stops():
+    clock, inner = Clock(), Progress()
+    guard = running.Guard(inner, clock.now + 10, clock, read=lambda *_: None)
+    guard.epoch({"seconds": 11.0})
+    assert guard.stop
+    guard.epoch({"seconds": 1.0})
+    assert guard.stop
+    other = running.Guard(inner, None, clock, read=lambda *_: None)
+    other.epoch({"seconds": 1.0})
+    assert not other.stop
+    inner.stop = True
+    other.epoch({"seconds": 1.0})
+    assert other.stop
+
+
+def test_runs_on_another_test_set_are_refused_before_training(work, book, ledger, tmp_path):
+    toy = book.experiments["toy"]
+    add(ledger, toy, 0, record(toy, tested_on="toy (rebuilt)"))
+    with pytest.raises(HitNetError, match=r"tested on toy \(rebuilt\); here there is toy, .*--ledger FILE"):
+        work("toy")
+    assert not list(tmp_path.glob("runs/**/*.safetensors"))
+    add(ledger, toy, 1)
+    with pytest.raises(HitNetError, match=r"tested on toy and toy \(rebuilt\), of which there is no common mean"):
+        full_runs(ledger, toy)
 
 
 def test_a_run_too_long_does_not_keep_others_from_the_budget(work, book, ledger, tmp_path):
@@ -339,35 +336,6 @@ def test_a_run_too_long_does_not_keep_others_from_the_budget(work, book, ledger,
     assert full_runs(ledger, toy)[1] == before[1]
 
 
-def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
-    outcome, _ = work("toy", runs=2)
-    assert outcome.done == ["toy, seed 1"]
-    assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
-    assert [one.seeds for one in ledger.of(RUN)] == [(1,)]
-    (failure,) = ledger.of(DIVERGED)
-    assert (failure.seeds, failure.facts["why"]) == ((0,), "Training diverged in epoch 1.")
-    assert {"device", "torch", "code", "date", "recipe"} <= set(failure.facts)
-
-
-def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
-    work("toy-ghosts", runs=2)
-    assert [one.seeds for one in ledger.of(ANALYSIS)] == [(1,)]  # of those that are there
-    outcome, _ = work("toy-ghosts", runs=2)
-    assert (outcome.done, outcome.left, outcome.failed) == ([], [], [])
-    assert trained == [[], [("toy-ghosts", 1)]]
-    assert standing(book, "toy-ghosts", ledger, Costs(HERE)) == Standing(2, 2, 0.0)
-
-
-def test_a_short_run_that_diverged_says_nothing_of_a_full_one(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: True)
-    assert work("toy", runs=1, epochs=1)[0].failed == [
-        "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
-    ]
-    assert ledger.of(DIVERGED) == []
-
-
 def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
     larger = replace(book.experiments["toy"], images=49)
     with pytest.raises(HitNetError, match="has 48 of 49 training images and 12 of 12 test images"):
@@ -379,9 +347,9 @@ def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
     assert not [path for path in ledger.path.parent.glob("more/**/*") if path.is_file()]  # nothing was trained in vain
 
 
-@pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget"])
+@pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget", "side_by_side"])
 def test_numbers_must_be_above_zero(work, option):
-    with pytest.raises(HitNetError, match=f"--{option} must be above 0"):
+    with pytest.raises(HitNetError, match=f"--{option.replace('_', '-')} must be above 0"):
         work("toy", **{option: 0})
 
 

@@ -37,11 +37,16 @@ def reproduce_command(
     epochs: Annotated[int | None, typer.Option(help="Shorten the runs; they are kept apart and never counted")] = None,
     limit: Annotated[int | None, typer.Option(help="Use only the first N images; likewise never counted")] = None,
     budget: Annotated[float | None, typer.Option(help="Minutes; no run is begun that would not fit")] = None,
+    side_by_side: Annotated[
+        int | None, typer.Option(help="So many networks at once (default: 8 on a GPU, 1 on a CPU)")
+    ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     runs_dir: Annotated[Path, typer.Option(help="Where the run folders go")] = Path("runs/paper"),
     ledger: Annotated[Path | None, typer.Option(help="Ledger file (default: the repository's own)")] = None,
-    docs: Annotated[Path | None, typer.Option(help="Folder of the page and its figures (default: docs)")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="Folder of the page and its figures (default: docs; of FILE.jsonl, FILE-docs)")
+    ] = None,
 ) -> None:
     """Reproduce the paper: do the runs that are missing, and render every table and figure from the ledger.
 
@@ -55,15 +60,15 @@ def reproduce_command(
     """
     if [bool(names), list_, render].count(True) != 1:
         raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
-    shortening = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget}
-    misplaced = [f"--{option}" for option, value in shortening.items() if value is not None and not names]
+    for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side-by-side": side_by_side}
+    misplaced = [f"--{option}" for option, value in for_runs.items() if value is not None and not names]
     if misplaced:
         raise HitNetError(f"{', '.join(misplaced)} goes with the NAME of a result; see `hitnet reproduce --list`.")
     book = paper.PAPER
     found = paper.Ledger(ledger_path(ledger, writing=bool(names)))
     if render and not found.path.exists():
         raise HitNetError(f"There is no ledger {found.path}; the page would lose every run. Is the name right?")
-    folder = docs or docs_folder()
+    folder = docs or docs_folder(found.path)
     if list_:
         print_list(book, found, device)
     elif not names:
@@ -74,7 +79,7 @@ def reproduce_command(
         with training_progress(f"Reproducing {', '.join(names)}") as bar:
             outcome = paper.reproduce(
                 *names, book=book, ledger=found, docs=folder, runs=runs, epochs=epochs, limit=limit, budget=budget,
-                data_dir=data_dir, device=device, runs_dir=runs_dir, progress=bar,
+                data_dir=data_dir, device=device, runs_dir=runs_dir, side_by_side=side_by_side, progress=bar,
                 say=lambda text: console.print(text, soft_wrap=True),
             )  # fmt: skip
         print_outcome(outcome, found)
@@ -92,8 +97,11 @@ def ledger_path(given: Path | None, *, writing: bool) -> Path:
     return PACKAGED
 
 
-def docs_folder() -> Path:
+def docs_folder(ledger: Path) -> Path:
+    """The repository's documents for its own ledger; another has a folder beside it."""
     root = source_root()
+    if ledger.resolve() != PACKAGED.resolve():
+        return ledger.with_name(f"{ledger.stem}-docs")
     return Path("docs") if root is None else root / "docs"
 
 

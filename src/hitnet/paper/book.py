@@ -12,7 +12,7 @@ from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry, Ledger
-from hitnet.paper.records import RunRecord, all_records, diverged_runs, full_runs
+from hitnet.paper.records import RunRecord, all_records, analysis_of, diverged_runs, full_runs
 from hitnet.training.run import Run
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ class Page:
 
     def analysis(self, name: str) -> Entry | None:
         """The analysis of the most runs."""
-        return max(self.ledger.of(ANALYSIS, name), key=lambda entry: len(entry.seeds), default=None)
+        seeds = max((entry.seeds for entry in self.ledger.of(ANALYSIS, name)), key=len, default=())
+        return analysis_of(self.ledger, self.experiment(name), seeds)
 
     def cost(self, name: str, runs: int) -> str:
         """What so many runs would cost."""

@@ -31,7 +31,8 @@ def svhn(page: Page) -> str:
 
 def render(page: Page, names: tuple[str, ...], claim: GhostClaim | None) -> str:
     found = {name: entry.facts for name in names if (entry := page.analysis(name))}
-    parts = [f"{page.experiment(names[0]).note}.", "\n".join(f"- {standing(page, name)}" for name in names)]
+    said = "The paper does not say for how long it trained here; elsewhere for 250 epochs."
+    parts = [said, "\n".join(f"- {standing(page, name)}" for name in names)]
     parts += [figures(page, found, names, claim), by_epoch(found)]
     for name, facts in found.items():
         parts += [f"### {name}", agreement(facts), draw(page, name, facts)]
@@ -51,8 +52,9 @@ def standing(page: Page, name: str) -> str:
     said = f"{name}: {page.experiment(name).epochs} epochs, runs here: {runs_cell(page, name, summary)}."
     if page.analysis(name) is not None:
         return said
-    why = "Not analysed yet: the runs are there, their ghosts have to be brought together" if summary else "No analysis"
-    return f"{said} {why}: {page.missing(name) or f'`hitnet reproduce {name}`'}."
+    if missing := page.missing(name):
+        return f"{said} No analysis before all runs are there: {missing}."
+    return f"{said} Not analysed yet; the ghosts of all runs have to be brought together: `hitnet reproduce {name}`."
 
 
 def figures(page: Page, found: dict[str, Facts], names: tuple[str, ...], claim: GhostClaim | None) -> str:
@@ -96,7 +98,7 @@ def by_epoch(found: dict[str, Facts]) -> str:
     rows = [
         [f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"]
         for name, facts in found.items()
-        if len(facts.get("by_epoch", ())) > 1  # which the first analyses did not have
+        if len(facts["by_epoch"]) > 1
         for epoch, agreed, doubtful in facts["by_epoch"]
     ]
     return table(("after so many epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""

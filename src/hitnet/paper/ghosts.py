@@ -23,8 +23,9 @@ from hitnet.files import replacing
 from hitnet.models.network import Network
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, Entry, Ledger
+from hitnet.paper.origin import today
 from hitnet.paper.pictures import FOLDER
-from hitnet.paper.records import full_runs
+from hitnet.paper.records import analysis_of, full_runs
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.run import RunFolder, load
@@ -80,7 +81,7 @@ def read_distances(paths: Sequence[Path], labels: np.ndarray, classes: int) -> t
 
 def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path, say: Callable[[str], None]) -> None:
     """Analyse the ghosts of these runs together, unless the ledger has it."""
-    if runner.ledger.get(ANALYSIS, one.name, seeds) is not None:
+    if analysis_of(runner.ledger, one, seeds) is not None:
         return
     device, images = pick_device(runner.device), runner.images(one, "train")
     folders = [runner.folder(one, seed) for seed in seeds]
@@ -104,6 +105,7 @@ def analyse(one: Experiment, seeds: tuple[int, ...], runner: Runner, docs: Path,
         return
     facts = facts_of(found, images)
     facts |= {"epochs": one.epochs, "by_epoch": by_epoch, "files": draw_doubtful(one, found, images, docs)}
+    facts |= {"weights": [full_runs(runner.ledger, one)[seed].weights for seed in seeds], "date": today()}
     runner.ledger.add_if_new(Entry(ANALYSIS, one.name, seeds, facts))
     say(f"{one.name}: {len(found.doubtful())} doubtful images by {len(seeds)} networks")
 

@@ -1,9 +1,10 @@
-"""Where a run was worked on: on which device, with which torch and which version of this code."""
+"""Where and when a run was worked on: on which device, with which torch and which version of this code."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,27 @@ def read_origin(folder: Path) -> dict[str, str]:
     return {key: ", then ".join(dict.fromkeys(one[key] for one in found)) for key in ("device", "torch", "code")}
 
 
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def code_version() -> str:
-    """The version of the package and the commit of a checkout, with "+" where files were changed since; there, and
-    where there is no commit to name, a checksum of the package's sources."""
+    """The version of the package and the commit of a checkout, with "+" where the package's sources were changed since
+    (its ledger is none of them); there, and where there is no commit to name, a checksum of these sources."""
     root = source_root()
     try:
         if root is None:
             raise FileNotFoundError
-        said = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            capture_output=True, text=True, check=True, timeout=20,
-        )  # fmt: skip
+        commit = git(root, "describe", "--always", "--abbrev=12", "--exclude=*")
+        changed = git(root, "status", "--porcelain", "--", "src/hitnet/*.py")
     except (OSError, subprocess.SubprocessError):
         return f"{hitnet.__version__} sources {source_checksum()}"
-    commit = said.stdout.strip()
-    return f"{hitnet.__version__} {commit}" + (f" sources {source_checksum()}" if commit.endswith("+") else "")
+    return f"{hitnet.__version__} {commit}" + (f"+ sources {source_checksum()}" if changed else "")
+
+
+def git(root: Path, *arguments: str) -> str:
+    said = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20)
+    return said.stdout.strip()
 
 
 def source_checksum() -> str:

@@ -21,8 +21,6 @@ from hitnet.paper.experiments import (
     on,
 )
 
-BEYOND = "beyond the paper"
-
 # Written out, so that a better `fast` recipe leaves finished runs what they are.
 PAPER_NETWORK: dict[str, Any] = {
     "epochs": 40, "batch_size": 128, "optimizer": "adam", "learning_rate": 1e-3, "schedule": "cosine",
@@ -47,7 +45,7 @@ SOFTMAX, SMOOTHING = {"head": "softmax", "decoder": "none"}, {"label_smoothing":
 def resnet9(name: str, facts: DataFacts, wanted: int, options: dict[str, Any], **rest: Any) -> Experiment:
     return on(
         name, facts, wanted, network="hitnet-resnet9", recipe="fast", options=BASE | MISSES | options,
-        model_options=CAPSULES, note=BEYOND, **rest,
+        model_options=CAPSULES, **rest,
     )  # fmt: skip
 
 
@@ -64,12 +62,11 @@ def pair(name: str) -> tuple[Experiment, Experiment]:
 
 TEACHER = on(
     "mnist-ours-teacher", MNIST, 1, network="hitnet-conv", recipe="fast", options={**PAPER_NETWORK, "epochs": 20},
-    note=BEYOND,
 )  # fmt: skip
 OURS: tuple[Experiment, ...] = (
     TEACHER,
     on(
-        "mnist-ours", MNIST, 10, how="our recipe", recipe="fast", note=BEYOND, teacher=TEACHER.name,
+        "mnist-ours", MNIST, 10, how="our recipe", recipe="fast", teacher=TEACHER.name,
         options={**PAPER_NETWORK, "augment": "hybrid", "augment_strength": 1.0, "augment_share": 0.25},
     ),
     *(one for name in RESNET9 for one in pair(name)),

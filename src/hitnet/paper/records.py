@@ -11,7 +11,7 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import DIVERGED, RUN, SHORT, Entry, Ledger
+from hitnet.paper.ledger import ANALYSIS, DIVERGED, RUN, SHORT, Entry, Ledger
 from hitnet.training.recipe import Recipe
 
 
@@ -107,7 +107,29 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
                 f"{ledger.path}, line {line} claims to be a full run of {experiment.name}, but is not: {why}. "
                 "Remove the line, or use the version of hitnet that wrote it."
             )
+    tested_on = sorted({record.tested_on for record in found.values()})
+    if len(tested_on) > 1:
+        raise HitNetError(
+            f"{ledger.path}: runs of {experiment.name} were tested on {' and '.join(tested_on)}, of which there is no "
+            "common mean. Keep those on either set in a ledger of their own (--ledger)."
+        )
     return found
+
+
+def analysis_of(ledger: Ledger, experiment: Experiment, seeds: tuple[int, ...]) -> Entry | None:
+    """The analysis of these runs together; one that is of other networks than the ledger's runs is refused."""
+    entry = ledger.get(ANALYSIS, experiment.name, seeds)
+    if entry is None:
+        return None
+    runs = full_runs(ledger, experiment)
+    for seed, weights in zip(seeds, entry.facts["weights"], strict=True):
+        if seed in runs and runs[seed].weights != weights:
+            raise HitNetError(
+                f"{ledger.path}, line {ledger.lines[entry.key]}: the analysis of {experiment.name} is of another "
+                f"network (weights {weights}) than the run with seed {seed} (weights {runs[seed].weights}). Remove the "
+                "line, and the analysis is made again."
+            )
+    return entry
 
 
 def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:

@@ -13,12 +13,13 @@ from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.ledger import RUN, Ledger
 from hitnet.paper.markdown import MARK, table
+from hitnet.paper.origin import source_root
 from hitnet.paper.records import diverged_runs, short_runs
 
 PAGE, DISCUSSION = "results.md", "discussion"
 HEAD = f"""# The paper's results, reproduced
 
-This page is written by `hitnet reproduce --render` from the ledger of runs (`src/hitnet/paper/ledger.jsonl`): change
+This page is written by `hitnet reproduce --render` from the ledger of runs (`{{ledger}}`): change
 the ledger, by making runs, not the page. `hitnet reproduce NAME` makes the runs that are missing.
 
 - Errors are those at the end of training, in percent of the test images; none is chosen by the test set.
@@ -38,11 +39,18 @@ the ledger, by making runs, not the page. `hitnet reproduce NAME` makes the runs
 def render(book: Book, ledger: Ledger, docs: str | Path) -> Path:
     """Write the page and its figures into the folder of documents; gives the page's path."""
     folder = Path(docs)
-    parts = [HEAD, overview(book, ledger)]
+    parts = [HEAD.format(ledger=path_in_words(ledger.path)), overview(book, ledger)]
     parts += [section(Page(book, ledger, folder, result)) for result in book.results.values()]
     parts += [more for more in (failures(book, ledger), shorts(book, ledger)) if more]
     files.write_text(folder / PAGE, "\n".join(parts))
     return folder / PAGE
+
+
+def path_in_words(path: Path) -> str:
+    """A file of the repository by its place there, another by its name."""
+    root = source_root()
+    whole = path.resolve()
+    return whole.relative_to(root).as_posix() if root is not None and whole.is_relative_to(root) else path.name
 
 
 def overview(book: Book, ledger: Ledger) -> str:

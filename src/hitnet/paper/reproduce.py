@@ -17,9 +17,10 @@ from typing import Any
 from hitnet.errors import HitNetError
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
+from hitnet.paper.jobs import Job, Length
 from hitnet.paper.ledger import Ledger
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs
-from hitnet.paper.running import Job, Length, Runner
+from hitnet.paper.running import Runner
 from hitnet.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -47,6 +48,7 @@ def reproduce(
     data_dir: str | Path | None = None,
     device: str = "auto",
     runs_dir: str | Path = "runs/paper",
+    side_by_side: int | None = None,
     progress: Progress | None = None,
     say: Say = lambda text: None,
     clock: Callable[[], float] = time.monotonic,
@@ -56,12 +58,14 @@ def reproduce(
     runs           so many runs of each experiment, instead of its own number
     epochs, limit  shorten the runs (fewer epochs, only the first images): recorded as short, counted nowhere
     budget         minutes that all of it may take
+    side_by_side   so many networks are trained together; None: as many as suit the device
     """
-    check(runs=runs, epochs=epochs, limit=limit, budget=budget)
+    check(runs=runs, epochs=epochs, limit=limit, budget=budget, side_by_side=side_by_side)
     end = None if budget is None else clock() + 60 * budget
     runner = Runner(
-        book, ledger, Path(runs_dir), None if data_dir is None else Path(data_dir), device, progress, end, clock
-    )
+        book, ledger, Path(runs_dir), None if data_dir is None else Path(data_dir), device, progress, end, clock,
+        side_by_side,
+    )  # fmt: skip
     ledger.check_writable()
     length = Length(epochs, limit)
     outcome = Outcome()
@@ -74,7 +78,7 @@ def reproduce(
 def check(**given: float | None) -> None:
     for name, value in given.items():
         if value is not None and not value > 0:
-            raise HitNetError(f"--{name} must be above 0; got {value}.")
+            raise HitNetError(f"--{name.replace('_', '-')} must be above 0; got {value}.")
 
 
 def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Length) -> list[list[Job]]:
@@ -88,27 +92,28 @@ def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
         if len(results) == 1 and results[0].draw:
             continue
         for one in experiments:
+            length.check(one)
             seeds = range(one.wanted if runs is None else runs)
-            failed = diverged_runs(ledger, one) if length.of(one) is None else {}
+            failed = runner.diverged(one, length)
             missing[one.name] = {s for s in seeds if s not in failed and ledger.get(*length.key(one, s)) is None}
     for result in pictures:
         one = book.experiments[result.experiments[0]]
-        if not result.picture(ledger) and not runner.finished(one, PICTURE_SEED, length):
+        if not result.picture(ledger) and runner.to_be_made(one, PICTURE_SEED, length):
             missing.setdefault(one.name, set()).add(PICTURE_SEED)
     teachers = {book.experiments[one].teacher for one, seeds in missing.items() if seeds} - {None}
     before = [book.experiments[one] for one in book.experiments if one in teachers]
-    first = [Job(one, TEACHER_SEED) for one in before if not runner.finished(one, TEACHER_SEED, length)]
+    first = [Job(one, TEACHER_SEED) for one in before if runner.to_be_made(one, TEACHER_SEED, length)]
     jobs = [Job(one, seed) for one in book.experiments.values() for seed in missing.get(one.name, ())]
-    others = shared_out([job for job in jobs if job not in first], runner.side_by_side)
-    return shared_out(first, runner.side_by_side) + sorted(others, key=lambda group: group[0].seed)
+    others = shared_out([job for job in jobs if job not in first], runner.at_once)
+    return shared_out(first, runner.at_once) + sorted(others, key=lambda group: group[0].seed)
 
 
 def shared_out(jobs: list[Job], most: int) -> list[list[Job]]:
-    """Jobs of about the same cost an epoch in groups of about the same size, of `most` at the most; by seed."""
+    """Jobs of about the same cost in groups of about the same size, of `most` at the most; by seed."""
     kinds: dict[Any, list[Job]] = {}
     for job in sorted(jobs, key=lambda job: job.seed):
         one = job.experiment
-        kinds.setdefault((one.in_shape, one.features, one.teacher is not None), []).append(job)
+        kinds.setdefault((one.in_shape, one.features, one.epochs, one.teacher is not None), []).append(job)
     found = []
     for own in kinds.values():
         count = -(-len(own) // most)
@@ -151,16 +156,17 @@ def those_that_fit(group: list[Job], runner: Runner, length: Length, say: Callab
     fitting: list[Job] = []
     costs, room = runner.costs, runner.room()
     for job in group:
-        teacher = job.experiment.teacher
-        if teacher and not runner.finished(runner.book.experiments[teacher], TEACHER_SEED, length):
-            say(job, f"waits for its teacher, {teacher} with seed {TEACHER_SEED}")
+        if why := runner.without_teacher(job, length):
+            say(job, why)
             continue
-        tried = [*fitting, job]
-        needed = sum(runner.estimate(one, length, costs) / costs.fullness(one.experiment, len(tried)) for one in tried)
+        folder = runner.folder(job.experiment, job.seed, length)
+        trained = [one for one in (*fitting, job) if not runner.folder(one.experiment, one.seed, length).finished]
+        needed = sum(
+            runner.estimate(one, length, costs) / costs.fullness(one.experiment, len(trained)) for one in trained
+        )
         if room is None or needed <= room:
-            folder = runner.folder(job.experiment, job.seed, length)
             if folder.finished or folder.claim():
-                fitting = tried
+                fitting.append(job)
             else:
                 say(job, "another process is at it")
         else:
@@ -188,6 +194,6 @@ def finish(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
             ghosts.analyse(one, seeds, runner, docs, say)
     for result in {result.name: result for results, _ in found for result in results}.values():
         one = runner.book.experiments[result.experiments[0]]
-        ready = length.of(one) is None and runner.finished(one, PICTURE_SEED)
-        if result.draw and ready and not result.picture(runner.ledger):
+        wanted = result.draw is not None and length.of(one) is None and not result.picture(runner.ledger)
+        if wanted and runner.finished(one, PICTURE_SEED):
             pictures.draw(result, runner, docs, say)

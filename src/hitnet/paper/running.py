@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +16,20 @@ from hitnet.models.network import Network
 from hitnet.paper.book import TEACHER_SEED, Book
 from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import DIVERGED, RUN, SHORT, Entry, Ledger
-from hitnet.paper.origin import note_origin, read_origin
-from hitnet.paper.records import RunRecord, shortened
+from hitnet.paper.jobs import Job, Length
+from hitnet.paper.ledger import DIVERGED, RUN, Entry, Ledger
+from hitnet.paper.origin import note_origin, read_origin, today
+from hitnet.paper.records import RunRecord, diverged_runs, full_runs, shortened
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
+from hitnet.training.modification import Prepare
 from hitnet.training.networks import Lot, Task, train_lots
 from hitnet.training.progress import Progress
-from hitnet.training.run import Run, RunFolder, load
+from hitnet.training.run import Run, RunConfig, RunFolder, check_same, load
 from hitnet.training.together import AT_ONCE
 from hitnet.training.train import configure, several_tasks, weights_fingerprint
 
-
-@dataclass(frozen=True)
-class Job:
-    """One run of an experiment."""
-
-    experiment: Experiment
-    seed: int
-
-    def __hash__(self) -> int:
-        return hash((self.experiment.name, self.seed))
-
-
 Tell = Callable[[Job, RunRecord | str], None]
-
-
-@dataclass(frozen=True)
-class Length:
-    """How much of an experiment is asked for: all of it, or fewer epochs or images."""
-
-    epochs: int | None = None
-    limit: int | None = None
-
-    def of(self, one: Experiment) -> str | None:
-        """What a shortened run is called; None where it is as long as the experiment itself."""
-        if self.epochs is not None and self.epochs > one.epochs:
-            raise HitNetError(
-                f"{one.name} is {one.epochs} epochs long; --epochs can only make it shorter, and {self.epochs} is more."
-            )
-        epochs, images = self.epochs or one.epochs, min(self.limit or one.images, one.images)
-        if (epochs, images) == (one.epochs, one.images):
-            return None
-        return f"{epochs} epochs, {images} images"
-
-    def key(self, one: Experiment, seed: int) -> tuple[str, str, tuple[int, ...], str]:
-        """Arguments of `Ledger.get` for a run of this length."""
-        label = self.of(one)
-        return (RUN, one.name, (seed,), "") if label is None else (SHORT, one.name, (seed,), label)
 
 
 class Guard(Progress):
@@ -89,7 +55,8 @@ class Guard(Progress):
 
     def epoch(self, row: dict[str, Any]) -> None:
         self.inner.epoch(row)
-        self.stop = self.end is not None and self.clock() + row["seconds"] > self.end
+        late = self.end is not None and self.clock() + row["seconds"] > self.end
+        self.stop = self.stop or self.inner.stop or late
 
     def network(self, folder: Path | None, epoch: int, network: Network) -> None:
         self.inner.network(folder, epoch, network)
@@ -99,7 +66,11 @@ class Guard(Progress):
 
 @dataclass
 class Runner:
-    """Trains and records. `end` is the time, by `clock`, at which all work is to be over."""
+    """Trains and records.
+
+    end           the time, by `clock`, at which all work is to be over
+    side_by_side  how many networks are trained together; None: as many as suit the device
+    """
 
     book: Book
     ledger: Ledger
@@ -109,15 +80,16 @@ class Runner:
     progress: Progress | None
     end: float | None
     clock: Callable[[], float]
+    side_by_side: int | None = None
     sets: dict[tuple[str, str], Images] = field(default_factory=dict)
 
     def room(self) -> float | None:
         return None if self.end is None else self.end - self.clock()
 
     @property
-    def side_by_side(self) -> int:
+    def at_once(self) -> int:
         """How many networks are trained together here."""
-        return AT_ONCE[pick_device(self.device).type]
+        return self.side_by_side or AT_ONCE[pick_device(self.device).type]
 
     @property
     def costs(self) -> Costs:
@@ -133,17 +105,42 @@ class Runner:
         return RunFolder(self.home(one, length) / f"seed-{seed}")
 
     def finished(self, one: Experiment, seed: int, length: Length = Length()) -> bool:
-        return self.folder(one, seed, length).finished
+        """Whether a run's weights are here; a folder that holds another run is refused."""
+        folder = self.folder(one, seed, length)
+        if folder.finished:
+            config, *_ = self.configured(one, length)
+            check_same(folder, replace(config, seed=seed), resume=True)
+        return folder.finished
+
+    def diverged(self, one: Experiment, length: Length) -> dict[int, str]:
+        """Why runs of this length failed, by seed; nothing is known of short ones."""
+        return diverged_runs(self.ledger, one) if length.of(one) is None else {}
+
+    def to_be_made(self, one: Experiment, seed: int, length: Length) -> bool:
+        """Whether weights that are needed have yet to be trained, and it was not tried in vain."""
+        return seed not in self.diverged(one, length) and not self.finished(one, seed, length)
+
+    def without_teacher(self, job: Job, length: Length) -> str | None:
+        """Why a run cannot be made, where the network that is to modify its images is not there."""
+        if job.experiment.teacher is None:
+            return None
+        teacher = self.book.experiments[job.experiment.teacher]
+        if self.finished(teacher, TEACHER_SEED, length):
+            return None
+        name = f"{teacher.name} with seed {TEACHER_SEED}"
+        if TEACHER_SEED in self.diverged(teacher, length):
+            return f"not made: its teacher, {name}, diverged"
+        return f"waits for its teacher, {name}"
 
     def estimate(self, job: Job, length: Length, costs: Costs) -> float:
         """Seconds that are left of a run: its share, where many are trained side by side."""
         one, run = job.experiment, self.folder(job.experiment, job.seed, length)
         if run.finished:
             return 0.0
-        images = min(length.limit or one.images, one.images)
+        images = length.images_of(one)
         done, steps = run.position()
         behind = done + steps / one.full_recipe().steps_per_epoch(images)
-        ahead = max(0.0, (length.epochs or one.epochs) - behind)
+        ahead = max(0.0, length.epochs_of(one) - behind)
         readings = sum(epoch > behind for epoch in one.read_ghosts) if length.of(one) is None else 0
         return costs.seconds(one, epochs=ahead, images=images, readings=readings)
 
@@ -191,10 +188,17 @@ class Runner:
                 keep_reading(network, RunFolder(folder), epoch, self.images(one, "train"))
 
         guard = Guard(self.progress or Progress(), self.end, self.clock, read)
-        train_lots(lots, ended, device=where, progress=guard)
+        train_lots(lots, ended, device=where, progress=guard, at_once=self.at_once)
 
     def lot(self, one: Experiment, jobs: Sequence[Job], length: Length) -> Lot:
         """The jobs of one experiment as tasks; a run folder that holds another run is refused."""
+        config, modify, images, test = self.configured(one, length)
+        seeds = [job.seed for job in jobs if job.experiment.name == one.name]
+        home, where = self.home(one, length), pick_device(self.device)
+        return Lot(several_tasks(config, 0, seeds, home, resume=True, device=where), images, test, modify)
+
+    def configured(self, one: Experiment, length: Length) -> tuple[RunConfig, Prepare | None, Images, Images]:
+        """An experiment's configuration, with seed 0, what makes ready to modify its images, and these."""
         where = pick_device(self.device)
         images, test = self.images(one, "train"), self.images(one, "test")
         if length.of(one) is None and (len(images), len(test)) != (one.images, one.test_images):
@@ -203,17 +207,25 @@ class Runner:
                 f"images and {len(test):,} of {one.test_images:,} test images here. Is the data set whole "
                 "(`hitnet data check`)?"
             )
+        if length.of(one) is None:
+            self.check_tested_on(one, test.name)
         images, test = images.first(length.limit), test.first(one.each_epoch)
         teacher = None if one.teacher is None else self.book.experiments[one.teacher]
         config, modify = configure(
             one.data, images, test, device=where, model=one.network, model_options=dict(one.model_options),
-            recipe=one.full_recipe(), recipe_options={"epochs": length.epochs},
+            recipe=one.full_recipe(), recipe_options={"epochs": length.epochs_of(one)},
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
         )  # fmt: skip
-        seeds = [job.seed for job in jobs if job.experiment.name == one.name]
-        return Lot(
-            several_tasks(config, 0, seeds, self.home(one, length), resume=True, device=where), images, test, modify
-        )
+        return config, modify, images, test
+
+    def check_tested_on(self, one: Experiment, here: str) -> None:
+        """Say before training that a run could not be counted beside those of the ledger."""
+        there = {record.tested_on for record in full_runs(self.ledger, one).values()}
+        if not there <= {here}:
+            raise HitNetError(
+                f"The ledger's runs of {one.name} were tested on {' and '.join(there)}; here there is {here}, and no "
+                "mean of both means anything. Take a ledger of its own (--ledger FILE)."
+            )
 
     def keep(self, job: Job, trained: Run, length: Length) -> RunRecord:
         """Record a finished run."""
@@ -242,6 +254,9 @@ class Runner:
         tested = min(one.each_epoch or len(test), len(test))
         wrong = [round(row["test_error"] * tested / 100) for row in history]
         seconds = [row["seconds"] / row["beside"] for row in history]
+        began = time.perf_counter()
+        final_wrong = wrong[-1] if tested == len(test) else self.count_wrong(trained, test)
+        at_the_end = time.perf_counter() - began
         return RunRecord(
             network=config.model_name,
             data=one.data,
@@ -252,12 +267,12 @@ class Runner:
             wrong=wrong,
             tested=tested,
             tested_on=test.name,
-            final_wrong=wrong[-1] if tested == len(test) else self.count_wrong(trained, test),
+            final_wrong=final_wrong,
             final_tested=len(test),
-            seconds=round(sum(seconds), 1),
+            seconds=round(sum(seconds) + at_the_end, 1),
             epoch_seconds=round(statistics.median(seconds), 4),
             images_per_second=round(statistics.median(row["images_per_second"] * row["beside"] for row in history), 1),
-            beside=max(row["beside"] for row in history),
+            beside=statistics.median_low(row["beside"] for row in history),
             date=today(),
             weights=weights_fingerprint(trained.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
@@ -269,7 +284,3 @@ class Runner:
         network = trained.model.to(pick_device(self.device))
         prediction = network.head.predict(class_distances(network, test.pixels)).cpu()
         return int((prediction != test.labels).sum())
-
-
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()

@@ -32,7 +32,7 @@ def render(page: Page, rate: str) -> str:
 
 def row(page: Page, name: str, title: str, rate: str) -> list[str]:
     records = page.records(name)
-    claim, summary = page.book.claims.get(name, Claim("")), summarise(records)
+    claim, summary = page.book.claims.get(name, Claim()), summarise(records)
     runs = runs_cell(page, name, summary)
     said = claim.irregularity if rate == "constant" else claim.best
     digits = 3 if rate == "constant" else 2

@@ -110,6 +110,7 @@ def train_lots(
     *,
     device: torch.device,
     progress: Progress | None = None,
+    at_once: int | None = None,
 ) -> None:
     """Train networks on several sets of images side by side, those with low seeds first.
 
@@ -126,7 +127,7 @@ def train_lots(
     def ended(one: int, outcome: Trained | DivergedError) -> None:
         tell(pairs[one][0], as_run(pairs[one][0], outcome))
 
-    fit_all([make for _, make in pairs], device, ended)
+    fit_all([make for _, make in pairs], device, ended, at_once=at_once)
 
 
 def profiled(make: Callable[[], Trainer], folder: RunFolder | None, device: torch.device) -> Trainer:
