@@ -112,8 +112,9 @@ def test_no_run_is_begun_that_would_not_fit(work, book, ledger, tmp_path):
 
 def test_the_known_speed_is_used_until_one_is_measured(work, book):
     known = Costs(HERE).seconds(book.experiments["toy"])
-    outcome, _ = work("toy", budget=1.5 * known / 60, clock=Clock())
-    assert (len(outcome.done), len(outcome.left)) == (1, 2)
+    outcome, _ = work("toy", runs=1, budget=0.9 * known / 60, clock=Clock())
+    assert (outcome.begun, outcome.left) == (False, ["toy, seed 0"])
+    assert work("toy", runs=1, budget=1.1 * known / 60, clock=Clock())[0].begun
 
 
 class Steps(Progress):
