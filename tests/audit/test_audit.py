@@ -203,6 +203,13 @@ def test_other_images_in_the_same_folder_are_refused(audited):
     assert (audited.folder / "audit.csv").read_bytes() == before
 
 
+def test_a_folder_that_holds_no_audit_is_left_alone(tmp_path):
+    (tmp_path / "summary.json").write_text("mine")
+    with pytest.raises(HitNetError, match="holds no audit to go on with, but other files"):
+        hitnet.audit(toy_images(), out=tmp_path, resume=True, **QUICK)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", "mine")]
+
+
 def test_a_folder_that_cannot_be_used_is_said(tmp_path, monkeypatch):
     with pytest.raises(HitNetError, match=r"cannot be used: File name too long\. Choose another --out"):
         hitnet.audit(toy_images(), out=tmp_path / ("x" * 300), **QUICK)

@@ -87,6 +87,46 @@ def test_splits_of_a_folder_are_kept(tmp_path):
     assert set(tree(tmp_path / "out")) == set(files) - {"test/a/1.png"} | {"test/b/1-2.png"}
 
 
+def test_what_else_lies_in_a_folder_is_taken_over(folder, tmp_path):
+    (folder / "notes.txt").write_text("of the whole set")
+    (folder / "cat" / "0.txt").write_text("a caption")
+    (folder / "dog" / "0.png").write_bytes(b"no picture")
+    images = load(folder, "all")
+    table = audit_of(images)
+    ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
+    csv = write_csv(tmp_path / "c.csv", table, {ids["cat/0.png"]: ("relabel", "dog"), ids["cat/1.png"]: ("drop", "")})
+    done = apply_corrections(table, csv, images, tmp_path / "out", source=folder)
+    assert done.note == "other files, copied as they are: 3"
+    before, after = tree(folder), tree(tmp_path / "out")
+    # The one that moves in beside a file that cannot be read takes a number.
+    assert after.pop("dog/0-2.png") == before["cat/0.png"]
+    assert after == {name: content for name, content in before.items() if name not in ("cat/0.png", "cat/1.png")}
+
+
+def test_classes_that_only_the_audit_knows_can_be_given(folder, tmp_path):
+    images = load(folder, "all")
+    table = audit_of(images)
+    csv = write_csv(tmp_path / "c.csv", table, {0: ("relabel", "emu")})
+    with pytest.raises(HitNetError, match="'emu' is not a class of the set or of the audit"):
+        apply_corrections(table, csv, images, tmp_path / "out", source=folder)
+    done = apply_corrections(table, csv, images, tmp_path / "out", source=folder, class_names=["cat", "emu", "dog"])
+    assert (done.relabelled, done.emptied) == (1, ())
+    assert load(done.data, "all").class_names == ("cat", "dog", "emu")
+
+
+def test_a_corrected_table_may_lie_beside_its_original(folder, tmp_path):
+    source = tmp_path / "labels.csv"
+    pd.DataFrame({"path": ["photos/cat/0.png", "photos/dog/0.png"], "label": ["a", "b"]}).to_csv(source, index=False)
+    images = load(source, "all")
+    table = audit_of(images)
+    csv = write_csv(tmp_path / "c.csv", table, {0: ("relabel", "b")})
+    done = apply_corrections(table, csv, images, tmp_path / "labels-corrected", source=source)
+    assert pd.read_csv(done.data)["label"].tolist() == ["b", "b"]
+    for out in (tmp_path, folder / "cat", folder / "cat" / "new"):
+        with pytest.raises(HitNetError, match=r"not an empty folder|lies inside the original data"):
+            apply_corrections(table, csv, images, out, source=source)
+
+
 def test_a_table_is_copied_with_its_splits(folder, tmp_path):
     paths = ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
     rows = {"file": paths, "label": ["x", "x", "y", "y"], "split": ["train", "test", "train", "test"]}

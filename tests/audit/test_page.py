@@ -11,7 +11,7 @@ import torch
 from audit_samples import make_audit, make_summary
 from PIL import Image
 
-from hitnet.audit.page import choose_rows, write_page
+from hitnet.audit.page import SHOWN, choose_rows, write_page
 from hitnet.audit.scores import FLAGS
 from hitnet.audit.sprites import make_sprites
 from hitnet.errors import HitNetError
@@ -112,10 +112,19 @@ def test_two_classes_and_missing_figures(tmp_path):
     assert len(page.data["rows"]["near"][0]) == 2
 
 
+def test_many_classes_leave_room_for_images(tmp_path):
+    table, distances, images, names = make_audit()
+    more = [*names, *(f"further class {k}" for k in range(5000))]
+    wide = np.concatenate([distances, np.full((len(table), 5000), 1.5, distances.dtype)], axis=1)
+    shown, _ = write(tmp_path, (table, wide, images, more))
+    assert shown == len(table)
+
+
 def test_page_holds_the_audits_figures(tmp_path):
     table, _, _, names = audit = make_audit()
     _, page = write(tmp_path, audit)
-    assert page.data["summary"] == make_summary(table, names)
+    whole = make_summary(table, names)
+    assert page.data["summary"] == {key: whole[key] for key in SHOWN}
     assert page.data["flags"] == list(FLAGS)
 
 

@@ -213,7 +213,7 @@ def flag_of(*rows, label=0, method="plain-margin"):
     distances = np.array(rows, dtype=np.float64)[:, None, :]
     labels = np.array([label])
     evidence = scores.gather(distances, labels)
-    (flag,) = scores.flags(evidence, scores.score(scores.doubt(evidence, labels, method).value))
+    (flag,) = scores.flags(evidence, scores.doubt(evidence, labels, method))
     return flag
 
 
@@ -240,10 +240,19 @@ def test_each_rule(row, flag):
 
 
 def test_two_labels_need_both_classes_near():
-    """Scores that forgive a positive margin, as a spread over the networks does."""
+    """With doubts that forgive a positive margin, as a spread over the networks does."""
     rows = [[0.45, 0.4, 1.3], [0.5, 0.45, 1.3], [0.45, 0.5, 1.3], [0.51, 0.45, 1.3], [0.45, 0.51, 1.3]]
     evidence = scores.gather(np.array([rows]), np.zeros(5, dtype=np.int64))
-    assert scores.flags(evidence, np.full(5, 0.6)) == ["ambiguous: two labels", "ok", "ok", "ok", "ok"]
+    doubts = scores.Doubt(np.full(5, -0.04), evidence.ghost)
+    assert scores.flags(evidence, doubts) == ["ambiguous: two labels", "ok", "ok", "ok", "ok"]
+
+
+def test_the_second_of_two_labels_is_the_one_that_is_suggested():
+    evidence = scores.gather(np.array([[[0.4, 0.45, 0.56]] * 2]), np.zeros(2, dtype=np.int64))
+    doubts = scores.Doubt(np.full(2, -0.04), np.array([1, 2]))  # class 2, the rival of the second, is too far away
+    flags = scores.flags(evidence, doubts)
+    assert flags == ["ambiguous: two labels", "ok"]
+    assert scores.suggest(doubts, np.zeros(2, dtype=np.int64), flags).tolist() == [1, 0]
 
 
 def test_a_ghost_that_hits_is_doubt_enough_by_the_papers_score():
@@ -255,7 +264,7 @@ def test_the_rival_is_suggested_where_the_label_is_doubted():
     distances, labels = random_case(2, 400, 3, seed=5)
     evidence = scores.gather(distances, labels)
     doubts = scores.doubt(evidence, labels)
-    flags = scores.flags(evidence, scores.score(doubts.value))
+    flags = scores.flags(evidence, doubts)
     suggested = scores.suggest(doubts, labels, flags)
     for i, flag in enumerate(flags):
         doubted = flag == "ambiguous: two labels" or doubts.value[i] > 0
@@ -267,7 +276,7 @@ def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
     labels = np.array([0, 0])
     evidence = scores.gather(np.array([[[0.95, 1.6, 1.7], [1.6, 0.95, 1.7]]]), labels)
     doubts = scores.doubt(evidence, labels, "plain-margin")
-    flags = scores.flags(evidence, scores.score(doubts.value))
+    flags = scores.flags(evidence, doubts)
     assert flags == ["none of the classes"] * 2
     assert scores.suggest(doubts, labels, flags).tolist() == [0, 1]
 
@@ -275,7 +284,7 @@ def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
 def test_every_flag_has_its_rule_in_words():
     distances, labels = random_case(2, 400, 3, seed=5)
     evidence = scores.gather(distances, labels)
-    flags = scores.flags(evidence, scores.score(scores.doubt(evidence, labels).value))
+    flags = scores.flags(evidence, scores.doubt(evidence, labels))
     assert set(flags) == set(scores.FLAGS)
     assert "nearer than 0.5 on average, less than 0.3 apart" in scores.FLAGS["ambiguous: two labels"]
     assert "distance of at least 0.9" in scores.FLAGS["none of the classes"]

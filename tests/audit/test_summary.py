@@ -54,13 +54,14 @@ def test_classes(case):
 
 
 def test_pairs(case):
-    table, images, summary = case
+    table, _, summary = case
     wrong = [(row.given, row.suggested) for row in table.itertuples() if row.flag == "wrong"]
     assert wrong
-    names = images.class_names
-    assert summary["pairs"] == [[wrong.count((given, other)) for other in names] for given in names]
-    assert [summary["pairs"][k][k] for k in range(4)] == [0, 0, 0, 0]
-    assert sum(map(sum, summary["pairs"])) == summary["flags"]["wrong"]
+    assert {(given, other): count for given, other, count in summary["pairs"]} == {
+        pair: wrong.count(pair) for pair in wrong
+    }
+    counts = [count for _, _, count in summary["pairs"]]
+    assert counts == sorted(counts, reverse=True)
 
 
 def test_it_is_plain_json(case):
@@ -72,5 +73,5 @@ def test_an_audit_without_suspects():
     distances = torch.nn.functional.one_hot(images.labels, 3).float().mul(-1.2).add(1.25).numpy()[None]
     summary = summarise(judge(distances, images).table, images, {})
     assert summary["flags"] == {"ok": 6}
-    assert summary["pairs"] == [[0, 0, 0]] * 3
+    assert summary["pairs"] == []
     assert summary["expected_errors"] < 0.01

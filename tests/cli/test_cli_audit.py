@@ -210,7 +210,14 @@ def test_a_damaged_audit_is_named(command, audited, tmp_path):
 
 def test_export_for_label_studio(command, audited, tmp_path):
     ended = command("audit", "export", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
-    assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'tasks.json'}\n")
+    assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'tasks.json'}\nwritten: {tmp_path / 'tasks.xml'}\n")
+    assert command("audit", "export", audited, "--out", tmp_path / "tasks.json").code == 0
+    (tmp_path / "tasks.xml").write_text("mine")
+    ended = command("audit", "export", audited, "--out", tmp_path / "tasks.json")
+    assert (ended.code, (tmp_path / "tasks.xml").read_text()) == (1, "mine")
+    assert "tasks.xml exists" in ended.err
+    (tmp_path / "tasks.xml").unlink()
+    command("audit", "export", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     table = pd.read_parquet(audited / "audit.parquet")
     assert [task["data"]["image_id"] for task in tasks] == table["id"].tolist()
@@ -228,6 +235,26 @@ def test_export_of_probabilities(command, audited, tmp_path):
     ended = command("audit", "export", audited, "--format", "yolo", "--out", tmp_path / "x")
     assert ended.code == 1
     assert "label-studio or pred-probs; got 'yolo'" in ended.err
+
+
+def test_the_networks_know_the_data_from_any_folder(command, photos, audited, tmp_path, monkeypatch):
+    assert hitnet.load(audited / "models/seed-0").config.data["source"] == str(photos)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    assert command("evaluate", audited / "models/seed-0", "--device", "cpu").code == 0
+
+
+def test_the_sample_keeps_its_split(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = ("--models", 1, "--epochs", 1, "--limit", 60, "--device", "cpu")
+    ended = command("audit", "mnist-sample", "--out", "out", *quick)
+    assert "five people" not in ended.out  # none of these few was found wrong
+    row = pd.read_parquet("out/audit.parquet").iloc[0]
+    corrections = write_corrections(tmp_path / "c.csv", [(row["id"], "", row["given"], "drop", "")])
+    assert command("audit", "apply", "out", corrections, "--out", "new").code == 0
+    for split in ("train", "test"):
+        kept = set(load("mnist-sample", split).ids.tolist()) - {int(row["id"])}
+        assert len(load("new/images.npz", split)) == len(kept)
 
 
 def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
@@ -289,5 +316,9 @@ def test_ghosts(command, tmp_path, monkeypatch):
         == doubtful.sort_values(["hits", "label", "ghost"], kind="stable")["id"].tolist()
     )
     assert ended.out.count("written: ") == len(list((tmp_path / "found").iterdir()))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()}
+    ended = command("ghosts", "runs/0", "bands.npz", "--out", "found", "--device", "cpu")
+    assert (ended.code, "found exists and is not an empty folder" in ended.err) == (1, True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()} == before
     with Image.open("found/analysis.png") as picture:
         assert picture.width > 500

@@ -24,9 +24,10 @@ def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
     ghost_is_other  whether the ghost is that class
     ghost_hits      whether the ghost lies in the hit zone
     """
-    if isinstance(source, Images) or not str(source).lower().endswith(tables.TABLES):
+    path = None if isinstance(source, Images) else Path(source).expanduser()
+    if path is None or path.suffix.lower() not in tables.TABLES or not path.is_file():
         return audited
-    said = tables.annotations(Path(str(source)).expanduser())
+    said = tables.annotations(path)
     if int(said["votes"].max()) < 2:
         return audited
     ballots = said.filter(regex="^votes_")

@@ -26,6 +26,7 @@ from hitnet.data.load import Source
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
+from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.prototypes import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
@@ -106,8 +107,9 @@ def audit(
     else:
         networks = plan(images, model=model, count=models, device=device)
         work = tasks(
-            networks, images, folder, recipe=recipe, epochs=epochs, seed=seed, device=device, options=recipe_options
-        )
+            networks, data, images, folder, recipe=recipe, epochs=epochs, seed=seed, device=device,
+            options=recipe_options,
+        )  # fmt: skip
         try:
             trained = train_networks(work, images, None, device=pick_device(device), progress=progress)
         finally:
@@ -154,7 +156,9 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     if begun and not resume:
         raise HitNetError(f"{folder} is not empty. Go on with the audit there (--resume) or choose another --out.")
     settings_file = folder / "settings.json"
-    if begun and settings_file.is_file() and files.read_json(settings_file) != settings:
+    if begun and not settings_file.is_file():
+        raise HitNetError(f"{folder} holds no audit to go on with, but other files. Choose another --out.")
+    if begun and files.read_json(settings_file) != settings:
         raise HitNetError(
             f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another --out."
         )
@@ -164,6 +168,7 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
 
 def tasks(
     networks: Sequence[Planned],
+    data: Source,
     images: Images,
     folder: Path | None,
     *,
@@ -179,7 +184,7 @@ def tasks(
     for network in dict.fromkeys(networks):
         length = network.epochs if epochs is None and recipe == "fast" else epochs
         kinds[network.model], _ = configure(
-            images, images, None, device=where, model=network.model, recipe=recipe,
+            data, images, None, device=where, model=network.model, recipe=recipe,
             recipe_options={"epochs": length, **(options or {})},
         )  # fmt: skip
     configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
@@ -245,7 +250,7 @@ def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "mar
     evidence = scores.gather(distances.astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
-    flags = scores.flags(evidence, values)
+    flags = scores.flags(evidence, doubts)
     suggested = scores.suggest(doubts, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(
@@ -278,7 +283,7 @@ def prototype_images(trained: Sequence[Run]) -> Tensor | None:
     if network is None:
         return None
     decoded = class_prototypes(network, torch.arange(network.config.num_classes))
-    return (decoded.cpu() * 255).round().to(torch.uint8)
+    return to_pixels(decoded)
 
 
 def write(result: Audit, folder: Path) -> None:

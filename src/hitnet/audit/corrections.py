@@ -66,6 +66,8 @@ def apply_corrections(
     out: str | Path,
     *,
     source: str | Path | None = None,
+    class_names: Sequence[str] = (),
+    split: Sequence[str] | None = None,
 ) -> Applied:
     """Write the corrected data set into the new folder `out`; the original stays as it is.
 
@@ -75,7 +77,10 @@ def apply_corrections(
     source       the folder of class folders, the table or the .npz that `images` was read from. Files of a
                  folder or a table are known by their paths and copied as they are; images of any other set are known
                  by their ids, and it becomes `out/images.npz`
+    class_names  the classes that the audit knows; of those that the set has no image of, new ones can be made
+    split        the split of each image, to be kept in `out/images.npz`; by default that of the .npz it is from
     """
+    images = replace(images, class_names=tuple(dict.fromkeys((*images.class_names, *class_names))))
     origin = None if source is None else Path(source)
     read = read_corrections(corrections)
     decided = check_corrections(table, read, images.class_names, name=str(corrections))
@@ -95,7 +100,8 @@ def apply_corrections(
     corrected = images.with_labels(labels).select(keep)
     before = [images.class_names[int(images.labels[i])] for i in keep]
     dropped = set(images.paths or ()) - set(corrected.paths or ())
-    data, note = write_corrected(corrected, before, dropped, Path(out), source=origin)
+    parts = None if split is None else [split[i] for i in keep]
+    data, note = write_corrected(corrected, before, dropped, Path(out), source=origin, split=parts)
     count = Counter(correction.decision for correction in decided.values())
     return Applied(
         data=data,
@@ -174,7 +180,7 @@ def _problem(c: Correction, audited: tuple[str, str] | None, class_names: Sequen
     if not c.label:
         return "relabel without a label"
     if c.label not in class_names:
-        return f"{c.label!r} is not a class of the set; new classes cannot be made here"
+        return f"{c.label!r} is not a class of the set or of the audit; new classes cannot be made here"
     return "it relabels to the label it has; write keep" if c.label == given else None
 
 

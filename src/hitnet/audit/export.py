@@ -53,8 +53,9 @@ def label_studio(
     path: str | Path,
     *,
     image_root: str = "/data/local-files/?d=",
-) -> None:
-    """Write the audit as Label Studio tasks, worst image first, and beside them the labelling set-up as .xml.
+) -> list[Path]:
+    """Write the audit as Label Studio tasks, worst image first, and beside them the labelling set-up as .xml; gives
+    both files.
 
     Each task predicts the suggested class, with its probability as score; the given label, the audit's
     score, flag and rule are columns of the task. `image_root` goes before each file's path: by default the
@@ -64,6 +65,9 @@ def label_studio(
     target = Path(path)
     if target.suffix.lower() != ".json":
         raise HitNetError(f"{path}: the name of a file of Label Studio tasks ends in .json.")
+    set_up, setting = target.with_suffix(".xml"), label_studio_config(class_names)
+    if set_up.exists() and (not set_up.is_file() or set_up.read_bytes() != setting.encode()):
+        raise HitNetError(f"{set_up} exists, and is not this audit's labelling set-up. Choose another name.")
     files = table["path"].fillna("").astype(str).tolist()
     if not all(files):
         raise HitNetError("Label Studio needs an image file for each task; this audit's images have none.")
@@ -91,7 +95,8 @@ def label_studio(
         data = {"image": address, "image_id": number, **facts}
         tasks.append({"data": data, "predictions": [prediction]})
     write_json(target, tasks)
-    write_text(target.with_suffix(".xml"), label_studio_config(class_names))
+    write_text(set_up, setting)
+    return [target, set_up]
 
 
 def label_studio_config(class_names: Sequence[str]) -> str:

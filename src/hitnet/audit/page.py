@@ -32,6 +32,7 @@ COLUMNS = (
     *("id", "path", "given", "suggested", "score", "hits", "votes", "models"),
     *("margin_mean", "margin_std", "ghost", "ghost_distance", "flag", "rule"),
 )
+SHOWN = ("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes")  # of the summary
 BARS = 10  # classes in an image's chart of distances
 MARKUP = 20_000  # bytes kept for the tags around the sheets
 FEWEST = 200  # images on a page, where there are as many, however few are suspect
@@ -66,7 +67,7 @@ def write_page(
         "title": title,
         "fingerprint": fingerprint(table, names),
         "names": names,
-        "summary": summary,
+        "summary": {key: summary[key] for key in SHOWN if key in summary},
     }
     pick: Thumbnails = images if not isinstance(images, Tensor) else images.__getitem__
     typical = None

@@ -1,8 +1,9 @@
 """A corrected data set on disk: the same files under other labels, in a folder of their own.
 
-The folder appears whole or not at all, nothing is written outside it, and the original files are only read. Files that
-a table names outside its own folder stay where they are: the corrected table names them too, by their whole paths. Its
-rows that give no image are taken over as they are.
+The folder appears whole or not at all, nothing is written outside it, and the original files are only read. What else
+lies in a folder of images (captions, files that cannot be read) is taken over as it is. Files that a table names
+outside its own folder stay where they are: the corrected table names them too, by their whole paths. Its rows that
+give no image are taken over as they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ def made_of_files(source: Path | None) -> bool:
 
 
 def write_corrected(
-    images: Images, before: Sequence[str], dropped: Set[str], out: Path, *, source: Path | None
+    images: Images,
+    before: Sequence[str],
+    dropped: Set[str],
+    out: Path,
+    *,
+    source: Path | None,
+    split: list[str] | None = None,
 ) -> tuple[Path, str]:
     """Write `images` into the new folder `out`; return what `hitnet.data.load` reads, and what else to know of it.
 
@@ -35,26 +42,41 @@ def write_corrected(
     dropped  paths of the images that are left out
     source   what the set was read from: a folder and a table are copied file by file (see above for files that lie
              outside a table's folder), any other set is written as `out/images.npz`
+    split    of each image, for that file; by default that of the .npz which the set was read from
     """
     if source is not None and source.is_dir():
-        targets = _folder_targets(images, before)
-        _check_target(out, beside=source)
+        _check_target(out, originals=[source])
+        others = _files(source) - {*(images.paths or ()), *dropped}
+        targets = _folder_targets(images, before, others)
         with new_folder(out) as folder:
             _copy_files(images, targets, source, folder)
-        return out, ""
+            for other in others:
+                _copy(source / other, folder / other)
+        return out, f"other files, copied as they are: {len(others)}" if others else ""
     if source is not None and source.suffix.lower() in TABLES:
-        _check_target(out, beside=source.parent)
+        _check_target(out, originals=_table_folders(images, source))
         with new_folder(out) as folder:
             note = _copy_table(images, before, dropped, source, folder)
         return out / source.name, note
-    _check_target(out, beside=None)
+    _check_target(out, originals=[])
     with new_folder(out) as folder:
-        save_npz(images, folder / "images.npz", split=_npz_split(images, source))
+        save_npz(images, folder / "images.npz", split=split or _npz_split(images, source))
     return out / "images.npz", ""
 
 
-def _folder_targets(images: Images, before: Sequence[str]) -> list[PurePosixPath]:
-    """Where each file goes: [split/]class/name, under its new class."""
+def _files(root: Path) -> set[str]:
+    """All files below a folder, by their paths in it."""
+    return {(Path(folder) / name).relative_to(root).as_posix() for folder, _, names in os.walk(root) for name in names}
+
+
+def _table_folders(images: Images, source: Path) -> list[Path]:
+    """The folders of the files that a table names; its own is none of them."""
+    folders = {(source.parent / path).parent for path in images.paths or ()}
+    return sorted(folders - {source.parent})
+
+
+def _folder_targets(images: Images, before: Sequence[str], others: Set[str]) -> list[PurePosixPath]:
+    """Where each image's file goes: [split/]class/name, under its new class; other files keep their places."""
     if images.paths is None:
         raise HitNetError(f"{images.name} has no file names, so its folder cannot be copied.")
     parts = [_parts(path).parts for path in images.paths]
@@ -67,6 +89,7 @@ def _folder_targets(images: Images, before: Sequence[str]) -> list[PurePosixPath
     targets = [PurePosixPath(*p[:depth], label, *p[depth + 1 :]) for p, label in pairs]
     # Files that stay keep their names; one that moves in beside a namesake takes a number.
     taken = {str(target).casefold() for target, moves in zip(targets, moved, strict=True) if not moves}
+    taken |= {other.casefold() for other in others}
     for i, moves in enumerate(moved):
         if moves:
             targets[i] = _free(targets[i], taken)
@@ -114,11 +137,13 @@ def _check_folder_name(name: str) -> None:
         raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
 
 
-def _check_target(out: Path, *, beside: Path | None) -> None:
+def _check_target(out: Path, *, originals: Sequence[Path]) -> None:
+    """Nothing is written over what is there, nor among the original files."""
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise HitNetError(f"{out} exists and is not an empty folder. Nothing is overwritten: choose another.")
-    if beside is not None and out.resolve().is_relative_to(beside.resolve()):
-        raise HitNetError(f"{out} lies inside the original data {beside}. Choose a place outside it.")
+    for original in originals:
+        if out.resolve().is_relative_to(original.resolve()):
+            raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it.")
 
 
 def _copy_files(images: Images, targets: Sequence[PurePosixPath | None], root: Path, folder: Path) -> None:

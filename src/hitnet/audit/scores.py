@@ -170,21 +170,22 @@ def score(doubts: Floats) -> Floats:
 FLAGS = {
     "wrong": "score below 0.5: another class fits better",
     "ambiguous: two labels": (
-        f"given and another class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
+        f"given and suggested class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
     "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
     "ok": "none of the other rules",
 }
 
 
-def flags(evidence: Evidence, scores: Floats) -> list[str]:
+def flags(evidence: Evidence, doubts: Doubt) -> list[str]:
     """One of FLAGS for each image; where several of the rules hold, the first of those below."""
+    rival = evidence.mean[np.arange(len(doubts.rival)), doubts.rival]
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
-        "wrong": scores < 0.5,
+        "wrong": score(doubts.value) < 0.5,
         "ambiguous: two labels": (evidence.own < HALFWAY)
-        & (evidence.ghost_distance < HALFWAY)
-        & (np.abs(evidence.own - evidence.ghost_distance) < 3 * HIT_RADIUS),
+        & (rival < HALFWAY)
+        & (np.abs(evidence.own - rival) < 3 * HIT_RADIUS),
     }
     return np.select(list(rules.values()), list(rules), default="ok").tolist()
 

@@ -15,7 +15,8 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
     """Plain values for summary.json.
 
     expected_errors  the sum of 1 − score: how many labels are wrong if the score is taken for a probability
-    pairs            counts of images flagged as wrong: rows are the given class, columns the suggested one
+    pairs            how many images are flagged as wrong, by given and suggested class: [given, suggested, count], most
+                     first
     """
     names = list(images.class_names)
     doubted = table[table["flag"] == "wrong"]
@@ -28,7 +29,7 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
         "expected_errors": float((1 - table["score"]).sum()),
         "flags": {str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
         "classes": [class_health(name, table[table["given"] == name]) for name in names],
-        "pairs": [[pairs[given, suggested] for suggested in names] for given in names],
+        "pairs": [[given, suggested, count] for (given, suggested), count in pairs.most_common()],
         "verified_errors": verified_errors(table, str(extra.get("source"))),
     }
 

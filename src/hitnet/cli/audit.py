@@ -11,9 +11,10 @@ from typer.core import TyperGroup
 from hitnet import data as datasets
 from hitnet.audit import apply_corrections, audit, export
 from hitnet.audit.audit import Audit, read_audit
-from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
+from hitnet.audit.ghost_analysis import check_empty, ghosts_of_runs, write_ghosts
 from hitnet.cli.terminal import console, make_table, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
+from hitnet.data.images import Images
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
 from hitnet.plots.ghosts import MOST_DRAWN
@@ -135,7 +136,8 @@ def print_audit(result: Audit, most: int = 10) -> None:
             f"{row.votes}/{row.models}", str(row.flag),
         )  # fmt: skip
     console.print(table)
-    if known := summary["verified_errors"]:
+    known = summary["verified_errors"]
+    if known and known["errors"]:
         console.print(
             f"Of {known['errors']} labels here that five people each found wrong, {known['in_top_100']} are among the "
             f"100 most doubtful and {known['in_top_200']} among the 200.",
@@ -157,7 +159,10 @@ def apply_command(
     source = audited_data(summary["source"], data)
     known = is_known(source)
     images = datasets.load(source, summary["split"] if known else "all", data_dir=data_dir)
-    applied = apply_corrections(table, corrections, images, out, source=None if known else source)
+    applied = apply_corrections(
+        table, corrections, images, out, source=None if known else source, class_names=summary["class_names"],
+        split=split_of(source, images, data_dir) if known and summary["split"] == "all" else None,
+    )  # fmt: skip
     console.print(
         f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
         f"{applied.untouched} not looked at",
@@ -175,6 +180,12 @@ def apply_command(
     for name in applied.emptied:
         console.print(f"class without images now: {name}")
     console.print(f"corrected data set: {applied.data}", soft_wrap=True)
+
+
+def split_of(source: str, images: Images, data_dir: Path | None) -> list[str]:
+    """To which split of a known set each of its images belongs."""
+    tested = set(datasets.load(source, "test", data_dir=data_dir).ids.tolist())
+    return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
 
 def audited_data(source: str, moved: str | None) -> str:
@@ -198,13 +209,15 @@ def export_command(
 ) -> None:
     """Export an audit: tasks for Label Studio, or class probabilities that cleanlab takes as pred_probs."""
     table, distances, summary = read_audit(folder)
+    written = [out]
     if form == "pred-probs":
         export.write_pred_probs(table, distances, out)
     elif form == "label-studio":
-        export.label_studio(table, distances, summary["class_names"], out, image_root=image_root)
+        written = export.label_studio(table, distances, summary["class_names"], out, image_root=image_root)
     else:
         raise HitNetError(f"--format must be label-studio or pred-probs; got {form!r}.")
-    console.print(f"written: {out}", soft_wrap=True)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)
 
 
 def ghosts_command(
@@ -218,6 +231,7 @@ def ghosts_command(
     if len(words) < 2:
         raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
     *folders, data = words
+    check_empty(out)
     found, images = ghosts_of_runs(folders, data, split=split, device=device, data_dir=data_dir)
     written = write_ghosts(found, images, out)
     networks = "the network" if found.models == 1 else f"all {found.models} networks"

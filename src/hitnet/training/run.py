@@ -28,7 +28,8 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipe import Recipe
 
 FORMAT = 1
-NOT_COMPARED = {("augment_from", "run"), ("data", "limit")}  # fingerprints say whether weights and images are the same
+# Fingerprints say whether weights and images are the same, wherever they lie.
+NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source")}
 History = list[dict[str, Any]]
 
 
