@@ -45,7 +45,7 @@ def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str,
     bad = case["given"] != case["truth"]
     doubts = scores.doubt(evidence, case["given"])
     values = scores.score(doubts.value)
-    marked = np.array(scores.flags(evidence, values)) == "wrong"
+    marked = np.array(scores.flags(evidence, doubts)) == "wrong"
     caught = marked & bad
     return {
         "flagged": int(marked.sum()),
