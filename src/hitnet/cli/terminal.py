@@ -50,8 +50,8 @@ def short_name(data: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, and nothing else there."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """JSON on standard output, and nothing else there; in ASCII, which no encoding of the terminal changes."""
+    print(json.dumps(value, indent=2))
 
 
 class TrainingProgress(Progress):
