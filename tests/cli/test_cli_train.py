@@ -137,10 +137,10 @@ def test_evaluate_as_json(command, toy_run):
     assert [sum(row) for row in found["confusion"]] == [20, 20, 20]
 
 
-def test_names_with_brackets_are_printed_as_they_are(command, here):
-    """Class names, files and folders are no markup for the terminal."""
+def test_names_with_brackets_or_colons_are_printed_as_they_are(command, here):
+    """Class names, files and folders are no markup for the terminal, and no emoji."""
     images = toy_images(30)
-    named = hitnet.Images(images.pixels, images.labels, ("[bold]", "[/x]", "a[1]"), "[red]", images.ids)
+    named = hitnet.Images(images.pixels, images.labels, ("[bold]", "[/x]", ":dog:"), "[red]", images.ids)
     save_npz(named, "odd.npz")
     ended = command("train", "odd.npz", "--out", "[/run]", *SMALL)
     assert ended.code == 0

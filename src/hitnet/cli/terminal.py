@@ -20,8 +20,8 @@ from hitnet.training.progress import Progress
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Prints names of files and classes as they are, without markup; breaks lines on a terminal alone."""
-    made = Console(stderr=stderr, markup=False, highlight=False)
+    """Prints names of files and classes as they are, without markup or emoji; breaks lines on a terminal alone."""
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = 1000
     return made
