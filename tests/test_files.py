@@ -116,6 +116,12 @@ def test_json_there_and_back(tmp_path):
     assert text.endswith("}\n")
 
 
+def test_names_that_are_no_utf8_go_into_json(tmp_path):
+    name = os.fsdecode(b"r\xe9n \\ \xc3\xa9")
+    files.write_json(tmp_path / "a.json", {name: name})
+    assert files.read_json(tmp_path / "a.json") == {name: name}
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'"\xff"'])
 def test_json_that_cannot_be_read_is_named(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)

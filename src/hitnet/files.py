@@ -67,13 +67,24 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_unicode(name: str) -> bool:
+    """Whether all bytes of a file's name are UTF-8; Python keeps those that are not as surrogates."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """JSON in UTF-8, with escapes for the surrogates of a name that is none."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def read_json(path: str | Path) -> Any:

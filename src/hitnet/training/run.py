@@ -108,6 +108,8 @@ class RunFolder:
         """Take the run for this process, until `release`; False if another process has it."""
         if self.path.exists() and not self.path.is_dir():
             raise HitNetError(f"{self.path} is a file; choose another --out.")
+        if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
+            raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another --out.")
         return files.claim(self.claim_file)
 
     def release(self) -> None:
