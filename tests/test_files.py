@@ -116,6 +116,14 @@ def test_json_there_and_back(tmp_path):
     assert text.endswith("}\n")
 
 
+def test_home_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.expand("~/x") == tmp_path / "x"
+    assert str(files.expand("x/~y")) == "x/~y"
+    with pytest.raises(HitNetError, match=r"^~nobody-here/x: no home folder is known for ~nobody-here\. Write"):
+        files.expand("~nobody-here/x")
+
+
 def test_names_that_are_no_utf8_go_into_json(tmp_path):
     name = os.fsdecode(b"r\xe9n \\ \xc3\xa9")
     files.write_json(tmp_path / "a.json", {name: name})

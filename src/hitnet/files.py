@@ -67,6 +67,15 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def expand(path: str | Path) -> Path:
+    """The path with its leading ~ or ~user replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        whose = Path(path).parts[0]
+        raise HitNetError(f"{path}: no home folder is known for {whose}. Write the path out, or set $HOME.") from None
+
+
 def is_unicode(name: str) -> bool:
     """Whether all bytes of a file's name are UTF-8; Python keeps those that are not as surrogates."""
     try:

@@ -93,6 +93,8 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
     [
         (["train", "no/such/folder"], "no/such/folder does not exist"),
         (["train", "a" * 300], "File name too long"),
+        (["train", "~nobody-here/x"], "no home folder is known for ~nobody-here"),
+        (["data", "list", "--data-dir", "~nobody-here/x"], "no home folder is known for ~nobody-here"),
         (["train", "mnst"], "Did you mean 'mnist'"),
         (["train", "mnist-sample", "--model", "hitnet-smal"], "Did you mean 'hitnet-small'"),
         (["train", "mnist-sample", "--recipe", "papr"], "Did you mean 'paper'"),

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
+from hitnet.files import expand
 from hitnet.training import distributed
 from hitnet.training.progress import Progress
 
@@ -45,7 +45,7 @@ def short_name(data: str) -> str:
     """What to call DATA in a line or a folder's name: a file goes by its name without the suffix, a folder by its whole
     name, "." and ".." by that of the folder they mean.
     """
-    path = Path(data).expanduser().resolve()
+    path = expand(data).resolve()
     return path.name if path.is_dir() else path.stem
 
 

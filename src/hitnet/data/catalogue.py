@@ -18,6 +18,7 @@ from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, SOURCES, Download, File, Source, get
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 
 __all__ = [
     "FileState",
@@ -60,11 +61,11 @@ def names() -> tuple[str, ...]:
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Where sets lie: the argument, else $HITNET_DATA, else the user's cache."""
     if data_dir is not None:
-        return Path(data_dir).expanduser()
+        return expand(data_dir)
     if given := os.environ.get("HITNET_DATA"):
-        return Path(given).expanduser()
+        return expand(given)
     cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "hitnet" / "data"
+    return (Path(cache) if cache else expand("~/.cache")) / "hitnet" / "data"
 
 
 def set_folder(name: str, data_dir: str | Path | None = None) -> Path:
