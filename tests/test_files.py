@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hitnet import files
@@ -148,6 +149,13 @@ def test_home_folders(monkeypatch, tmp_path):
     assert str(files.expand("x/~y")) == "x/~y"
     with pytest.raises(HitNetError, match=r"^~nobody-here/x: no home folder is known for ~nobody-here\. Write"):
         files.expand("~nobody-here/x")
+
+
+def test_whole_numbers_of_numpy_go_into_json(tmp_path):
+    files.write_json(tmp_path / "a.json", {"seed": np.int64(3)})
+    assert files.read_json(tmp_path / "a.json") == {"seed": 3}
+    with pytest.raises(TypeError):
+        files.write_json(tmp_path / "a.json", {"seed": {3}})
 
 
 def test_names_that_are_no_utf8_go_into_json(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import operator
 import os
 import secrets
 import shutil
@@ -101,8 +102,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """JSON in UTF-8, with escapes for the surrogates of a name that is none."""
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """JSON in UTF-8, with escapes for the surrogates of a name that is none; whole numbers may be numpy's."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=operator.index) + "\n"
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
