@@ -15,7 +15,7 @@ from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
-from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, SOURCES, Download, File, Source, get
+from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, Download, File, Source, get
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
 from hitnet.files import expand
@@ -29,7 +29,6 @@ __all__ = [
     "find",
     "get",
     "locate",
-    "names",
     "original_affnist",
     "set_folder",
 ]
@@ -52,10 +51,6 @@ class FileState:
     @property
     def usable(self) -> bool:
         return self.state in ("ok", "other")
-
-
-def names() -> tuple[str, ...]:
-    return tuple(SOURCES)
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
