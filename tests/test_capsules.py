@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -123,6 +124,12 @@ def test_a_batch_of_one_in_training_uses_and_keeps_the_running_statistics():
 def test_layer_refuses_sizes_below_one(sizes):
     with pytest.raises(HitNetError, match="must be a whole number from 1 on"):
         HitOrMiss(*sizes)
+
+
+def test_sizes_may_be_whole_numbers_of_numpy():
+    layer = HitOrMiss(np.int64(8), np.int64(3), np.int32(4))
+    assert layer(torch.rand(2, 8)).shape == (2, 3, 4)
+    assert type(layer.num_classes) is type(layer.capsule_dim) is int
 
 
 def test_layer_of_size_one_and_features_of_a_wrong_shape():

@@ -4,8 +4,9 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hitnet import files
@@ -29,7 +30,6 @@ def test_a_file_takes_its_name_once_it_is_whole(tmp_path):
         temporary.write_text("whole")
         assert not target.exists()
     assert target.read_text() == "whole"
-    assert mode(target) == 0o644
     assert list(target.parent.iterdir()) == [target]
 
 
@@ -70,7 +70,6 @@ def test_a_folder_takes_its_name_once_it_is_whole(tmp_path):
         assert temporary.parent == target.parent
         assert temporary.name.startswith(".set.")
         assert not target.exists()
-    assert mode(target) == 0o755
     assert [path.name for path in target.iterdir()] == ["a.png"]
     assert list(target.parent.iterdir()) == [target]
 
@@ -91,17 +90,45 @@ def test_an_empty_folder_is_taken_and_a_full_one_left_alone(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["set", "a.png"]
 
 
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o027, 0o077])
+def test_the_umask_decides_who_may_read_and_write(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        files.write_text(tmp_path / "file", "")
+        with files.replacing(tmp_path / "private") as temporary:
+            temporary.unlink()
+            temporary.touch(0o600)
+        files.claim(tmp_path / "claim")
+        with files.new_folder(tmp_path / "set"):
+            pass
+    finally:
+        os.umask(before)
+    assert {mode(tmp_path / name) for name in ("file", "private", "claim")} == {0o666 & ~umask}
+    assert mode(tmp_path / "set") == 0o777 & ~umask
+    files.release(tmp_path / "claim")
+
+
+def test_who_may_read_and_write_what_is_there_stays_as_it_was(tmp_path):
+    files.write_text(tmp_path / "file", "old")
+    (tmp_path / "file").chmod(0o640)
+    (tmp_path / "set").mkdir(0o750)
+    files.write_text(tmp_path / "file", "new")
+    with files.new_folder(tmp_path / "set"):
+        pass
+    assert (mode(tmp_path / "file"), mode(tmp_path / "set")) == (0o640, 0o750)
+
+
 @pytest.mark.parametrize("writing", [files.replacing, files.new_folder])
 def test_places_that_cannot_be_written_to_are_named(tmp_path, monkeypatch, writing):
     (tmp_path / "file").touch()
     with pytest.raises(HitNetError, match=r"Cannot write .*file/x.*Choose another place"), writing(tmp_path / "file/x"):
         pass
 
-    def full(**options):
+    def full(*arguments, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    monkeypatch.setattr(Path, "touch", full)
+    monkeypatch.setattr(os, "mkdir", full)
     with pytest.raises(HitNetError, match="No space left on device"), writing(tmp_path / "x"):
         pass
 
@@ -114,6 +141,27 @@ def test_json_there_and_back(tmp_path):
     assert "é" in text  # for people to read
     assert text.startswith('{\n  "name"')
     assert text.endswith("}\n")
+
+
+def test_home_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.expand("~/x") == tmp_path / "x"
+    assert str(files.expand("x/~y")) == "x/~y"
+    with pytest.raises(HitNetError, match=r"^~nobody-here/x: no home folder is known for ~nobody-here\. Write"):
+        files.expand("~nobody-here/x")
+
+
+def test_whole_numbers_of_numpy_go_into_json(tmp_path):
+    files.write_json(tmp_path / "a.json", {"seed": np.int64(3)})
+    assert files.read_json(tmp_path / "a.json") == {"seed": 3}
+    with pytest.raises(TypeError):
+        files.write_json(tmp_path / "a.json", {"seed": {3}})
+
+
+def test_names_that_are_no_utf8_go_into_json(tmp_path):
+    name = os.fsdecode(b"r\xe9n \\ \xc3\xa9")
+    files.write_json(tmp_path / "a.json", {name: name})
+    assert files.read_json(tmp_path / "a.json") == {name: name}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'"\xff"'])

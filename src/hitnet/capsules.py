@@ -5,6 +5,7 @@ Capsules are tensors (B, K, n): for each of B images, K classes with a vector of
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import torch
@@ -142,14 +143,23 @@ class CapsuleLayer(nn.Module):
 
     def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:
         super().__init__()
-        for name, value in (("in_features", in_features), ("num_classes", num_classes), ("capsule_dim", capsule_dim)):
-            if not isinstance(value, int) or value < 1:
-                raise HitNetError(f"{type(self).__name__}: {name} must be a whole number from 1 on; got {value!r}.")
-        self.num_classes, self.capsule_dim = num_classes, capsule_dim
-        self.linear = nn.Linear(in_features, num_classes * capsule_dim)
-        self.norm = CapsuleNorm(num_classes * capsule_dim, eps=1e-3, momentum=momentum)
+        in_features = self._size("in_features", in_features)
+        self.num_classes = self._size("num_classes", num_classes)
+        self.capsule_dim = self._size("capsule_dim", capsule_dim)
+        self.linear = nn.Linear(in_features, self.num_classes * self.capsule_dim)
+        self.norm = CapsuleNorm(self.num_classes * self.capsule_dim, eps=1e-3, momentum=momentum)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
+
+    def _size(self, name: str, value: int) -> int:
+        """The value as an int, also where it is one of numpy's."""
+        try:
+            size = operator.index(value)
+        except TypeError:
+            size = 0
+        if size < 1:
+            raise HitNetError(f"{type(self).__name__}: {name} must be a whole number from 1 on; got {value!r}.")
+        return size
 
     def vectors(self, features: Tensor) -> Tensor:
         """(B, in_features) → normalised vectors (B, K, n), in float32 or better."""

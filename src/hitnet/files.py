@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import operator
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,20 +27,23 @@ _claims: dict[Path, int] = {}  # what this process has claimed, with the open fi
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; move it over `path` once the block has ended without error."""
+    """Give a temporary path beside `path`; move it over `path` once the block has ended without error.
+
+    Who may read and write it stays as it was; for a new file the umask decides.
+    """
     target = Path(path)
+    temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem[:40]}.", suffix=target.suffix)
+        temporary.touch(exist_ok=False)
     except OSError as error:
         raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
-    os.close(handle)
-    temporary = Path(name)
     try:
+        mode = _mode(target if target.exists() else temporary)
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)  # safetensors puts a private file of its own there
         temporary.replace(target)
     except OSError as error:
         if error.errno not in NO_PLACE:  # whatever else went wrong is for the block's owner to say
@@ -52,19 +57,43 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def new_folder(path: str | Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`, which is not there yet or empty; it takes that name at the end."""
     target = Path(path)
+    temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:40]}."))
+        temporary.mkdir()
     except OSError as error:
         raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     try:
+        mode = _mode(target if target.exists() else temporary)
         yield temporary
-        temporary.chmod(0o755)
+        temporary.chmod(mode)
         temporary.rename(target)
     except OSError as error:
         raise HitNetError(f"Cannot write {target}: {error}. Nothing was written.") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def expand(path: str | Path) -> Path:
+    """The path with its leading ~ or ~user replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        whose = Path(path).parts[0]
+        raise HitNetError(f"{path}: no home folder is known for {whose}. Write the path out, or set $HOME.") from None
+
+
+def is_unicode(name: str) -> bool:
+    """Whether all bytes of a file's name are UTF-8; Python keeps those that are not as surrogates."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -73,7 +102,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """JSON in UTF-8, with escapes for the surrogates of a name that is none; whole numbers may be numpy's."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=operator.index) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def read_json(path: str | Path) -> Any:
@@ -95,7 +126,7 @@ def claim(path: str | Path) -> bool:
     while target not in _claims and fcntl is not None:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(target, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(target, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
         try:

@@ -1,5 +1,6 @@
 """The command line as a whole: help, exit codes, mistakes in one sentence, interruptions."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from hitnet.cli import app
@@ -91,6 +93,8 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
     [
         (["train", "no/such/folder"], "no/such/folder does not exist"),
         (["train", "a" * 300], "File name too long"),
+        (["train", "~nobody-here/x"], "no home folder is known for ~nobody-here"),
+        (["data", "list", "--data-dir", "~nobody-here/x"], "no home folder is known for ~nobody-here"),
         (["train", "mnst"], "Did you mean 'mnist'"),
         (["train", "mnist-sample", "--model", "hitnet-smal"], "Did you mean 'hitnet-small'"),
         (["train", "mnist-sample", "--recipe", "papr"], "Did you mean 'paper'"),
@@ -212,6 +216,17 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     printed, complaints = process.communicate(timeout=60)
     assert (process.returncode, complaints) == (0, "")
     assert "band 1" in printed
+
+
+def test_json_is_json_in_every_encoding(toy_run, tmp_path):
+    names = ["é", "犬", "\U0001f415"]
+    for name in names:
+        Image.new("L", (12, 12)).save(tmp_path / f"{name}.png")
+    paths = [str(tmp_path / f"{name}.png") for name in names]
+    process = start("predict", toy_run[0], *paths, "--device", "cpu", "--json", PYTHONIOENCODING="ascii")
+    printed, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, "")
+    assert [row["image"] for row in json.loads(printed)] == paths
 
 
 def test_folders_go_by_their_whole_name_and_files_without_the_suffix(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from cli_samples import write_folder
 
 from hitnet.data import catalogue, save_npz
+from hitnet.data.sources import SOURCES
 from toy import toy_images
 
 
@@ -22,14 +23,14 @@ def test_list(command, tmp_path):
     ended = command("data", "list", "--data-dir", tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = {line.split()[0]: line.split()[1] for line in ended.out.splitlines()}
-    assert set(catalogue.names()) < set(lines)
+    assert set(SOURCES) < set(lines)
     assert (lines["mnist-sample"], lines["mnist"]) == ("yes", "no")
     assert ended.out.splitlines()[-1] == f"data folder: {tmp_path}"
 
 
 def test_list_as_json(command, tmp_path):
     rows = json.loads(command("data", "list", "--data-dir", tmp_path, "--json").out)
-    assert [row["name"] for row in rows] == list(catalogue.names())
+    assert [row["name"] for row in rows] == list(SOURCES)
     assert all(row["licence"] and row["about"] and row["page"].startswith("http") for row in rows)
 
 

@@ -1,6 +1,7 @@
 """`hitnet train`, `evaluate`, `predict` and `models`."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,10 +138,10 @@ def test_evaluate_as_json(command, toy_run):
     assert [sum(row) for row in found["confusion"]] == [20, 20, 20]
 
 
-def test_names_with_brackets_are_printed_as_they_are(command, here):
-    """Class names, files and folders are no markup for the terminal."""
+def test_names_with_brackets_or_colons_are_printed_as_they_are(command, here):
+    """Class names, files and folders are no markup for the terminal, and no emoji."""
     images = toy_images(30)
-    named = hitnet.Images(images.pixels, images.labels, ("[bold]", "[/x]", "a[1]"), "[red]", images.ids)
+    named = hitnet.Images(images.pixels, images.labels, ("[bold]", "[/x]", ":dog:"), "[red]", images.ids)
     save_npz(named, "odd.npz")
     ended = command("train", "odd.npz", "--out", "[/run]", *SMALL)
     assert ended.code == 0
@@ -155,6 +156,15 @@ def test_names_with_brackets_are_printed_as_they_are(command, here):
     assert ended.code == 0
     assert " img[/b].png " in ended.out
     assert "[/x]" in command("data", "check", "odd.npz").out
+
+
+def test_names_that_are_no_utf8(command, here):
+    data, out = os.fsdecode(b"b\xe9nds.npz"), os.fsdecode(b"r\xe9n")
+    (here / "bands.npz").rename(data)
+    ended = command("train", data, "--out", out, *SMALL)
+    assert (ended.code, ended.err) == (1, "Error: r\\udce9n: its name is not valid UTF-8; choose another --out.\n")
+    assert command("train", data, "--out", "run", *SMALL).code == 0
+    assert json.loads(command("evaluate", "run", "--device", "cpu", "--json").out)["images"] == 6
 
 
 @pytest.fixture

@@ -87,6 +87,16 @@ def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path
         call("generate", run, "--out", tmp_path / "a.png", "--count", 1_000_000)
 
 
+@pytest.mark.parametrize("command", ["generate", "augment"])
+def test_data_that_are_there_are_refused_before_any_work(run, monkeypatch, command):
+    data = run.parent / "bands.npz"
+    before = data.read_bytes()
+    monkeypatch.setattr(synthesis, "open_run", lambda *args, **options: pytest.fail("opened"))
+    with pytest.raises(HitNetError, match=r"bands\.npz exists already"):
+        call(command, run, "--out", data)
+    assert data.read_bytes() == before
+
+
 def test_augment(run, tmp_path):
     call("augment", run, "--out", tmp_path / "a.npz", "--picture", tmp_path / "a.png", "--strength", 2)
     assert is_picture(tmp_path / "a.png")

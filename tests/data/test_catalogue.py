@@ -239,7 +239,7 @@ def test_data_folder(monkeypatch, tmp_path):
 
 
 def test_every_set_says_where_it_comes_from():
-    assert set(catalogue.names()) == {"mnist", "fashion-mnist", "cifar10", "svhn", "affnist", "mnist-sample"}
+    assert set(SOURCES) == {"mnist", "fashion-mnist", "cifar10", "svhn", "affnist", "mnist-sample"}
     for source in SOURCES.values():
         assert source.licence
         assert source.page.startswith("http")

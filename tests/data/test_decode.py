@@ -56,18 +56,39 @@ def test_orientation_is_honoured(tmp_path):
 
 def test_sixteen_bits_keep_their_range(tmp_path):
     values = np.array([[0, 257, 32896, 65535]], np.uint16)
-    for name in ("x.png", "x.tif"):
+    for name in ("x.png", "x.tif", "x.pgm"):
         Image.fromarray(values).save(tmp_path / name)
         assert read_image(tmp_path / name, (1, 1, 4)).flatten().tolist() == [0, 1, 128, 255]
         assert decode.header(tmp_path / name).grey
 
 
+@pytest.mark.parametrize("value", [1, 200, 300, 5000])
+def test_a_dark_picture_of_many_bits_is_dark(tmp_path, value):
+    for name, kind in (("x.png", np.uint16), ("x.pgm", np.uint16), ("x.tif", np.uint16), ("y.tif", np.int32)):
+        Image.fromarray(np.full((1, 2), value, kind)).save(tmp_path / name)
+        assert read_image(tmp_path / name, (1, 1, 2)).flatten().tolist() == [round(value / 257)] * 2
+
+
+def test_another_white_of_a_pgm(tmp_path):
+    (tmp_path / "plain.pgm").write_bytes(b"P2 3 1 1000\n0 200 1000\n")
+    (tmp_path / "raw.pgm").write_bytes(b"P5 3 1 1000\n" + np.array([0, 200, 1000], ">u2").tobytes())
+    for name in ("plain.pgm", "raw.pgm"):
+        assert read_image(tmp_path / name, (1, 1, 3)).flatten().tolist() == [0, 51, 255]
+
+
+def test_whole_numbers_beyond_sixteen_bits(tmp_path):
+    Image.fromarray(np.array([[0, 65536]], np.int32)).save(tmp_path / "x.tif")
+    with pytest.raises(HitNetError, match="its int32 pixels run from 0 to 65536, outside 0 to 65,535"):
+        read_image(tmp_path / "x.tif", (1, 1, 2))
+
+
 def test_fractions(tmp_path):
     Image.fromarray(np.array([[0.0, 0.5, 1.0]], np.float32)).save(tmp_path / "x.tif")
     assert read_image(tmp_path / "x.tif", (1, 1, 3)).flatten().tolist() == [0, 128, 255]
-    Image.fromarray(np.array([[0.0, np.nan, 1.0]], np.float32)).save(tmp_path / "nan.tif")
-    with pytest.raises(HitNetError, match="its pixels run from nan"):
-        read_image(tmp_path / "nan.tif", (1, 1, 3))
+    for odd, says in ((np.nan, "nan to nan"), (np.inf, "0 to inf"), (-0.5, "-0.5 to 1"), (1.5, "0 to 1.5")):
+        Image.fromarray(np.array([[0.0, odd, 1.0]], np.float32)).save(tmp_path / "odd.tif")
+        with pytest.raises(HitNetError, match=f"its float32 pixels run from {says}, outside 0 to 1"):
+            read_image(tmp_path / "odd.tif", (1, 1, 3))
 
 
 def test_transparent_parts_lie_on_white(tmp_path):

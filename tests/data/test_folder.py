@@ -410,6 +410,24 @@ def test_a_class_without_a_readable_image_is_no_class(root):
     assert ("cat", "no image of this class can be read") in [(s.path, s.reason) for s in report.skipped]
 
 
+@pytest.mark.parametrize("split", ["train", "test", "all"])
+def test_a_class_whose_images_cannot_be_decoded_is_no_class(root, split):
+    for name in ("1.png", "2.png", "3.png"):
+        picture(root / "zebra" / name)
+        (root / "zebra" / name).write_bytes((root / "zebra" / name).read_bytes()[:45])
+    report = load_report(root, split)
+    assert report.images.class_names == ("2", "10", "dog")
+    assert [(item.path, item.reason.split(" (")[0]) for item in report.skipped] == [
+        *((f"zebra/{i}.png", "it is damaged") for i in (1, 2, 3)),
+        ("zebra", "no image of this class can be read"),
+    ]
+    picture(root / "zebra" / "4.png")
+    report = load_report(root, "all")
+    assert report.images.class_names == ("2", "10", "dog", "zebra")
+    assert report.images.labels.bincount().tolist() == [10, 10, 10, 1]
+    assert [item.path for item in report.skipped] == ["zebra/1.png", "zebra/2.png", "zebra/3.png"]
+
+
 def test_no_image_in_the_split(tmp_path):
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "1.png")

@@ -142,6 +142,19 @@ def test_changed_data_are_noticed(toy_run, caplog):
     assert "has changed since" in caplog.text
 
 
+def test_gaussians_of_changed_data_are_not_kept(tmp_path):
+    data, run = tmp_path / "bands.npz", tmp_path / "run"
+    save_npz(toy_images(60), data)
+    hitnet.train(data, model="hitnet-small", epochs=1, device="cpu", out=run)
+    save_npz(toy_images(60, seed=5), data)
+    changed = fitted_gaussians(run, device="cpu")
+    assert not (run / GAUSSIANS_FILE).exists()
+    save_npz(toy_images(60), data)
+    restored = fitted_gaussians(run, device="cpu")
+    assert (run / GAUSSIANS_FILE).is_file()
+    assert not torch.allclose(changed.mean, restored.mean)
+
+
 @pytest.mark.parametrize("limit", [None, 20])
 def test_images_that_were_left_out_do_not_change_the_draw(tmp_path, caplog, limit):
     """The same images again, though some of those that were drawn could not be decoded."""

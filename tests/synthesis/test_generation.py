@@ -99,7 +99,8 @@ def test_extra_components_are_drawn(extra_network):
         ({"classes": ["hand"]}, "no class named 'hand'. Did you mean 'band"),
     ],
 )
-def test_errors_come_before_the_first_batch(toy_run, options, says):
+def test_errors_come_before_capsules_are_fitted(toy_run, monkeypatch, options, says):
+    monkeypatch.setattr(hitnet.synthesis.generation, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted"))
     with pytest.raises(HitNetError, match=says):
         generate(toy_run, device="cpu", **options)
 

@@ -59,12 +59,16 @@ def test_an_empty_folder_may_be_filled(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.txt").write_text("keep")
-    (tmp_path / "file").write_text("keep")
+    for name in ("file", "a.npz", "b.NPZ"):
+        (tmp_path / name).write_text("keep")
     with pytest.raises(HitNetError, match="is not empty"):
         write_images(stream(toy_images(16)), tmp_path / "mine")
     with pytest.raises(HitNetError, match="is a file"):
         write_images(stream(toy_images(16)), tmp_path / "file")
-    assert (tmp_path / "mine" / "a.txt").read_text() == (tmp_path / "file").read_text() == "keep"
+    for name in ("a.npz", "b.NPZ"):
+        with pytest.raises(HitNetError, match="exists already"):
+            write_images(stream(toy_images(16)), tmp_path / name)
+    assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"keep"}
 
 
 def test_too_few_images(tmp_path):

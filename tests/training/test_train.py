@@ -11,6 +11,7 @@ import tracemalloc
 from dataclasses import replace
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -216,6 +217,11 @@ def test_options_that_do_not_fit_leave_no_folder(tmp_path, side, options, says):
 @pytest.mark.parametrize("seed", [-1, 2**64 - 1])
 def test_seeds_at_the_ends_of_their_range(toy, seed):
     assert hitnet.train(toy, epochs=1, seed=seed, **SMALL).config.seed == seed
+
+
+def test_a_seed_of_numpy(toy, tmp_path):
+    run = hitnet.train(toy, epochs=1, seed=np.arange(4)[3], out=tmp_path / "run", **SMALL)
+    assert run.config.seed == hitnet.load(tmp_path / "run").config.seed == 3
 
 
 def test_no_cuda_is_said(toy):

@@ -21,7 +21,7 @@ from hitnet.synthesis.decoding import open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS
 from hitnet.synthesis.hybrid import STRENGTH
-from hitnet.synthesis.writing import check_folder
+from hitnet.synthesis.writing import check_new
 from hitnet.training import Run
 
 Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
@@ -134,8 +134,8 @@ def generate_command(
     picture = bool(out.suffix) and out.suffix.lower() != ".npz"
     if picture:
         check_picture(out)
-    elif not out.suffix:
-        check_folder(out)
+    else:
+        check_new(out)
     trained = open_run(run, device=device)
     total = count * len(set(classes or trained.class_names))
     if picture and total > MOST_IN_GRID:
@@ -205,8 +205,8 @@ def augment_command(
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower().removeprefix(".") in file_types():
         raise HitNetError(f"{out}: --out takes a whole data set, a .npz or a folder. Pictures of examples: --picture.")
-    if out is not None and out.suffix.lower() != ".npz":
-        check_folder(out)
+    if out is not None:
+        check_new(out)
     trained = open_run(run, device=device)
     if picture is not None:
         train = run_images(trained, data, data_dir=data_dir)

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,13 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
+from hitnet.files import expand
 from hitnet.training import distributed
 from hitnet.training.progress import Progress
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Prints names of files and classes as they are, without markup; breaks lines on a terminal alone."""
-    made = Console(stderr=stderr, markup=False, highlight=False)
+    """Prints names of files and classes as they are, without markup or emoji; breaks lines on a terminal alone."""
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = 1000
     return made
@@ -45,13 +45,13 @@ def short_name(data: str) -> str:
     """What to call DATA in a line or a folder's name: a file goes by its name without the suffix, a folder by its whole
     name, "." and ".." by that of the folder they mean.
     """
-    path = Path(data).expanduser().resolve()
+    path = expand(data).resolve()
     return path.name if path.is_dir() else path.stem
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, and nothing else there."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """JSON on standard output, and nothing else there; in ASCII, which no encoding of the terminal changes."""
+    print(json.dumps(value, indent=2))
 
 
 class TrainingProgress(Progress):

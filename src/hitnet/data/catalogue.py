@@ -15,9 +15,10 @@ from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
-from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, SOURCES, Download, File, Source, get
+from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, Download, File, Source, get
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 
 __all__ = [
     "FileState",
@@ -28,7 +29,6 @@ __all__ = [
     "find",
     "get",
     "locate",
-    "names",
     "original_affnist",
     "set_folder",
 ]
@@ -53,18 +53,14 @@ class FileState:
         return self.state in ("ok", "other")
 
 
-def names() -> tuple[str, ...]:
-    return tuple(SOURCES)
-
-
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Where sets lie: the argument, else $HITNET_DATA, else the user's cache."""
     if data_dir is not None:
-        return Path(data_dir).expanduser()
+        return expand(data_dir)
     if given := os.environ.get("HITNET_DATA"):
-        return Path(given).expanduser()
+        return expand(given)
     cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "hitnet" / "data"
+    return (Path(cache) if cache else expand("~/.cache")) / "hitnet" / "data"
 
 
 def set_folder(name: str, data_dir: str | Path | None = None) -> Path:

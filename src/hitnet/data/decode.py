@@ -1,8 +1,8 @@
 """One image file to one array: every kind of picture becomes uint8, grey or RGB, at one size.
 
-Orientation from EXIF is honoured; the first frame of an animation counts; transparent parts lie on white;
-16-bit grey is taken over its whole range (65,535 is white). A picture of another shape is scaled until it
-fits, keeping its aspect, and centred on black.
+Orientation from EXIF is honoured; the first frame of an animation counts; transparent parts lie on white. In grey of
+more than 8 bits 65,535 is white, in grey of floating-point numbers 1, whatever values a picture holds; one that goes
+beyond is refused. A picture of another shape is scaled until it fits, keeping its aspect, and centred on black.
 """
 
 from __future__ import annotations
@@ -176,14 +176,14 @@ def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
 
 
 def _eight_bits(array: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """Grey of another type, from 0 to its white: for a whole number of more than 8 bits 65,535, for a float 1.
+
+    Pillow brings 16 bits as 32 from some files, but never at another scale.
+    """
+    white = 1 if array.dtype.kind == "f" else 65_535
     values = array.astype(np.float64)
     low, high = float(values.min()), float(values.max())
-    if not (np.isfinite(low) and np.isfinite(high)) or low < 0 or high > 65535:
-        raise OddFileError(f"its pixels run from {low:g} to {high:g}, outside 0 to 65,535")
-    if array.dtype.kind == "f":
-        scale = 255.0 if high <= 1 else 1.0 if high <= 255 else 1 / 257
-    else:
-        # Some versions of Pillow give 16-bit grey as 32 bits: then the range, not the type, decides.
-        scale = 1 / 257 if array.dtype.itemsize == 2 or high > 255 else 1.0
-    rounded: npt.NDArray[np.uint8] = np.rint(values * scale).astype(np.uint8)
+    if not (low >= 0 and high <= white):  # or not a number
+        raise OddFileError(f"its {array.dtype.name} pixels run from {low:g} to {high:g}, outside 0 to {white:,}")
+    rounded: npt.NDArray[np.uint8] = np.rint(values * (255 / white)).astype(np.uint8)
     return rounded

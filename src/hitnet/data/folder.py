@@ -17,6 +17,7 @@ from hitnet.data.entries import Entries, Texts
 from hitnet.data.listing import OUTSIDE, Listing, Skipped, in_words
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.errors import HitNetError
+from hitnet.files import is_unicode
 
 PICTURES = SUFFIXES | UNREAD_SUFFIXES
 BAD_NAME = "its name is not valid UTF-8; rename it"
@@ -79,7 +80,7 @@ def _subfolders(
             raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
         skipped.append(Skipped(_relative(folder, root), f"the folder cannot be read ({error.strerror})"))
         return []
-    good = [child for child in folders if _is_unicode(child.name)]
+    good = [child for child in folders if is_unicode(child.name)]
     skipped += [_left_out(child, root, BAD_NAME) for child in folders if child not in good]
     skipped += [_left_out(child, root, "it lies outside the class folders") for child in beside]
     if beside:
@@ -112,7 +113,7 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
                 if suffix in UNREAD_SUFFIXES:
                     reason = f"images of type {suffix} are not read; convert it to PNG or JPEG"
                     skipped.append(_left_out(Path(here, name), root, reason))
-            elif not _is_unicode(os.path.join(here, name)):
+            elif not is_unicode(os.path.join(here, name)):
                 skipped.append(_left_out(Path(here, name), root, BAD_NAME))
             else:
                 files.append(f"{inside}/{name}")
@@ -125,14 +126,6 @@ def _suffix(name: str) -> str:
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _left_out(path: Path, root: Path, reason: str) -> Skipped:

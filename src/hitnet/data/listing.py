@@ -113,7 +113,7 @@ def survey(
     image_size: tuple[int, int] | None = None,
     strict: bool = False,
 ) -> Survey:
-    """Look at the headers of all files.
+    """Look at the headers of all files, and for one image of each class that can be decoded.
 
     Size, colour and classes come from the whole listing, so that every split has the same.
     """
@@ -127,6 +127,9 @@ def survey(
         else:
             headers[found] += 1
             good[i] = True
+    for own, reasons in _without_pixels(entries, np.flatnonzero(good)):
+        good[own] = False
+        skipped += reasons
     good_classes = entries.label_names(good)
     lost = sorted(entries.label_names() - good_classes, key=natural)
     skipped += [Skipped(label, "no image of this class can be read") for label in lost]
@@ -137,6 +140,23 @@ def survey(
     sound = entries.take(good)
     chosen = _choose(listing, sound, split, limit)
     return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), strict)
+
+
+def _without_pixels(
+    entries: Entries, places: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
+    """The places of each class of which no image can be decoded, though the headers there are sound, and why."""
+    labels = entries.labels[places]
+    known, first = np.unique(labels, return_index=True)
+    for label, one in zip(known, in_threads(_glance, entries.take(places[first])), strict=True):
+        if isinstance(one, Skipped):
+            own, reasons = places[labels == label], []
+            for other in in_threads(_glance, entries.take(own), ahead=2 * thread_count()):
+                if not isinstance(other, Skipped):
+                    break
+                reasons.append(other)
+            else:
+                yield own, reasons
 
 
 def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = None) -> Entries:
@@ -206,6 +226,11 @@ def _header(entry: Entry) -> decode.Header | Skipped:
         return decode.header(entry.file)
     except decode.OddFileError as error:
         return Skipped(entry.path, str(error))
+
+
+def _glance(entry: Entry) -> npt.NDArray[np.uint8] | Skipped:
+    """Whether a picture can be decoded, at the size that costs least."""
+    return pixels_of(entry, (1, 1, 1))
 
 
 def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8] | Skipped:

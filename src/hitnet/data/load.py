@@ -21,6 +21,7 @@ from hitnet.data.sources import SOURCES, is_known
 from hitnet.data.split import assign, check_limit, check_split, even_draw, no_images
 from hitnet.data.table import list_table
 from hitnet.errors import HitNetError, unknown_name
+from hitnet.files import expand
 
 log = logging.getLogger("hitnet")
 SHOWN = 10
@@ -90,7 +91,7 @@ def load_report(
     listing = find_listing(source)
     if listing is not None:
         return read_survey(survey(listing, split, limit=limit, image_size=size, strict=strict))
-    images, splits = read_npz(Path(source).expanduser())
+    images, splits = read_npz(expand(source))
     return Report(_resized(_part(images, splits, split, limit), size))
 
 
@@ -98,7 +99,7 @@ def find_listing(source: Source) -> Listing | None:
     """The files of a folder or table; None for a source of another kind."""
     if isinstance(source, Images) or is_known(source):
         return None
-    path = Path(source).expanduser()
+    path = expand(source)
     if not path.exists():
         if isinstance(source, str) and not path.suffix and "/" not in source:
             raise unknown_name("data set or folder", source, SOURCES)

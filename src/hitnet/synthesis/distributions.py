@@ -190,7 +190,8 @@ def fitted_gaussians(
 ) -> CapsuleGaussians:
     """The Gaussians of a run's classes, fitted to `data` or else to the images that the run was trained on.
 
-    The latter are kept in the run folder, in capsule_gaussians.safetensors, until its weights change.
+    The latter are kept in the run folder, in capsule_gaussians.safetensors, until its weights change; those of images
+    that have changed since the training are not.
     """
     trained = open_run(run, device=device)
     kept = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
@@ -204,7 +205,11 @@ def fitted_gaussians(
             log.warning("%s Capsules are fitted anew.", error)
     images = run_images(trained, data, data_dir=data_dir)
     if data is None and fingerprint(images) != trained.config.data["fingerprint"]:
-        log.warning("%s has changed since the run was trained on it; capsules are fitted to it as it is.", images.name)
+        kept = None
+        log.warning(
+            "%s has changed since the run was trained on it; capsules are fitted to it as it is, and not kept.",
+            images.name,
+        )
     found = fit(true_capsules(trained.model, images), images.labels, images.num_classes)
     if kept is not None:
         tensors = {"mean": found.mean, "covariance": found.covariance, "count": found.count}

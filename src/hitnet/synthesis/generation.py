@@ -61,8 +61,9 @@ def generate(
 
     What is wrong is said at once, before the first batch is asked for.
     """
-    trained = open_run(run, device=device)
+    _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)
+    trained = open_run(run, device=device)
     chosen = class_indices(trained.class_names, classes)
     gaussians = None
     if law == "paper" and data is not None:
@@ -90,14 +91,18 @@ def sample_images(
     batch_size: int = BATCH,
 ) -> Iterator[Generated]:
     """`count` images of each class from its Gaussian; without `gaussians`, from the paper's."""
+    _check_numbers(count, spread, seed, batch_size)
+    need_decoder(network)
+    found = paper_gaussians(network) if gaussians is None else gaussians
+    return _batches(network, list(classes), count, found, spread, seed, batch_size)
+
+
+def _check_numbers(count: int, spread: float, seed: int, batch_size: int) -> None:
     for name, value in (("count", count), ("batch_size", batch_size)):
         if value < 1:
             raise HitNetError(f"generate: {name} must be at least 1; got {value}.")
     if not 0 <= spread < float("inf") or seed < 0:
         raise HitNetError(f"generate: spread and seed must not be negative or infinite; got {spread} and {seed}.")
-    need_decoder(network)
-    found = paper_gaussians(network) if gaussians is None else gaussians
-    return _batches(network, list(classes), count, found, spread, seed, batch_size)
 
 
 def paper_gaussians(network: Network) -> CapsuleGaussians:

@@ -45,17 +45,17 @@ class ImageStream:
 
 
 def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[int], None] | None = None) -> None:
-    """Write images as they come to a .npz file or, for any other name, into a new folder.
+    """Write images as they come to a new .npz file or, for any other name, into a new folder.
 
     A folder gets OUT/<split>/<class>/<number>.png, without masks; a .npz the arrays of `hitnet.data.save_npz`.
     `on_batch` is called with the size of each batch that is written.
     """
     target = Path(out)
+    check_new(target)
     counted = _counted(stream.batches, on_batch or (lambda size: None))
     if target.suffix.lower() == ".npz":
         _write_npz(stream, counted, target)
     else:
-        check_folder(target)
         _write_folder(stream, counted, target)
 
 
@@ -81,8 +81,10 @@ def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], ta
                 number += 1
 
 
-def check_folder(target: Path) -> None:
-    """An error where a folder of images cannot be written."""
+def check_new(target: Path) -> None:
+    """An error where images cannot be written without overwriting something."""
+    if target.suffix.lower() == ".npz" and target.exists():
+        raise HitNetError(f"{target} exists already. Choose another name, or remove it first.")
     if target.is_file():
         raise HitNetError(f"{target} is a file; name a new folder, or a .npz file.")
     if target.is_dir() and any(target.iterdir()):

@@ -10,6 +10,7 @@ state.safetensors    weights and optimizer state at the last checkpoint, for res
 
 from __future__ import annotations
 
+import operator
 import platform
 import sys
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ class RunConfig:
     augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", operator.index(self.seed))  # numpy's whole numbers overflow
         if not -(2**63) <= self.seed < 2**64:  # what PyTorch's generators take
             raise HitNetError(f"A seed must lie between -2^63 and 2^64 - 1; got {self.seed}.")
 
@@ -109,6 +111,8 @@ class RunFolder:
         """Take the run for this process, until `release`; False if another process has it."""
         if self.path.exists() and not self.path.is_dir():
             raise HitNetError(f"{self.path} is a file; choose another --out.")
+        if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
+            raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another --out.")
         return files.claim(self.claim_file)
 
     def release(self) -> None:

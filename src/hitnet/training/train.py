@@ -18,6 +18,7 @@ from hitnet.data.load import Source
 from hitnet.data.sources import is_known
 from hitnet.data.stream import ImageSet, Streamed, open_images
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
@@ -56,7 +57,7 @@ def source_name(source: Source) -> str:
     """How a run or an audit names its data, so that it is found again from any folder: paths are made absolute."""
     if isinstance(source, Images):
         return source.name
-    return str(source) if is_known(source) else str(Path(source).expanduser().absolute())
+    return str(source) if is_known(source) else str(expand(source).absolute())
 
 
 def describe(source: Source, images: ImageSet, test: ImageSet | None) -> dict[str, Any]:
