@@ -6,14 +6,13 @@ is the class that the others chose, and whether it makes a hit.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.data import table as tables
 from hitnet.data.load import Source
+from hitnet.files import expand
 
 
 def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
@@ -24,7 +23,7 @@ def compare_annotators(source: Source, audited: pd.DataFrame) -> pd.DataFrame:
     ghost_is_other  whether the ghost is that class
     ghost_hits      whether the ghost lies in the hit zone
     """
-    path = None if isinstance(source, Images) else Path(source).expanduser()
+    path = None if isinstance(source, Images) else expand(source)
     if path is None or path.suffix.lower() not in tables.TABLES or not path.is_file():
         return audited
     said = tables.annotations(path)

@@ -17,6 +17,7 @@ from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.data.images import Images
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 from hitnet.plots.ghosts import MOST_DRAWN
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
@@ -193,7 +194,7 @@ def audited_data(source: str, moved: str | None) -> str:
     place = moved or source
     if is_known(place):
         return place
-    path = Path(place).expanduser()
+    path = expand(place)
     if not path.exists():
         what = "does not exist" if moved else "was audited, but is not there any more"
         raise HitNetError(f"{place} {what}. Say where the audited data is now: --data PATH.")
