@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from hitnet.paper.records import RunRecord
 
@@ -37,6 +37,11 @@ class Summary:
         return None if self.margin is None else (self.mean - self.margin, self.mean + self.margin)
 
 
+def quantile(freedom: float) -> float:
+    """How many standard errors of a mean the interval reaches to each side, by Student's t."""
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))  # scipy.stats has it too, and takes a second to import
+
+
 def summarise(records: Sequence[RunRecord]) -> Summary | None:
     """The figures of the runs, None where there is none."""
     if not records:
@@ -45,7 +50,7 @@ def summarise(records: Sequence[RunRecord]) -> Summary | None:
     std = float(np.std(errors, ddof=1)) if len(errors) > 1 else None
     margin = None
     if std is not None:
-        margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) * std / math.sqrt(len(errors))
+        margin = quantile(len(errors) - 1) * std / math.sqrt(len(errors))
     return Summary(len(errors), float(np.mean(errors)), std, irregularity(records), min(errors), margin)
 
 
@@ -77,7 +82,7 @@ def difference(one: Sequence[RunRecord], other: Sequence[RunRecord]) -> Differen
     if not variance:
         return Difference(mean, 0.0)
     freedom = variance**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, errors, strict=True))
-    return Difference(mean, float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance))
+    return Difference(mean, quantile(freedom) * math.sqrt(variance))
 
 
 def differs(summary: Summary, value: float, *, half_unit: float) -> bool | None:
