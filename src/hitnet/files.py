@@ -74,6 +74,13 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def check_vacant(path: str | Path) -> None:
+    """An error where a new folder would lie over something: a file, a link, or a folder that is not empty."""
+    target = Path(path)
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+        raise HitNetError(f"{target} exists and is not an empty folder. Nothing is overwritten: choose another.")
+
+
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 

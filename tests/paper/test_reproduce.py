@@ -94,8 +94,9 @@ def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
 
 
 def test_a_run_cannot_be_made_longer(work, ledger):
-    with pytest.raises(HitNetError, match="toy is 2 epochs long; --epochs can only make it shorter"):
-        work("toy", epochs=3)
+    for name in ("toy", "toy-picture"):
+        with pytest.raises(HitNetError, match="toy is 2 epochs long; --epochs can only make it shorter"):
+            work(name, epochs=3)
     assert ledger.entries == {}
 
 

@@ -61,9 +61,9 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine" / "a.txt").write_text("keep")
     for name in ("file", "a.npz", "b.NPZ"):
         (tmp_path / name).write_text("keep")
-    with pytest.raises(HitNetError, match="is not empty"):
+    with pytest.raises(HitNetError, match="is not an empty folder"):
         write_images(stream(toy_images(16)), tmp_path / "mine")
-    with pytest.raises(HitNetError, match="is a file"):
+    with pytest.raises(HitNetError, match="is not an empty folder"):
         write_images(stream(toy_images(16)), tmp_path / "file")
     for name in ("a.npz", "b.NPZ"):
         with pytest.raises(HitNetError, match="exists already"):

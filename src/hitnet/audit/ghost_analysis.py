@@ -11,7 +11,6 @@ from hitnet.audit.audit import collect, default_split
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.data.images import Images
 from hitnet.data.load import Source
-from hitnet.errors import HitNetError
 from hitnet.training import load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import match_classes
@@ -34,15 +33,9 @@ def ghosts_of_runs(
     return find_ghosts(distances, images.labels.numpy(), images.class_names), images
 
 
-def check_empty(out: Path) -> None:
-    """Tables and pictures of two analyses are not to be mixed, nor other files overwritten."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise HitNetError(f"{out} exists and is not an empty folder. Choose another --out.")
-
-
 def write_ghosts(found: Ghosts, images: Images, out: Path) -> list[Path]:
     """Tables and pictures of the analysis in a new folder; gives what was written."""
-    check_empty(out)
+    files.check_vacant(out)
     doubtful = found.doubtful()
     which = {"id": images.ids.numpy()} | ({} if images.paths is None else {"path": list(images.paths)})
     every = found.table.assign(**which)

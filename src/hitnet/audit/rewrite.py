@@ -19,7 +19,7 @@ from hitnet.data.npz import read_npz, save_npz
 from hitnet.data.split import NAMES
 from hitnet.data.table import TABLES, read_table
 from hitnet.errors import HitNetError
-from hitnet.files import new_folder
+from hitnet.files import check_vacant, new_folder
 
 
 def made_of_files(source: Path | None) -> bool:
@@ -139,8 +139,7 @@ def _check_folder_name(name: str) -> None:
 
 def _check_target(out: Path, *, originals: Sequence[Path]) -> None:
     """Nothing is written over what is there, nor among the original files."""
-    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise HitNetError(f"{out} exists and is not an empty folder. Nothing is overwritten: choose another.")
+    check_vacant(out)
     for original in originals:
         if out.resolve().is_relative_to(original.resolve()):
             raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it.")

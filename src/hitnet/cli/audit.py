@@ -11,13 +11,13 @@ from typer.core import TyperGroup
 from hitnet import data as datasets
 from hitnet.audit import apply_corrections, audit, export
 from hitnet.audit.audit import Audit, read_audit
-from hitnet.audit.ghost_analysis import check_empty, ghosts_of_runs, write_ghosts
+from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
 from hitnet.cli.terminal import console, make_table, short_name, training_progress
 from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
 from hitnet.data.images import Images
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
-from hitnet.files import expand
+from hitnet.files import check_vacant, expand
 from hitnet.plots.ghosts import MOST_DRAWN
 
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
@@ -232,7 +232,7 @@ def ghosts_command(
     if len(words) < 2:
         raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
     *folders, data = words
-    check_empty(out)
+    check_vacant(out)
     found, images = ghosts_of_runs(folders, data, split=split, device=device, data_dir=data_dir)
     written = write_ghosts(found, images, out)
     networks = "the network" if found.models == 1 else f"all {found.models} networks"

@@ -89,10 +89,11 @@ def groups(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
     pictures: list[Result] = []
     for results, experiments in map(book.of, names):
         pictures += [result for result in results if result.draw]
+        for one in experiments:
+            length.check(one)
         if len(results) == 1 and results[0].draw:
             continue
         for one in experiments:
-            length.check(one)
             seeds = range(one.wanted if runs is None else runs)
             failed = runner.diverged(one, length)
             missing[one.name] = {s for s in seeds if s not in failed and ledger.get(*length.key(one, s)) is None}

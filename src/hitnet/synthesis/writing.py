@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.files import new_folder, replacing
+from hitnet.files import check_vacant, new_folder, replacing
 
 log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name, on one system or another
@@ -85,10 +85,7 @@ def check_new(target: Path) -> None:
     """An error where images cannot be written without overwriting something."""
     if target.suffix.lower() == ".npz" and target.exists():
         raise HitNetError(f"{target} exists already. Choose another name, or remove it first.")
-    if target.is_file():
-        raise HitNetError(f"{target} is a file; name a new folder, or a .npz file.")
-    if target.is_dir() and any(target.iterdir()):
-        raise HitNetError(f"The folder {target} is not empty. Choose another, or remove it first.")
+    check_vacant(target)
 
 
 def as_picture(pixels: Tensor) -> Image.Image:
