@@ -91,6 +91,8 @@ def test_what_else_lies_in_a_folder_is_taken_over(folder, tmp_path):
     (folder / "notes.txt").write_text("of the whole set")
     (folder / "cat" / "0.txt").write_text("a caption")
     (folder / "dog" / "0.png").write_bytes(b"no picture")
+    (folder / "dog" / "nowhere.txt").symlink_to(tmp_path / "gone")
+    os.mkfifo(folder / "dog" / "pipe")
     images = load(folder, "all")
     table = audit_of(images)
     ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
@@ -116,12 +118,14 @@ def test_classes_that_only_the_audit_knows_can_be_given(folder, tmp_path):
 
 def test_a_corrected_table_may_lie_beside_its_original(folder, tmp_path):
     source = tmp_path / "labels.csv"
-    pd.DataFrame({"path": ["photos/cat/0.png", "photos/dog/0.png"], "label": ["a", "b"]}).to_csv(source, index=False)
+    shutil.copy(folder / "cat" / "1.png", tmp_path / "own.png")
+    paths = ["photos/cat/0.png", "photos/dog/0.png", "photos/../own.png"]
+    pd.DataFrame({"path": paths, "label": ["a", "b", "a"]}).to_csv(source, index=False)
     images = load(source, "all")
     table = audit_of(images)
     csv = write_csv(tmp_path / "c.csv", table, {0: ("relabel", "b")})
     done = apply_corrections(table, csv, images, tmp_path / "labels-corrected", source=source)
-    assert pd.read_csv(done.data)["label"].tolist() == ["b", "b"]
+    assert pd.read_csv(done.data)["label"].tolist() == ["b", "b", "a"]
     for out in (tmp_path, folder / "cat", folder / "cat" / "new"):
         with pytest.raises(HitNetError, match=r"not an empty folder|lies inside the original data"):
             apply_corrections(table, csv, images, out, source=source)

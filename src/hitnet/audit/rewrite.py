@@ -65,14 +65,15 @@ def write_corrected(
 
 
 def _files(root: Path) -> set[str]:
-    """All files below a folder, by their paths in it."""
-    return {(Path(folder) / name).relative_to(root).as_posix() for folder, _, names in os.walk(root) for name in names}
+    """All files below a folder, by their paths in it; links that lead nowhere, pipes and the like are none."""
+    found = (Path(folder) / name for folder, _, names in os.walk(root) for name in names)
+    return {path.relative_to(root).as_posix() for path in found if path.is_file()}
 
 
 def _table_folders(images: Images, source: Path) -> list[Path]:
     """The folders of the files that a table names; its own is none of them."""
-    folders = {(source.parent / path).parent for path in images.paths or ()}
-    return sorted(folders - {source.parent})
+    folders = {(source.parent / path).parent.resolve() for path in images.paths or ()}
+    return sorted(folders - {source.parent.resolve()})
 
 
 def _folder_targets(images: Images, before: Sequence[str], others: Set[str]) -> list[PurePosixPath]:
