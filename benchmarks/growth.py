@@ -181,8 +181,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of the streamed epochs (default: all)")
     parser.add_argument("--threads", type=int, help="PyTorch's threads (default: its own choice)")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--out", type=Path, default=RECORDS)
+    parser.add_argument("--out", type=Path, help=f"the record (default: {RECORDS.name} in benchmarks/records)")
     args = parser.parse_args()
+    if args.out is None:
+        args.out = Path(tempfile.mkdtemp()) / RECORDS.name if args.tiny else RECORDS
     if args.threads:
         torch.set_num_threads(args.threads)
     device = pick_device(args.device)

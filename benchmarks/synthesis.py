@@ -196,6 +196,8 @@ def paper_part(bench: Bench) -> None:
     run = hitnet.load(bench.args.paper_run)
     if run.config.recipe.in_effect() != hitnet.recipe(PAPER.recipe).in_effect() or run.config.model.decoder != "paper":
         raise SystemExit(f"{bench.args.paper_run} is no run of the paper's network by the paper's recipe")
+    if not bench.record.missing("paper-decoder", "mnist", [PAPER.name], [run.config.seed]):
+        raise SystemExit(f"{bench.record.path} has a run with seed {run.config.seed} already; give another, or --out")
     train, test = (bench.load("mnist", split) for split in ("train", "test"))
     judge, error = bench.judge()
     row = {"part": "paper-decoder", "data": "mnist", "arm": PAPER.name, "seed": run.config.seed, "diverged": False}

@@ -68,5 +68,7 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> str:
     for (data, arm), own in groups.items():
         cells = [[row[name] for row in own if row.get(name) is not None] for name in columns]
         written = [summary(values) if values else "" for values in cells]
-        lines.append(f"| {data} | {arm} | {len(own)} | " + " | ".join(written) + " |")
+        diverged = sum(bool(row.get("diverged")) for row in own)
+        networks = f"{len(own) - diverged}, {diverged} diverged" if diverged else str(len(own))
+        lines.append(f"| {data} | {arm} | {networks} | " + " | ".join(written) + " |")
     return "\n".join(lines)

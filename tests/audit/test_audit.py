@@ -1,6 +1,7 @@
 """The audit from images to table: wrong labels come first, files are whole, interruptions leave no trace."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,6 +285,9 @@ def test_runs_that_cannot_judge_are_refused(runs, tmp_path):
     hitnet.train(turned, model="hitnet-small", epochs=1, device="cpu", out=tmp_path / "turned")
     with pytest.raises(HitNetError, match="the same classes in the same order"):
         hitnet.audit(images, runs=[runs[0], tmp_path / "turned"], device="cpu")
+    shutil.copytree(runs[0], tmp_path / "copy")
+    with pytest.raises(HitNetError, match=f"{runs[0]} and {tmp_path / 'copy'} hold the same network"):
+        hitnet.audit(mislabelled(), runs=[*runs, tmp_path / "copy"], device="cpu")
 
 
 def test_classes_are_matched_to_those_of_the_runs_by_name(runs):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import growth
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,3 +28,10 @@ def test_every_part_measures_something(tmp_path):
     assert min(small["peak_bytes"], large["peak_bytes"]) > 100 * 2**20
     assert 0 <= large["share_of_time_waiting_for_a_batch"] <= 1
     assert head["hit_or_miss_relative_to_softmax"] > 0
+
+
+def test_a_tiny_run_leaves_the_record_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["growth.py", "--tiny", "--parts", "head", "--repeats", "1", "--device", "cpu"])
+    monkeypatch.setattr(growth, "RECORDS", tmp_path / "growth.json")
+    growth.main()
+    assert list(tmp_path.iterdir()) == []

@@ -146,6 +146,8 @@ def test_a_run_of_the_paper_that_is_there_already_is_measured(tmp_path, monkeypa
     (row,) = read(tmp_path / "record.json")
     assert (row["arm"], row["seed"], row["epochs"], row["train_images"]) == (arms.PAPER.name, 3, 1, 200)
     assert 0 <= row["fitted_named_percent"] <= 100
+    with pytest.raises(SystemExit, match="has a run with seed 3 already"):
+        synthesis.main([*call, str(tmp_path / "paper")])
 
 
 def test_pair_distance_against_a_loop():
@@ -223,3 +225,8 @@ def test_table_gives_mean_and_deviation():
     rows = [{"data": "d", "arm": "a", "mse": value, "size": 7} for value in (0.1, 0.3)]
     last = table(rows, {"mse": "MSE", "size": "size", "other": "other"}).splitlines()[-1]
     assert last == "| d | a | 2 | 0.2000 ± 0.1414 | 7 |  |"
+    rows += [{"data": "d", "arm": "a", "diverged": True}, {"data": "d", "arm": "b", "diverged": False, "mse": 1.0}]
+    assert [line[:24] for line in table(rows, {"mse": "MSE"}).splitlines()[2:]] == [
+        "| d | a | 2, 1 diverged ",
+        "| d | b | 1 | 1.00 |",
+    ]

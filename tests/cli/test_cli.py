@@ -147,6 +147,18 @@ def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
     assert "Traceback" not in ended.err
 
 
+def test_too_little_memory_is_no_bug(command, monkeypatch):
+    def too_much(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("hitnet.cli.train.load", too_much)
+    ended = command("predict", "run", "a.png")
+    assert (ended.code, ended.err) == (
+        1,
+        "Error: the memory does not hold what was asked for. Ask for less at a time.\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [

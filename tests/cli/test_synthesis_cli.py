@@ -47,7 +47,8 @@ def test_prototypes(run, tmp_path):
 
 
 def test_traverse(run, tmp_path):
-    assert "band 1" in call("traverse", run, "--class", "band 1", "--steps", 3, "--out", tmp_path / "a.png")
+    twice = ("--class", "band 1", "--class", "band 1")  # is drawn once
+    assert "band 1" in call("traverse", run, *twice, "--steps", 3, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
     found = json.loads(call("traverse", run, "--out", tmp_path / "all.png", "--json"))
     assert [row["class"] for row in found["classes"]] == ["band 0", "band 1", "band 2"]
@@ -128,6 +129,9 @@ def test_augment(run, tmp_path):
         (("augment", "RUN", "--out", "a.png"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.JPEG"), "Pictures of examples: --picture"),
         (("augment", "RUN",), "--out for the augmented set"),
+        (("augment", "RUN", "--picture", "a.png", "--copies", "5"), "Say where to write it"),
+        (("augment", "RUN", "--picture", "a.png", "--no-originals"), "Say where to write it"),
+        (("augment", "RUN", "--out", "a.npz", "--examples", "9"), "Say where to draw it"),
         (("augment", "RUN", "--out", "a.npz", "--strength", "-1"), "strength must not be negative"),
     ],
 )  # fmt: skip

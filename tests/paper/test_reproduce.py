@@ -76,7 +76,8 @@ def test_more_runs_on_demand(work, book, ledger):
 def test_short_runs_never_count(work, book, ledger, options):
     toy = book.experiments["toy"]
     work("toy", runs=1, **options)
-    work("toy-picture", "toy-ghosts", **options)
+    _, said = work("toy-picture", "toy-ghosts", **options)
+    assert said.count("toy-picture: not drawn, because its run is a short one") == 1
     assert full_runs(ledger, toy) == {}
     assert ledger.of(PICTURE) == ledger.of(ANALYSIS) == []
     ((entry, made),) = short_runs(ledger, toy)

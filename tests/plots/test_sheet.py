@@ -49,7 +49,7 @@ def test_many_classes_take_several_pages(tmp_path):
 
 
 def test_pages_hold_every_row_once():
-    for rows in (1, 7, 40, 999):
+    for rows in (0, 1, 7, 40, 999):
         found = plots.pages(rows, 1.3)
         assert [row for page in found for row in page] == list(range(rows))
 

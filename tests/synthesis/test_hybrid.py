@@ -155,12 +155,35 @@ def test_an_augmented_set_is_read_back(toy_run, toy_file, toy_set, tmp_path, out
     assert run.config.data["test_images"] == 24
 
 
-def test_given_images_are_no_test_images_too(toy_run, toy_set, tmp_path):
-    stream = augment(toy_run, dataclasses.replace(toy_set, flip=True), device="cpu")
-    assert (stream.name, stream.flip, stream.total) == ("toy, augmented", True, 2 * len(toy_set))
+def test_no_copy_of_a_given_image_is_tested_on(toy_run, toy_set, tmp_path):
+    write_images(augment(toy_run, toy_set, copies=2, strength=0.0, device="cpu"), tmp_path / "augmented.npz")
+    train, test = (load(tmp_path / "augmented.npz", split) for split in ("train", "test"))
+    fifth = load(toy_set, "test")
+    assert (len(train), len(test)) == (3 * (len(toy_set) - len(fifth)), len(fifth))
+    assert torch.equal(test.pixels, fifth.pixels)
+    # Without noise a copy is its original, to the rounding.
+    apart = (train.pixels.int()[:, None] - test.pixels.int()).flatten(2).abs().amax(dim=2)
+    same = (toy_set.pixels.int()[:, None] - fifth.pixels.int()).flatten(2).abs().amax(dim=2)
+    assert (same <= 2).sum() == len(fifth)
+    assert apart.min() > 2
+
+
+def test_given_images_are_all_for_training_beside_test_images(toy_run, toy_set, toy_file, tmp_path):
+    tested = load(toy_file, "test")
+    stream = augment(toy_run, dataclasses.replace(toy_set, flip=True), test=tested, device="cpu")
+    assert (stream.name, stream.flip, stream.total) == ("toy, augmented", True, 2 * len(toy_set) + len(tested))
     write_images(stream, tmp_path / "augmented.npz")
-    assert len(load(tmp_path / "augmented.npz", "all")) == 2 * len(toy_set)
-    assert set(np.load(tmp_path / "augmented.npz")["split"]) == {"train"}
+    assert torch.equal(load(tmp_path / "augmented.npz", "test").pixels, tested.pixels)
+    masked = dataclasses.replace(toy_set, masks=torch.ones_like(toy_set.pixels))
+    with pytest.raises(HitNetError, match="must both have masks, or neither"):
+        augment(toy_run, masked, test=tested, device="cpu")
+
+
+def test_what_was_said_of_mirroring_is_kept(toy_file, tmp_path):
+    run = hitnet.train(toy_file, model="hitnet-small", epochs=1, mirror=True, device="cpu", out=tmp_path / "run")
+    assert not load(toy_file).flip
+    assert augment(run, device="cpu").flip
+    assert not augment(run, toy_file, device="cpu").flip
 
 
 def test_without_the_originals(toy_run, toy_set):
@@ -188,8 +211,9 @@ def test_no_strength_gives_the_images_back(toy_run, toy_set):
 
 def test_masks_stay_where_they_are(toy_run, toy_set, tmp_path):
     masks = (toy_set.pixels > 100).to(torch.uint8) * 255
-    write_images(augment(toy_run, dataclasses.replace(toy_set, masks=masks), device="cpu"), tmp_path / "a.npz")
-    assert torch.equal(load(tmp_path / "a.npz", "all").masks, masks.repeat(2, 1, 1, 1))
+    masked = dataclasses.replace(toy_set, masks=masks)
+    write_images(augment(toy_run, masked, test=masked, device="cpu"), tmp_path / "a.npz")
+    assert torch.equal(load(tmp_path / "a.npz", "all").masks, masks.repeat(3, 1, 1, 1))
 
 
 def test_copies_differ_and_repeat(toy_run):

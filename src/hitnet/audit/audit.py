@@ -34,7 +34,7 @@ from hitnet.training.evaluation import check_fit, class_distances, match_classes
 from hitnet.training.networks import Task, release, train_networks
 from hitnet.training.progress import Progress
 from hitnet.training.run import RunConfig
-from hitnet.training.train import configure, source_name, task
+from hitnet.training.train import configure, source_name, task, weights_fingerprint
 
 BATCH = 10_000  # images on the device at once, in all their views
 VIEW_SHIFT = 2  # pixels
@@ -208,6 +208,7 @@ def describe_networks(trained: Sequence[Run]) -> dict[str, Any]:
 def collect(trained: list[Run], images: Images, device: torch.device, *, plain: bool = False) -> np.ndarray:
     """Class distances (M, N, K) in float32: each the mean over an image's views, or `plain`, of the image as it is."""
     found = []
+    check_differ(trained)
     for run in trained:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
         if run.class_names != images.class_names:
@@ -224,6 +225,16 @@ def collect(trained: list[Run], images: Images, device: torch.device, *, plain: 
             seen = torch.cat([mean_distances(network, part.to(device), images.flip) for part in parts])
         found.append(seen.numpy())
     return np.stack(found)
+
+
+def check_differ(trained: Sequence[Run]) -> None:
+    """An error where one network is there twice: its two votes would be counted as agreement."""
+    folders: dict[str, Path | None] = {}
+    for run in trained:
+        weights = weights_fingerprint(run.model)
+        if weights in folders:
+            raise HitNetError(f"{folders[weights]} and {run.folder} hold the same network. Give each network once.")
+        folders[weights] = run.folder
 
 
 def mean_distances(network: Network, pixels: Tensor, mirrored_ok: bool) -> Tensor:

@@ -60,6 +60,9 @@ def main() -> None:
             raise
         errors.print("Interrupted. Nothing that was written is lost; commands that have --resume go on with it.")
         raise SystemExit(code) from None
+    except MemoryError:
+        errors.print("Error: the memory does not hold what was asked for. Ask for less at a time.", style="red")
+        raise SystemExit(1) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:
             what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"

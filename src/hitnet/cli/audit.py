@@ -13,7 +13,7 @@ from hitnet.audit import apply_corrections, audit, export
 from hitnet.audit.audit import Audit, read_audit
 from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
 from hitnet.cli.terminal import console, make_table, short_name, training_progress
-from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict
+from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict, check_ghosts
 from hitnet.data.images import Images
 from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
@@ -92,6 +92,7 @@ def run_command(
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
     target = out or Path("audits") / short_name(data)
+    check_ghosts(ghosts, ghost_rule)
     with training_progress(f"Auditing {short_name(data)}") as bar:
         result = audit(
             data,

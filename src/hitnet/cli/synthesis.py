@@ -67,7 +67,7 @@ def traverse_command(
     plots.check_file_type(out)
     check_steps(steps)
     trained = open_run(run, device=device)
-    names: Sequence[str | None] = classes or ([None] if image else trained.class_names)
+    names: Sequence[str | None] = list(dict.fromkeys(classes or ())) or ([None] if image else trained.class_names)
     found = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
     written = plots.save([page for one in found for page in plots.traversal_figures(one)], out)
     if as_json:
@@ -187,10 +187,12 @@ def augment_command(
     data: OtherData = None,
     out: Annotated[Path | None, typer.Option(help="The augmented set: a .npz of arrays or a folder of PNGs")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw examples, as the paper does: .png, .svg, .pdf")] = None,
-    copies: Annotated[int, typer.Option(help="Modified copies of each training image")] = 1,
+    copies: Annotated[int | None, typer.Option(help="Modified copies of each training image (default 1)")] = None,
     strength: Annotated[float, typer.Option(help="Noise on each capsule component, in units of m/√n")] = STRENGTH,
-    originals: Annotated[bool, typer.Option(help="Keep the original training images beside the copies")] = True,
-    examples: Annotated[int, typer.Option(min=1, help="Images in the picture")] = 2,
+    originals: Annotated[
+        bool | None, typer.Option(help="Keep the original training images beside the copies (default: do)")
+    ] = None,
+    examples: Annotated[int | None, typer.Option(min=1, help="Images in the picture (default 2)")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -201,6 +203,10 @@ def augment_command(
     """
     if out is None and picture is None:
         raise HitNetError("Say where to write: --out for the augmented set, --picture for examples, or both.")
+    if out is None and (copies is not None or originals is not None):
+        raise HitNetError("--copies and --originals are about the augmented set. Say where to write it (--out).")
+    if picture is None and examples is not None:
+        raise HitNetError("--examples are the images in the picture. Say where to draw it (--picture).")
     if picture is not None:
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower().removeprefix(".") in file_types():
@@ -210,12 +216,12 @@ def augment_command(
     trained = open_run(run, device=device)
     if picture is not None:
         train = run_images(trained, data, data_dir=data_dir)
-        few = train.select(torch.linspace(0, len(train) - 1, examples).long())
+        few = train.select(torch.linspace(0, len(train) - 1, examples or 2).long())
         found = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
         say_written(plots.save(plots.hybrid_figures(found), picture))
     if out is not None:
         stream = synthesis.augment(
-            trained, data, copies=copies, strength=strength, originals=originals,
-            seed=seed, device=device, data_dir=data_dir,
+            trained, data, copies=1 if copies is None else copies, strength=strength,
+            originals=originals is not False, seed=seed, device=device, data_dir=data_dir,
         )  # fmt: skip
         write(stream, out)

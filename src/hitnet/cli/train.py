@@ -40,6 +40,12 @@ def register(app: typer.Typer) -> None:
     app.command("models")(models_command)
 
 
+def check_ghosts(ghosts: int | None, *options: str | float | None) -> None:
+    """An error where ghosts are described but there are none."""
+    if not ghosts and any(option is not None for option in options):
+        raise HitNetError("The options of ghosts say when they go unpunished. Say how many there are: add --ghosts 1.")
+
+
 def train_command(
     data: Data,
     model: Annotated[str | None, typer.Option(help="See `hitnet models`; by default one to suit data, device")] = None,
@@ -81,6 +87,7 @@ def train_command(
     """
     if augment is None and (augment_strength is not None or augment_share is not None):
         raise HitNetError("--augment-strength and --augment-share say how images are modified. Add --augment hybrid.")
+    check_ghosts(ghosts, ghost_rule, ghost_probability, ghosts_from_epoch)
     last_word = str(seed) if seeds is None else "seeds"
     words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:

@@ -195,6 +195,9 @@ def finish(names: Sequence[str], runner: Runner, runs: int | None, length: Lengt
             ghosts.analyse(one, seeds, runner, docs, say)
     for result in {result.name: result for results, _ in found for result in results}.values():
         one = runner.book.experiments[result.experiments[0]]
-        wanted = result.draw is not None and length.of(one) is None and not result.picture(runner.ledger)
-        if wanted and runner.finished(one, PICTURE_SEED):
+        if result.draw is None or result.picture(runner.ledger):
+            continue
+        if length.of(one) is not None:
+            say(f"{result.name}: not drawn, because its run is a short one")
+        elif runner.finished(one, PICTURE_SEED):
             pictures.draw(result, runner, docs, say)

@@ -8,8 +8,8 @@ import numpy as np
 
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.images import Images
-from hitnet.plots.sheet import BLUE, INK, RED, WIDTH
-from hitnet.plots.tiles import tile_figures
+from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, text_width
+from hitnet.plots.tiles import tile_figures, tile_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from hitnet.audit.ghosts import Ghosts
 
 MOST_DRAWN = 200  # doubtful images in pictures: those with the most hits
+MANY_COLUMNS, FEW_COLUMNS = 9, 5  # of doubtful images, where their labels fit above and where names have to be cut
 MANY = 20  # classes beyond which a matrix's cells are not labelled one by one
 
 
 def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
     """The doubtful images with the most hits, by rising number of them, each under (label, ghost class, hits)."""
     rows = ghosts.doubtful().tail(most)
-    # Names are cut here one by one: cut as a whole, a label would lose its ghost class and its hits.
-    labels = [
-        f"({brief(a)}, {brief(b)}, {h})" for a, b, h in zip(rows["label"], rows["ghost"], rows["hits"], strict=True)
-    ]
-    columns = 9 if max(map(len, labels), default=0) <= 11 else 5
+    found = list(zip(rows["label"], rows["ghost"], rows["hits"], strict=True))
+    labels, columns = [f"({a}, {b}, {hits})" for a, b, hits in found], MANY_COLUMNS
+    if any(text_width(label, LABEL) > tile_width(columns) for label in labels):
+        columns = FEW_COLUMNS
+        # Names are cut one by one: cut as a whole, a label would lose its ghost class and its hits.
+        room = (tile_width(columns) - text_width(f"(, , {ghosts.models})", LABEL)) / 2
+        cut = {name: fitting(name, room, size=LABEL) for name in {*rows["label"], *rows["ghost"]}}
+        labels = [f"({cut[a]}, {cut[b]}, {hits})" for a, b, hits in found]
     return tile_figures(images.select(rows.index.tolist()).pixels, columns, labels=labels)
-
-
-def brief(name: str, most: int = 6) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def analysis_figure(ghosts: Ghosts) -> Figure:

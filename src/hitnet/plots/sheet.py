@@ -30,6 +30,7 @@ INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
 BLUE, RED = "#3a6ea5", "#b8442f"
 WIDTH, TALLEST = 6.8, 9.6  # inches: the width of a column of A4 text, and the most that a page is filled
 MARGIN, GAP, LINE = 0.08, 0.05, 0.17
+LABEL = 8  # points: the size of names
 DPI, FINE = 200, 600  # of pictures made of pixels, and of the images within those made of lines
 MISSING = "Glyph .* missing"  # what matplotlib warns of when a font lacks a character
 
@@ -53,7 +54,7 @@ class Sheet:
         draw_image(self.axes, image, extent=(left, left + width, top + height, top))
         return height
 
-    def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = 8, **style: Any) -> None:
+    def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = LABEL, **style: Any) -> None:
         """Write centred on (x, y) unless `ha` says otherwise, cut to `room` inches; names hold no formulas."""
         options = {"ha": "center", "va": "center", "color": INK, "parse_math": False, **style}
         self.axes.text(x, y, fitting(text, room, size=size), fontsize=size, **options)
@@ -180,5 +181,5 @@ def pages(rows: int, height: float, *, above: float = 0.0) -> list[range]:
     """Rows of this height, cut into pages of near equal length."""
     most = max(1, int((TALLEST - above - 2 * MARGIN) / height))
     count = max(1, math.ceil(rows / most))
-    each = math.ceil(rows / count)
+    each = max(1, math.ceil(rows / count))
     return [range(start, min(start + each, rows)) for start in range(0, rows, each)]

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def tile_width(columns: int) -> float:
+    """Of each image, in inches, where so many stand side by side."""
+    return min(1.25, (WIDTH - 2 * MARGIN + GAP) / columns - GAP)
+
+
 def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None = None) -> list[Figure]:
     """Images (N, C, H, W) row after row, each with its label above it."""
-    tile = min(1.25, (WIDTH - 2 * MARGIN + GAP) / columns - GAP)
+    tile = tile_width(columns)
     above = LINE if labels else 0.0
     step = tile * images.shape[2] / images.shape[3] + GAP + above
     figures = []

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.images import Images
-from hitnet.data.load import Source
+from hitnet.data.load import Source, load
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import (
@@ -189,6 +189,7 @@ def augment(
     run: RunLike,
     data: Source | None = None,
     *,
+    test: Images | None = None,
     copies: int = 1,
     strength: float = STRENGTH,
     originals: bool = True,
@@ -198,8 +199,11 @@ def augment(
 ) -> ImageStream:
     """A data set (by default the run's own) with modified copies of its training images, for `write_images`.
 
-    The test images stay as they are; `Images` are all for training. `originals` says whether the training images stay
-    beside their copies.
+    test       images to test on, beside `data` that are all for training; by default the test images of the set. A
+               set without any is split by the fixed rule of `hitnet.data.load` before its images are copied.
+    originals  whether the training images stay beside their copies
+
+    The test images stay as they are.
     """
     check_strength(strength)
     if copies < 1 or seed < 0:
@@ -207,20 +211,25 @@ def augment(
             f"Hybrid augmentation: copies must be at least 1 and seed not negative; got {copies} and {seed}."
         )
     trained = open_run(run, device=device)
+    others = data if test is None else test
+    if isinstance(data, Images) and test is None:
+        data, others = load(data, "train"), load(data, "test")
     train = run_images(trained, data, data_dir=data_dir)
-    test = None if isinstance(data, Images) else run_images(trained, data, split="test", data_dir=data_dir)
+    tested = run_images(trained, others, split="test", data_dir=data_dir)
+    if (train.masks is None) != (tested.masks is None):
+        raise HitNetError("Hybrid augmentation: training and test images must both have masks, or neither.")
     return ImageStream(
-        batches=_augmented(trained.model, train, test, copies, strength, originals, seed),
-        total=(0 if test is None else len(test)) + len(train) * (copies + originals),
+        batches=_augmented(trained.model, train, tested, copies, strength, originals, seed),
+        total=len(tested) + len(train) * (copies + originals),
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",
-        flip=train.flip,
+        flip=train.flip if data is not None else trained.config.data.get("mirror", train.flip),
     )
 
 
 def _augmented(
-    network: Network, train: Images, test: Images | None, copies: int, strength: float, originals: bool, seed: int
+    network: Network, train: Images, test: Images, copies: int, strength: float, originals: bool, seed: int
 ) -> Iterator[tuple[str, Images]]:
     if originals:
         yield "train", train
@@ -230,8 +239,7 @@ def _augmented(
         for start in range(0, len(train), BATCH):
             part = range(start, min(start + BATCH, len(train)))
             yield "train", _modified(network, train.select(part), change[part.start : part.stop])
-    if test is not None:
-        yield "test", test
+    yield "test", test
 
 
 def _modified(network: Network, images: Images, change: Tensor) -> Images:

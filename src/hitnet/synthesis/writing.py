@@ -1,4 +1,5 @@
-"""New images on disk, in the two forms that `hitnet.data.load` reads back: a .npz of arrays, or a folder of PNGs.
+"""New images on disk, in the two forms that `hitnet.data.load` reads back: a .npz of arrays, or a folder of PNGs (of
+two classes or more).
 
 Both are written as the images come, so that a million of them need not fit into memory, and whole or not at all.
 """
