@@ -218,8 +218,13 @@ def test_mistakes_are_named():
         CentripetalLoss(reduction="avg")
     with pytest.raises(HitNetError, match="MarginLoss: reduction must be one of"):
         MarginLoss(reduction="avg")
-    with pytest.raises(HitNetError, match="hit_step must be above 0"):
-        CentripetalLoss(hit_step=0)
+    for name in ("hit_step", "miss_step"):
+        with pytest.raises(HitNetError, match=f"{name} must be finite and above 0"):
+            CentripetalLoss(**{name: 0})
+    for name in ("hit_radius", "miss_radius", "hit_height", "miss_height", "miss_weight"):
+        for value in (-1, math.nan, math.inf):
+            with pytest.raises(HitNetError, match=f"{name} must be finite and not negative; got {value}"):
+                CentripetalLoss(**{name: value})
     with pytest.raises(HitNetError, match="ghost_probability"):
         CentripetalLoss(ghost_probability=1.5)
     with pytest.raises(HitNetError, match="ghost_rule must be one of always, nearer"):

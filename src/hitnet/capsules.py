@@ -5,14 +5,13 @@ Capsules are tensors (B, K, n): for each of B images, K classes with a vector of
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, whole
 
 CENTRE = 0.5
 HIT_RADIUS, MISS_RADIUS = 0.1, 0.9  # m and m' of the paper
@@ -143,23 +142,14 @@ class CapsuleLayer(nn.Module):
 
     def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:
         super().__init__()
-        in_features = self._size("in_features", in_features)
-        self.num_classes = self._size("num_classes", num_classes)
-        self.capsule_dim = self._size("capsule_dim", capsule_dim)
+        owner = type(self).__name__
+        in_features = whole(owner, "in_features", in_features, 1)
+        self.num_classes = whole(owner, "num_classes", num_classes, 1)
+        self.capsule_dim = whole(owner, "capsule_dim", capsule_dim, 1)
         self.linear = nn.Linear(in_features, self.num_classes * self.capsule_dim)
         self.norm = CapsuleNorm(self.num_classes * self.capsule_dim, eps=1e-3, momentum=momentum)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-
-    def _size(self, name: str, value: int) -> int:
-        """The value as an int, also where it is one of numpy's."""
-        try:
-            size = operator.index(value)
-        except TypeError:
-            size = 0
-        if size < 1:
-            raise HitNetError(f"{type(self).__name__}: {name} must be a whole number from 1 on; got {value!r}.")
-        return size
 
     def vectors(self, features: Tensor) -> Tensor:
         """(B, in_features) → normalised vectors (B, K, n), in float32 or better."""

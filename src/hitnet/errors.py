@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +37,29 @@ def check_entries(kind: str, given: Iterable[str], known: Iterable[str]) -> None
     for name in given:
         if name not in names:
             raise unknown_name(kind, name, names)
+
+
+def whole(owner: str, name: str, value: Any, least: int) -> int:
+    """A whole number as an int, also where it is one of numpy's; an error for any other value, or one below `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise HitNetError(f"{owner}: {name} must be a whole number from {least} on; got {value!r}.")
+    return number
+
+
+def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float:
+    """A finite number that is not negative as one of Python's own; an error for any other value, or for 0 too."""
+    try:
+        number = value if isinstance(value, int | float) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (0 < number < math.inf or (number == 0 and not above_0)):
+        bound = "above 0" if above_0 else "not negative"
+        raise HitNetError(f"{owner}: {name} must be finite and {bound}; got {value!r}.")
+    return number
 
 
 def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:

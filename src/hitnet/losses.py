@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, full_precision, one_hot
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError, check_choice, finite, whole
 
 Reduction = Literal["mean", "sum", "none"]
 GhostRule = Literal["always", "nearer"]
@@ -112,12 +112,13 @@ class CentripetalLoss(nn.Module):
         ghost_probability: float = 1.0,
     ) -> None:
         super().__init__()
-        for name, value in (("hit_step", hit_step), ("miss_step", miss_step), ("capsule_dim", capsule_dim)):
-            if value <= 0:
-                raise HitNetError(f"CentripetalLoss: {name} must be above 0; got {value}.")
-        for name, value in (("hit_radius", hit_radius), ("miss_radius", miss_radius), ("ghosts", ghosts)):
-            if value < 0:
-                raise HitNetError(f"CentripetalLoss: {name} must not be negative; got {value}.")
+        owner = type(self).__name__
+        capsule_dim, ghosts = whole(owner, "capsule_dim", capsule_dim, 1), whole(owner, "ghosts", ghosts, 0)
+        hit_step = finite(owner, "hit_step", hit_step, above_0=True)
+        miss_step = finite(owner, "miss_step", miss_step, above_0=True)
+        hit_radius, miss_radius = finite(owner, "hit_radius", hit_radius), finite(owner, "miss_radius", miss_radius)
+        hit_height, miss_height = finite(owner, "hit_height", hit_height), finite(owner, "miss_height", miss_height)
+        miss_weight = finite(owner, "miss_weight", miss_weight)
         farthest = math.sqrt(capsule_dim) / 2
         if miss_radius >= farthest:
             raise HitNetError(

@@ -227,7 +227,7 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path, monkeypatch):
     ("options", "says"),
     [
         ({"models": 0}, "models must be at least 1; got 0"),
-        ({"epochs": 0}, "epochs must be above 0; got 0"),
+        ({"epochs": 0}, "epochs must be a whole number from 1 on; got 0"),
         ({"model": "n1"}, "n1 has no Hit-or-Miss layer"),
         ({"model": "hitnet-smal"}, "Did you mean 'hitnet-small'"),
         ({"score": "best"}, "score must be one of margin, plain-margin, ghost-distance"),

@@ -59,10 +59,10 @@ def test_hybrid_augmentation(data):
         (("--ghost-probability", "0"), "add --ghosts 1"),
         (("--ghosts-from-epoch", "2", "--ghosts", "0"), "add --ghosts 1"),
         (("--decoder", "con"), "Did you mean 'conv'"),
-        (("--capsule-dim", "0"), "capsule_dim must be at least 1"),
+        (("--capsule-dim", "0"), "capsule_dim must be a whole number from 1 on"),
         (("--reconstruction-weight", "-1"), "reconstruction_weight must be finite and not negative"),
         (("--reconstruction-weight", "inf"), "reconstruction_weight must be finite and not negative; got inf"),
-        (("--extra-dim", "-1"), "extra_dim must not be negative"),
+        (("--extra-dim", "-1"), "extra_dim must be a whole number from 0 on"),
         (("--model", "n1", "--decoder", "conv"), "no capsules for decoder 'conv'"),
     ],
 )

@@ -116,7 +116,9 @@ def test_old_configurations_mean_what_they_meant():
     ("options", "says"),
     [
         ({"decoder": "convolutional"}, "no decoder named 'convolutional'"),
-        ({"extra_dim": -1}, "extra_dim must not be negative"),
+        ({"extra_dim": -1}, "extra_dim must be a whole number from 0 on"),
+        ({"extra_dim": 2.0}, "extra_dim must be a whole number from 0 on"),
+        ({"capsule_dim": 8.0}, "capsule_dim must be a whole number from 1 on"),
         ({"extra_dim": 4, "decoder": "none"}, "Choose a decoder"),
     ],
 )

@@ -8,6 +8,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.training import together
+from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 6, "recipe_options": {"batch_size": 16}}
 
@@ -45,3 +46,21 @@ def test_of_many_the_first_is_watched_with_none_beside_it(toy, tmp_path, monkeyp
 def test_no_folder_no_profile(toy):
     with pytest.raises(HitNetError, match="written into the run folder"):
         hitnet.train(toy, profile=True, **SMALL)
+
+
+def test_testing_is_no_part_of_a_step(toy, tmp_path):
+    options = SMALL | {"epochs": 30, "recipe_options": {"batch_size": 96}}  # one step an epoch
+    test = toy_images(600)
+    run = hitnet.train(toy, test=test, out=tmp_path / "run", profile=True, **options)
+    found = json.loads((tmp_path / "run" / "profile.json").read_text())
+    assert found["steps"] == 20
+    calls = {row["name"]: row["calls_per_step"] for row in found["operators"]}
+    # The network's four layers of batch-norm, forth and back; testing goes forth alone.
+    assert calls["aten::native_batch_norm"] == calls["aten::native_batch_norm_backward"] == 4
+    assert len(run.history) == 30
+
+
+def test_an_interrupted_training_stops_the_profiler(toy, tmp_path):
+    with pytest.raises(Stop):
+        hitnet.train(toy, out=tmp_path / "run", profile=True, progress=Interrupting(8), **SMALL)
+    assert not torch.autograd.profiler._is_profiler_enabled

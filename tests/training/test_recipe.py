@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hitnet import HitNetError, Recipe, recipe
@@ -83,7 +85,7 @@ def test_mirroring_needs_data_that_allows_it():
 def test_mistakes_are_named():
     with pytest.raises(HitNetError, match="Did you mean 'paper'"):
         recipe("papr")
-    with pytest.raises(HitNetError, match="epochs must be above 0; got 0"):
+    with pytest.raises(HitNetError, match="epochs must be a whole number from 1 on; got 0"):
         recipe("fast", epochs=0)
     with pytest.raises(HitNetError, match="schedule must be one of"):
         recipe("fast", schedule="linear")
@@ -100,10 +102,27 @@ def test_ghost_probability_is_a_probability(value):
         recipe("fast", ghost_probability=value)
 
 
-@pytest.mark.parametrize("entry", ["shift", "cutout", "ghosts", "weight_decay"])
-def test_counts_are_not_negative(entry):
-    with pytest.raises(HitNetError, match=f"{entry} must not be negative; got -1"):
-        recipe("fast", **{entry: -1})
+@pytest.mark.parametrize("value", [-1, 1.0, 1.5, "2", math.nan])
+@pytest.mark.parametrize("entry", ["epochs", "batch_size", "ghosts_from_epoch", "shift", "cutout", "ghosts"])
+def test_counts_are_whole_numbers(entry, value):
+    with pytest.raises(
+        HitNetError, match=rf"{entry} must be a whole number from [01] on; got {re.escape(repr(value))}"
+    ):
+        recipe("fast", **{entry: value})
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "a"])
+@pytest.mark.parametrize("entry", ["learning_rate", "decay", "adam_epsilon", "weight_decay", "miss_weight"])
+def test_amounts_are_finite(entry, value):
+    with pytest.raises(HitNetError, match=rf"{entry} must be finite and (above 0|not negative); got {value!r}"):
+        recipe("fast", **{entry: value})
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    made = recipe("fast", epochs=np.int64(3), learning_rate=np.float32(0.5), shift=np.uint8(2))
+    assert made == recipe("fast", epochs=3, learning_rate=0.5, shift=2)
+    assert [type(value) for value in (made.epochs, made.learning_rate, made.shift)] == [int, float, int]
+    assert json.loads(json.dumps(made.to_dict())) == made.to_dict()
 
 
 def test_hybrid_images_take_a_share_and_a_strength():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 
 import hitnet
 from hitnet import HitNetError
@@ -152,3 +153,52 @@ def test_claims_are_given_up_once_training_has_ended_or_failed(toy, tmp_path, mo
     assert not (tmp_path / "run" / ".training").exists()
     hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
     assert not (tmp_path / "run" / ".training").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("history.json", "3"), ("history.json", '{"a": 1}'), ("config.json", None)],
+)
+def test_damaged_files_are_named(toy, tmp_path, file, text):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    path = tmp_path / "run" / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": {}}) if text is None else text)
+    with pytest.raises(HitNetError, match=f"{path} is damaged"):
+        hitnet.load(tmp_path / "run")
+
+
+def test_a_checkpoint_that_does_not_say_how_far_it_is_is_damaged(tmp_path):
+    runs.write_tensors(tmp_path / "state.safetensors", {"a": torch.zeros(2)}, {"step": "3"})
+    with pytest.raises(HitNetError, match=r"state\.safetensors is damaged: it does not say how far it is"):
+        runs.RunFolder(tmp_path).position()
+
+
+def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
+    def full(*args):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(runs, "save_file", full)
+    with pytest.raises(HitNetError, match=r"Cannot write .*weights.*No space left on device.*Choose another place"):
+        runs.write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_home_is_where_a_run_is_kept(toy, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = hitnet.train(toy, out="~/run", **SMALL)
+    assert run.folder == tmp_path / "run"
+    assert hitnet.load("~/run").history == run.history
+    hybrid = hitnet.train(toy, augment="hybrid", augment_from="~/run", seeds=2, out="~/many", **SMALL)
+    assert hybrid[1].folder == tmp_path / "many" / "seed-1"
+    assert hybrid[1].config.augment_from["run"] == str(tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many", "run"]
+
+
+def test_loading_a_run_leaves_the_callers_random_numbers_alone(toy, tmp_path):
+    hitnet.train(toy, out=tmp_path / "run", **SMALL)
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    hitnet.load(tmp_path / "run")
+    assert torch.equal(torch.rand(2), expected)

@@ -20,6 +20,8 @@ from hitnet import HitNetError
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
 from hitnet.training.distributed import Ranks
+from hitnet.training.feed import Feed
+from hitnet.training.progress import Progress
 from hitnet.training.run import read_tensors
 from hitnet.training.train import fingerprint
 from toy import Interrupting, Stop, toy_images
@@ -199,7 +201,11 @@ def test_ghosts_that_leave_nothing_to_miss_are_warned_of(toy, caplog):
         (18, {"model": "n1", "recipe_options": {"ghosts": 1}}, "Ghost capsules need the centripetal loss"),
         (18, {"model": "hitnet-small", "recipe_options": {"label_smoothing": 0.1}}, "label_smoothing needs"),
         (18, {"model": "n1", "recipe_options": {"miss_weight": 1.0}}, "miss_weight needs the centripetal loss"),
-        (18, {"model": "hitnet-small", "recipe_options": {"miss_weight": -1.0}}, "miss_weight must not be negative"),
+        (
+            18,
+            {"model": "hitnet-small", "recipe_options": {"miss_weight": -1.0}},
+            "miss_weight must be finite and not negative",
+        ),
         (18, {"model": "hitnet-small", "recipe_options": {"ghosts": 1, "ghost_probability": 2}}, "ghost_probability"),
         (12, {"model": "hitnet"}, "too small for this network"),
         (18, {"model": "hitnet-small", "seed": 2**64}, "A seed must lie between"),
@@ -272,3 +278,56 @@ def test_a_process_draws_by_its_rank(monkeypatch):
         trainer.start_epoch(epoch)
     assert given[0] == 7_000_023
     assert given[0] != given[1]
+
+
+def test_test_images_are_matched_by_the_names_of_their_classes(toy, tmp_path):
+    turned = replace(toy, labels=2 - toy.labels, class_names=toy.class_names[::-1])
+    options = {"epochs": 12, "recipe_options": {"batch_size": 16, "learning_rate": 5e-3}, **SMALL}
+    save_npz(toy, tmp_path / "toy.npz")
+    for source in (toy, tmp_path / "toy.npz"):
+        run = hitnet.train(source, test=turned, **options)
+        assert run.history[-1]["test_error"] == hitnet.evaluate(run, turned, device="cpu").error < 20
+
+
+@pytest.mark.parametrize(
+    ("test", "says"),
+    [
+        (toy_images(6, shape=(1, 14, 14)), r"to test on, has images of shape \(1, 14, 14\)"),
+        (toy_images(6, shape=(3, 12, 12)), r"to test on, has images of shape \(3, 12, 12\)"),
+        (toy_images(8, classes=4), "does not know: band 3"),
+        (toy_images(6).select([]), "toy holds no images"),
+    ],
+)
+def test_test_images_that_do_not_fit_leave_no_folder(toy, tmp_path, test, says):
+    with pytest.raises(HitNetError, match=says):
+        hitnet.train(toy, test=test, out=tmp_path / "run", **SMALL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_images_to_train_on(toy, tmp_path):
+    with pytest.raises(HitNetError, match="toy holds no images"):
+        hitnet.train(toy.select([]), out=tmp_path / "run", **SMALL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_of_numpy(toy):
+    for seeds in (np.int64(2), np.array([0, 1])):
+        assert [run.config.seed for run in hitnet.train(toy, seeds=seeds, epochs=1, **SMALL)] == [0, 1]
+
+
+def test_a_training_that_is_stopped_and_not_kept_says_so(toy):
+    class Impatient(Progress):
+        stop = True
+
+    with pytest.raises(HitNetError, match="seed 0 was stopped, and there is no folder"):
+        hitnet.train(toy, epochs=2, progress=Impatient(), **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((1, 28, 28), 1000), ((3, 32, 32), 1000), ((3, 64, 64), 341), ((3, 224, 224), 27), ((3, 4000, 4000), 1)],
+)
+def test_fewer_large_images_are_tested_at_once(shape, expected):
+    assert device.at_once(shape) == expected
+    sizes = [len(labels) for _, labels in Feed(toy_images(30, shape=(1, 512, 512)), torch.device("cpu")).in_order()]
+    assert sizes == [16, 14]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, check_entries, unknown_name
+from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features
 from hitnet.models.heads import HEADS
@@ -42,6 +41,10 @@ class ModelConfig:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
         if len(self.in_shape) != 3 or min(self.in_shape) < 1:
             raise HitNetError(f"in_shape must be (channels, height, width); got {self.in_shape}.")
+        for name, least in (("num_classes", 1), ("capsule_dim", 1), ("extra_dim", 0)):
+            object.__setattr__(self, name, whole("Network", name, getattr(self, name), least))
+        weight = finite("Network", "reconstruction_weight", self.reconstruction_weight)
+        object.__setattr__(self, "reconstruction_weight", weight)
         if self.num_classes < 2:
             raise HitNetError(f"A classifier needs at least two classes; got {self.num_classes}.")
         if self.features not in FEATURES:
@@ -50,16 +53,8 @@ class ModelConfig:
             raise unknown_name("head", self.head, HEADS)
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
-        if self.capsule_dim < 1:
-            raise HitNetError(f"capsule_dim must be at least 1; got {self.capsule_dim}.")
-        if not 0 <= self.reconstruction_weight < math.inf:
-            raise HitNetError(
-                f"reconstruction_weight must be finite and not negative; got {self.reconstruction_weight}."
-            )
         if self.head == "softmax" and self.decoder != "none":
             raise HitNetError(f"A softmax head has no capsules for decoder {self.decoder!r}; it takes 'none' alone.")
-        if self.extra_dim < 0:
-            raise HitNetError(f"extra_dim must not be negative; got {self.extra_dim}.")
         if self.extra_dim and self.decoder == "none":
             raise HitNetError("extra_dim gives components to a decoder, but decoder is 'none'. Choose a decoder.")
 

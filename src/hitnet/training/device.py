@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,8 +32,15 @@ def training_precision(device: torch.device, precision: str = "mixed") -> torch.
 
 
 def evaluation_precision(device: torch.device) -> torch.autocast:
-    """bfloat16 matrix work on a GPU; float32 on a CPU, where distances do not depend on the batch they are found in."""
+    """bfloat16 matrix work on a GPU; float32 on a CPU, where the batch that an image is in changes its distances by no
+    more than rounding."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
+
+
+def at_once(shape: tuple[int, ...]) -> int:
+    """How many images of a shape (C, H, W) a network looks at at once where it learns nothing: fewer large ones, so
+    that its memory does not grow with them."""
+    return max(1, min(1000, 2**22 // math.prod(shape)))
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

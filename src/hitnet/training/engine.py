@@ -45,6 +45,13 @@ def own_randomness() -> Iterator[None]:
         yield
 
 
+def diverged(epoch: int, what: str) -> DivergedError:
+    return DivergedError(
+        f"Training diverged in epoch {epoch}: {what} not finite. "
+        "Lower the learning rate, or start again with another seed."
+    )
+
+
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """The state of the random generators that a step draws from."""
     state = {"random.cpu": torch.get_rng_state()}
@@ -112,14 +119,33 @@ class Trainer:
 
     def work(self) -> Iterator[None]:
         """The training, a step at a time: whoever drives it may do other work in between."""
+        try:
+            yield from self.epochs_left()
+        finally:
+            if self.profiling is not None:
+                self.profiling.pause()
+        self.check_weights()
+        if self.profiling is not None:
+            self.profiling.write()
+        if self.parallel is not None:
+            self.parallel.release()
+        if self.run:
+            self.run.finish(self.trained, self.history)
+        self.trained.eval()
+
+    def epochs_left(self) -> Iterator[None]:
         upcoming: Iterator[Batch] | None = None
         for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
             started, first = time.perf_counter(), self.start_epoch(epoch)
+            if self.profiling is not None:
+                self.profiling.watch()
             watch = Stopwatch(self.device)
             for i, batch in enumerate(upcoming or self.batches(epoch, first), first):
                 self.take(epoch, i, batch)
                 yield
             watch.stop()
+            if self.profiling is not None:
+                self.profiling.pause()
             tested = None if self.test is None else self.test_counts(self.test)
             # A GPU is still busy with all this; the next epoch is made ready before waiting for the figures.
             upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
@@ -132,13 +158,6 @@ class Trainer:
                 self.checkpoint(0, now=self.progress.stop)
                 if self.progress.stop:
                     raise Stopped
-        if self.profiling is not None:
-            self.profiling.end()
-        if self.parallel is not None:
-            self.parallel.release()
-        if self.run:
-            self.run.finish(self.trained, self.history)
-        self.trained.eval()
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """The step after `i` others of this epoch."""
@@ -200,6 +219,12 @@ class Trainer:
                     add(pixels, next(changes))
             yield pixels, labels, draw
 
+    def check_weights(self) -> None:
+        """An error where the very last steps have spoilt the weights: no loss has told of that."""
+        values = [value for value in self.trained.state_dict().values() if value.is_floating_point()]
+        if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
+            raise diverged(self.recipe.epochs, "some weights are")
+
     def checkpoint(self, step: int, *, now: bool = False) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
         alone = self.ranks.size == 1
@@ -219,10 +244,7 @@ class Trainer:
         count, others = len(self.train), self.model.config.num_classes - 1
         totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
         if not all(map(math.isfinite, totals.values())):
-            raise DivergedError(
-                f"Training diverged in epoch {epoch}: the loss is not finite. "
-                "Lower the learning rate, or start again with another seed."
-            )
+            raise diverged(epoch, "the loss is")
         row: dict[str, Any] = {"epoch": epoch, "learning_rate": self.rate(epoch, self.steps_per_epoch - 1)}
         row |= {name: totals[name] / count for name in ("loss", "classification", "reconstruction")}
         row["train_error"] = 100 * totals["wrong"] / count

@@ -20,7 +20,7 @@ from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
-from hitnet.training.device import evaluation_precision, pick_device
+from hitnet.training.device import at_once, evaluation_precision, pick_device
 from hitnet.training.run import Run, load
 
 
@@ -101,10 +101,10 @@ def evaluating(model: Network) -> Iterator[torch.device]:
 
 
 @torch.inference_mode()
-def class_distances(model: Network, pixels: Tensor, *, batch_size: int = 1000) -> Tensor:
+def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     with evaluating(model) as device:
-        batches = (to_device(batch, device) for batch in pixels.split(batch_size))
+        batches = (to_device(batch, device) for batch in pixels.split(batch_size or at_once(pixels.shape[1:])))
         return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
 
 
@@ -114,12 +114,12 @@ def to_device(pixels: Tensor, device: torch.device) -> Tensor:
 
 
 @torch.inference_mode()
-def reconstruction_error(model: Network, images: Images, *, batch_size: int = 1000) -> float | None:
+def reconstruction_error(model: Network, images: Images) -> float | None:
     """Mean squared error per pixel of what is decoded from the predicted class's capsule, beside the images or, where
     their masks are known, the masked ones, which such a network learns to rebuild."""
     if model.decoder is None:
         return None
-    total = 0.0
+    total, batch_size = 0.0, at_once(images.shape)
     with evaluating(model) as device:
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.stream import ImageSet, Streamed
-from hitnet.training.device import sent
+from hitnet.training.device import at_once, sent
 
 
 class Feed:
@@ -17,6 +17,7 @@ class Feed:
     def __init__(self, images: ImageSet, device: torch.device, *, masks: bool = False) -> None:
         self.device = device
         self.labels = images.labels.to(device)
+        self.shape = images.shape
         self.size = (images.shape[1], images.shape[2])
         self.mirrored_ok = images.flip
         self.source: Streamed | Tensor
@@ -39,8 +40,9 @@ class Feed:
         read = self.source.read(parts)
         return ((pixels.to(self.device), self.labels[index]) for pixels, index in zip(read, indices, strict=True))
 
-    def in_order(self, batch_size: int = 1000) -> Iterator[tuple[Tensor, Tensor]]:
+    def in_order(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """The whole set from its first image to its last."""
+        batch_size = batch_size or at_once(self.shape)
         if isinstance(self.source, Tensor):
             return zip(self.source.split(batch_size), self.labels.split(batch_size), strict=True)
         return self.batches(torch.arange(len(self)).split(batch_size))

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from hitnet.data.stream import ImageSet
-from hitnet.errors import DivergedError
+from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.distributed import ALONE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
@@ -97,11 +97,18 @@ def train_networks(
         fit_all(makers, device, ended, at_once=1 if profile else None)
     if len(tasks) > 1:
         found = ranks.gather({i: on_cpu(run) for i, run in found.items()} if ranks.size > 1 else found)
-    runs = [found[i] if i in found else load(task.path) for i, task in enumerate(tasks)]
+    runs = [found[i] if i in found else kept(task) for i, task in enumerate(tasks)]
     good = [run for run in runs if isinstance(run, Run)]
     if len(good) < len(runs):
         raise all_that_diverged(tasks, runs, good)
     return good
+
+
+def kept(task: Task) -> Run:
+    """The run of a task that was not trained now, or not to its end."""
+    if task.folder is None:
+        raise HitNetError(f"The training of {task.path} was stopped, and there is no folder that it is kept in (out).")
+    return load(task.folder.path)
 
 
 def train_lots(

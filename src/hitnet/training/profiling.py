@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,61 +24,87 @@ def part(name: str) -> AbstractContextManager[object]:
     return record_function(name) if torch.autograd.profiler._is_profiler_enabled else nullcontext()
 
 
+@dataclass
+class Cost:
+    """What the profiler has seen under one name: calls, and microseconds in all and of its own."""
+
+    calls: int = 0
+    total: float = 0.0
+    own: float = 0.0
+
+
 class Profiling:
     """Told of every step of a training; watches `STEPS` of them after `WARM_UP`, then writes profile.json and
-    profile.txt into a folder. It changes nothing in the training."""
+    profile.txt into a folder. It changes nothing in the training, and looks away while a network is tested."""
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         self.folder, self.device = folder, device
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+        self.costs: defaultdict[str, Cost] = defaultdict(Cost)
+        self.left, self.steps, self.images, self.seconds = WARM_UP, 0, 0, 0.0
+        self.profiler: profile | None = None  # while it watches
+        self.started, self.begun = 0.0, 0  # when it began to watch, and how many steps it had seen by then
+
+    def watch(self) -> None:
+        """Steps follow."""
+        if self.left or self.steps == STEPS:
+            return
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device.type == "cuda" else [])]
         self.profiler = profile(activities=activities)
-        self.seen, self.images, self.started = 0, 0, 0.0
-        self.watching = self.written = False
+        self.profiler.start()
+        self.started, self.begun = time.perf_counter(), self.steps
 
     def step(self, images: int) -> None:
         """After each step, of so many images."""
-        self.seen += 1
-        if self.watching:
-            self.images += images
-            if self.seen == WARM_UP + STEPS:
-                self.end()
-        elif self.seen == WARM_UP:
-            self.profiler.start()
-            self.watching, self.started = True, time.perf_counter()
+        if self.profiler is None:
+            self.left = max(0, self.left - 1)
+            self.watch()
+            return
+        self.steps += 1
+        self.images += images
+        if self.steps == STEPS:
+            self.write()
 
-    def end(self) -> None:
-        """Write what was seen, also of a training that ends before its time; nothing if that is no step."""
-        if not self.watching or self.written:
+    def pause(self) -> None:
+        """Something else than steps follows, or nothing at all."""
+        if self.profiler is None:
             return
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         seconds = time.perf_counter() - self.started
         self.profiler.stop()
-        self.watching, self.written = False, True
-        if self.images:
-            found = self.figures(seconds)
+        if self.steps > self.begun:
+            self.seconds += seconds
+            for event in self.profiler.key_averages():
+                cost = self.costs[event.key]
+                cost.calls += event.count
+                cost.total += event.cpu_time_total
+                on_gpu = self.device.type == "cuda"
+                cost.own += event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        self.profiler = None
+
+    def write(self) -> None:
+        """Write what was seen, also of a training that ends before its time; nothing if that is no step."""
+        self.pause()
+        if self.steps:
+            found = self.figures()
             files.write_json(self.folder / "profile.json", found)
             files.write_text(self.folder / "profile.txt", as_text(found))
 
-    def figures(self, seconds: float) -> dict[str, Any]:
-        steps = self.seen - WARM_UP
-        events = self.profiler.key_averages()
-        on_gpu = self.device.type == "cuda"
-        parts = {event.key: event.cpu_time_total for event in events if event.key in PARTS and event.cpu_time_total}
-        operators = []
-        for event in events:
-            own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-            if event.key not in PARTS and own > 0:
-                operators.append(
-                    {"name": event.key, "calls_per_step": event.count / steps, **share(own, steps, seconds)}
-                )
+    def figures(self) -> dict[str, Any]:
+        steps, seconds = self.steps, self.seconds
+        parts = {name: self.costs[name].total for name in PARTS if name in self.costs and self.costs[name].total}
+        operators: list[dict[str, Any]] = [
+            {"name": name, "calls_per_step": cost.calls / steps, **share(cost.own, steps, seconds)}
+            for name, cost in self.costs.items()
+            if name not in PARTS and cost.own > 0
+        ]
         operators.sort(key=lambda row: -row["milliseconds_per_step"])
         return {
-            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "steps": steps,
             "milliseconds_per_step": 1e3 * seconds / steps,
             "images_per_second": self.images / seconds,
-            "parts": [{"name": name, **share(parts[name], steps, seconds)} for name in PARTS if name in parts],
+            "parts": [{"name": name, **share(value, steps, seconds)} for name, value in parts.items()],
             "operators": operators[:LISTED],
         }
 

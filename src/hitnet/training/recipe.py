@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from hitnet.data.augment import Augmentation
-from hitnet.errors import HitNetError, check_choice, check_entries, unknown_name
+from hitnet.errors import HitNetError, check_choice, check_entries, finite, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
@@ -62,34 +62,27 @@ class Recipe:
     precision: Literal["mixed", "float32"] = "mixed"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "learning_rate", "adam_epsilon", "ghosts_from_epoch"):
-            if getattr(self, name) <= 0:
-                raise HitNetError(f"Recipe {self.name!r}: {name} must be above 0; got {getattr(self, name)}.")
-        for name in ("shift", "cutout", "ghosts", "weight_decay", "miss_weight"):
-            if getattr(self, name) < 0:
-                raise HitNetError(f"Recipe {self.name!r}: {name} must not be negative; got {getattr(self, name)}.")
+        owner = f"Recipe {self.name!r}"
+        for name in ("epochs", "batch_size", "ghosts_from_epoch"):
+            object.__setattr__(self, name, whole(owner, name, getattr(self, name), 1))
+        for name in ("shift", "cutout", "ghosts"):
+            object.__setattr__(self, name, whole(owner, name, getattr(self, name), 0))
+        for name in ("learning_rate", "decay", "adam_epsilon"):
+            object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
+        for name in ("weight_decay", "miss_weight", "augment_strength"):
+            object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
         check_choice("Recipe", "optimizer", self.optimizer, ("adam", "sgd"))
         check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
         check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
         check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
         check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
-        if not 0 <= self.augment_strength < math.inf:
-            raise HitNetError(
-                f"Recipe {self.name!r}: augment_strength must be finite and not negative; got {self.augment_strength}."
-            )
         for name in ("warp", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
-                raise HitNetError(
-                    f"Recipe {self.name!r}: {name} must be at least 0 and below 1; got {getattr(self, name)}."
-                )
+                raise HitNetError(f"{owner}: {name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if not 0 <= self.ghost_probability <= 1:
-            raise HitNetError(
-                f"Recipe {self.name!r}: ghost_probability must be in [0, 1]; got {self.ghost_probability}."
-            )
+            raise HitNetError(f"{owner}: ghost_probability must be in [0, 1]; got {self.ghost_probability}.")
         if not 0 < self.augment_share <= 1:
-            raise HitNetError(
-                f"Recipe {self.name!r}: augment_share must be above 0 and at most 1; got {self.augment_share}."
-            )
+            raise HitNetError(f"{owner}: augment_share must be above 0 and at most 1; got {self.augment_share}.")
 
     def rate(self, step: int, steps_per_epoch: int) -> float:
         """The learning rate at a step, counted from 0."""

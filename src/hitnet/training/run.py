@@ -71,7 +71,7 @@ class RunConfig:
                 model=ModelConfig.from_dict(values["model"]),
                 recipe=Recipe.from_dict(values["recipe"]),
                 seed=values["seed"],
-                data=values["data"],
+                data={**values["data"], "class_names": list(values["data"]["class_names"])},
                 augment_from=values.get("augment_from"),
             )
         except (KeyError, TypeError) as error:
@@ -92,7 +92,7 @@ class RunFolder:
     """A run on disk. Every file in it is written whole or not at all."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = files.expand(path)
         self.config_file = self.path / "config.json"
         self.history_file = self.path / "history.json"
         self.weights_file = self.path / "weights.safetensors"
@@ -130,7 +130,12 @@ class RunFolder:
         return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
 
     def history(self) -> History:
-        return list(files.read_json(self.history_file)) if self.history_file.is_file() else []
+        if not self.history_file.is_file():
+            return []
+        rows: History = files.read_json(self.history_file)
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise HitNetError(f"{self.history_file} is damaged: it is no list of epochs.")
+        return rows
 
     def save(self, state: dict[str, Tensor], history: History, *, step: int = 0) -> None:
         """Checkpoint `step` steps after the last epoch in `history`. The state says how far it is: history is cut to
@@ -143,7 +148,10 @@ class RunFolder:
         if not self.state_file.is_file():
             return 0, 0
         metadata = read_metadata(self.state_file)
-        return int(metadata["epoch"]), int(metadata.get("step", 0))
+        try:
+            return int(metadata["epoch"]), int(metadata.get("step", 0))
+        except (KeyError, ValueError) as error:
+            raise HitNetError(f"{self.state_file} is damaged: it does not say how far it is ({error!r}).") from error
 
     def saved(self) -> Saved | None:
         """The last checkpoint, or None."""
@@ -167,7 +175,8 @@ class RunFolder:
         config = self.config()
         if not self.finished:
             raise HitNetError(f"{self.path} has not been trained to its end. Go on with --resume.")
-        model = Network(config.model)
+        with torch.random.fork_rng(devices=[]):  # the caller's random numbers are no matter of a network to be filled
+            model = Network(config.model)
         tensors, _ = read_tensors(self.weights_file)
         try:
             model.load_state_dict(tensors)
@@ -177,8 +186,12 @@ class RunFolder:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    with files.replacing(path) as temporary:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, metadata)
+    kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    try:
+        with files.replacing(path) as temporary:
+            save_file(kept, temporary, metadata)
+    except SafetensorError as error:  # which hides what the system said, of a full disk for one
+        raise HitNetError(f"Cannot write {path}: {error}. Choose another place.") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:

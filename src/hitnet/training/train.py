@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,12 @@ from hitnet.data.images import Images
 from hitnet.data.load import Source
 from hitnet.data.sources import is_known
 from hitnet.data.stream import ImageSet, Streamed, open_images
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, whole
 from hitnet.files import expand
 from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
+from hitnet.training.evaluation import match_classes
 from hitnet.training.modification import Prepare
 from hitnet.training.networks import Task, release, train_networks
 from hitnet.training.objective import Objective
@@ -221,9 +222,11 @@ def several_tasks(
     """One task in `out`, or one a seed in out/seed-S: so many seeds from `seed` on, or those that are given."""
     if seeds is None:
         return [task(replace(config, seed=seed), out, resume=resume, device=device)]
-    chosen = list(range(seed, seed + seeds)) if isinstance(seeds, int) else list(seeds)
+    if not isinstance(seeds, Iterable):
+        seeds = range(seed, seed + whole("train", "seeds", seeds, 1))
+    chosen = list(seeds)
     if not chosen or len(set(chosen)) < len(chosen):
-        raise HitNetError(f"seeds must be a number above 0, or seeds that all differ; got {seeds!r}.")
+        raise HitNetError(f"seeds must be a whole number from 1 on, or seeds that all differ; got {seeds!r}.")
     folders = [None if out is None else Path(out) / f"seed-{one}" for one in chosen]
     configs = [replace(config, seed=one) for one in chosen]  # checks all seeds before the first folder is made
     found: list[Task] = []
@@ -240,13 +243,27 @@ def read(
     data: Source, test: Images | None, *, device: torch.device, limit: int | None, stream: bool | None, **options: Any
 ) -> tuple[ImageSet, ImageSet | None]:
     """The images to train on, and those to test on where there are any."""
+    images: ImageSet
+    tested: ImageSet | None
     if isinstance(data, Images):
-        return data.first(limit), test
-    splits = ["train", "test"] if test is None else ["train"]
-    images, *tested = open_images(
-        data, splits, limit=limit, stream=stream, room=partial(room_for_images, device), **options
-    )
-    return images, tested[0] if test is None else test
+        images, tested = data.first(limit), test
+    else:
+        splits = ["train", "test"] if test is None else ["train"]
+        images, *others = open_images(
+            data, splits, limit=limit, stream=stream, room=partial(room_for_images, device), **options
+        )
+        tested = others[0] if test is None else test
+    if test is not None:
+        if test.shape != images.shape:
+            raise HitNetError(
+                f"{test.name}, to test on, has images of shape {test.shape}, but those of {images.name} are "
+                f"{images.shape} (channels, height, width). Give images of one shape."
+            )
+        tested = match_classes(test, images.class_names)
+    for one in (images, tested):
+        if one is not None and not len(one):
+            raise HitNetError(f"{one.name} holds no images.")
+    return images, tested
 
 
 def hybrid_augmentation(
@@ -267,7 +284,7 @@ def hybrid_augmentation(
     network = frozen_network(run, class_names=images.class_names, in_shape=images.shape, device=device.type)
     modify = partial(HybridAugmentation, network, strength=recipe.augment_strength, share=recipe.augment_share)
     folder = run.folder if isinstance(run, Run) else run
-    kept = None if folder is None else str(Path(folder).absolute())
+    kept = None if folder is None else str(expand(folder).absolute())
     return modify, {"run": kept, "weights": weights_fingerprint(network)}
 
 
