@@ -1,9 +1,11 @@
 """`hitnet data list`, `fetch` and `check`."""
 
 import json
+import logging
 
 import pytest
 from cli_samples import write_folder
+from PIL import Image
 
 from hitnet.data import catalogue, save_npz
 from hitnet.data.sources import SOURCES
@@ -65,6 +67,18 @@ def test_check_of_a_sound_set(command, tmp_path):
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[0] == "toy: 30 images of (1, 12, 12), 3 classes"
     assert [line.split() for line in ended.out.splitlines()[2:]] == [["band", str(k), "10"] for k in range(3)]
+
+
+def test_check_at_another_size(command, photos, caplog):
+    caplog.set_level(logging.INFO, "hitnet")
+    Image.new("L", (12, 20)).save(photos / "band 1" / "high.png")
+    command("data", "check", photos)
+    assert "1 of 31 have another size and are scaled to fit, centred on black. Set image_size" in caplog.text
+    caplog.clear()
+    ended = command("data", "check", photos, "--image-size", 20)
+    assert ended.out.splitlines()[0] == "photos: 31 images of (1, 20, 20), 3 classes"
+    assert "31 of 31 have another size" in caplog.text
+    assert "--image-size" not in caplog.text
 
 
 def test_check_names_what_was_left_out(command, photos):

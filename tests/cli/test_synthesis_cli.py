@@ -128,6 +128,7 @@ def test_augment(run, tmp_path):
         (("augment", "RUN", "--out", "full"), "is not an empty folder"),
         (("augment", "RUN", "--out", "a.png"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.JPEG"), "Pictures of examples: --picture"),
+        (("augment", "RUN", "--out", "a.npy"), "a .npz or a folder without a dot"),
         (("augment", "RUN",), "--out for the augmented set"),
         (("augment", "RUN", "--picture", "a.png", "--copies", "5"), "Say where to write it"),
         (("augment", "RUN", "--picture", "a.png", "--no-originals"), "Say where to write it"),

@@ -53,7 +53,7 @@ def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path)
         add(ledger, toy, seed, record(toy, [9, 3]))
     text = page()
     assert row(text, "Toy")[2] == "25.00 [25.00, 25.00] **≠**"
-    assert "docs/discussion/toy-table.md" in text
+    assert "`discussion/toy-table.md` beside this page" in text
     words = tmp_path / "docs/discussion/toy-table.md"
     words.parent.mkdir()
     words.write_text("The toy is easier than it seems.\n")

@@ -36,6 +36,14 @@ def test_a_short_training_is_watched_to_its_end(toy, tmp_path):
     assert json.loads((tmp_path / "run" / "profile.json").read_text())["steps"] == 7
 
 
+def test_a_training_of_the_warm_up_alone_has_no_profile_and_says_so(toy, tmp_path, caplog, capfd):
+    options = SMALL | {"epochs": 1, "recipe_options": {"batch_size": 20}}
+    hitnet.train(toy, out=tmp_path / "run", profile=True, **options)
+    assert not (tmp_path / "run" / "profile.json").exists()
+    assert "No profile is written: the training was over after 5 steps" in caplog.text
+    assert capfd.readouterr().err == ""
+
+
 def test_of_many_the_first_is_watched_with_none_beside_it(toy, tmp_path, monkeypatch):
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
     runs = hitnet.train(toy, out=tmp_path, seeds=2, profile=True, **SMALL | {"epochs": 2})

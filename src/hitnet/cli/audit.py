@@ -20,6 +20,7 @@ from hitnet.errors import HitNetError
 from hitnet.files import check_vacant, expand
 from hitnet.plots.ghosts import MOST_DRAWN
 
+DEFAULT_SPLIT = "default: train of a known set, all of mnist-sample and of your own"
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
 
@@ -73,9 +74,7 @@ def run_command(
     ] = None,
     recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
     epochs: Annotated[int | None, typer.Option(help="Instead of the audit's own number")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, test or all (default: train of a known set, all of your own)")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help=f"train, test or all ({DEFAULT_SPLIT})")] = None,
     score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
     ghosts: Annotated[int | None, typer.Option(help="Train with ghost capsules")] = None,
     ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer")] = None,
@@ -225,7 +224,7 @@ def export_command(
 def ghosts_command(
     words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
     out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
-    split: Annotated[str | None, typer.Option(help="train, test or all")] = None,
+    split: Annotated[str | None, typer.Option(help=f"train, test or all ({DEFAULT_SPLIT})")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hitnet.cli.terminal import console, make_table, print_json
-from hitnet.cli.train import AsJson, DataDir
+from hitnet.cli.train import AsJson, DataDir, ImageSize
 from hitnet.data import catalogue, load_report
 from hitnet.data.listing import in_words
 from hitnet.data.sources import SOURCES, is_known
@@ -45,10 +45,15 @@ def fetch_command(name: Name, data_dir: DataDir = None) -> None:
 def check_command(
     source: Annotated[str, typer.Argument(help="A data set's name, or a folder, .npz, CSV or Parquet of your own")],
     data_dir: DataDir = None,
+    image_size: ImageSize = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every file of a data set; exit code 1 when something is missing, damaged or had to be left out."""
-    if not (check_known(source, data_dir, as_json=as_json) if is_known(source) else check_own(source, as_json=as_json)):
+    if is_known(source):
+        sound = check_known(source, data_dir, as_json=as_json)
+    else:
+        sound = check_own(source, image_size=image_size, as_json=as_json)
+    if not sound:
         raise typer.Exit(1)
 
 
@@ -66,8 +71,8 @@ def check_known(name: str, data_dir: Path | None, *, as_json: bool) -> bool:
     return all(state.usable for state in states)
 
 
-def check_own(path: str, *, as_json: bool) -> bool:
-    report = load_report(path, "all")
+def check_own(path: str, *, image_size: int | None, as_json: bool) -> bool:
+    report = load_report(path, "all", image_size=image_size)
     images = report.images
     counts = images.labels.bincount(minlength=images.num_classes).tolist()
     if as_json:

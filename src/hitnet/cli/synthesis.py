@@ -15,7 +15,6 @@ from hitnet.cli.terminal import console, errors, make_table, print_json
 from hitnet.cli.train import AsJson, DataDir, Device, RunPath
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError, check_choice
-from hitnet.plots.sheet import file_types
 from hitnet.plots.synthesis import check_steps
 from hitnet.synthesis.decoding import open_run, to_pixels
 from hitnet.synthesis.distributions import run_images
@@ -209,8 +208,10 @@ def augment_command(
         raise HitNetError("--examples are the images in the picture. Say where to draw it (--picture).")
     if picture is not None:
         plots.check_file_type(picture)
-    if out is not None and out.suffix.lower().removeprefix(".") in file_types():
-        raise HitNetError(f"{out}: --out takes a whole data set, a .npz or a folder. Pictures of examples: --picture.")
+    if out is not None and out.suffix.lower() not in ("", ".npz"):
+        raise HitNetError(
+            f"{out}: --out takes a whole data set, a .npz or a folder without a dot. Pictures of examples: --picture."
+        )
     if out is not None:
         check_new(out)
     trained = open_run(run, device=device)

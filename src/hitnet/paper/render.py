@@ -69,7 +69,8 @@ def section(page: Page) -> str:
     result = page.result
     body, words = result.render(page), discussion(page.docs, result)
     if words is None and MARK in body:
-        words = f"*The difference is not discussed yet; words go to `docs/{DISCUSSION}/{result.name}.md`.*\n"
+        place = f"`{DISCUSSION}/{result.name}.md` beside this page"
+        words = f"*The difference is not discussed yet; words go to {place}.*\n"
     return head(result) + body + (f"\n{words}" if words else "")
 
 

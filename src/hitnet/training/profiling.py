@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from hitnet import files
 
+log = logging.getLogger("hitnet")
 WARM_UP, STEPS = 5, 20
 LISTED = 25
 PARTS = ("batch", "modify", "augment", "forward", "loss", "backward", "update", "count")
@@ -48,6 +51,7 @@ class Profiling:
         """Steps follow."""
         if self.left or self.steps == STEPS:
             return
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # which else reports on itself, and that it finds no GPU
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device.type == "cuda" else [])]
         self.profiler = profile(activities=activities)
         self.profiler.start()
@@ -83,12 +87,14 @@ class Profiling:
         self.profiler = None
 
     def write(self) -> None:
-        """Write what was seen, also of a training that ends before its time; nothing if that is no step."""
+        """Write what was seen, also of a training that ends before its time."""
         self.pause()
-        if self.steps:
-            found = self.figures()
-            files.write_json(self.folder / "profile.json", found)
-            files.write_text(self.folder / "profile.txt", as_text(found))
+        if not self.steps:
+            log.warning("No profile is written: the training was over after %d steps, which only warm up.", WARM_UP)
+            return
+        found = self.figures()
+        files.write_json(self.folder / "profile.json", found)
+        files.write_text(self.folder / "profile.txt", as_text(found))
 
     def figures(self) -> dict[str, Any]:
         steps, seconds = self.steps, self.seconds
