@@ -1,5 +1,6 @@
 """HitNet: capsules that hit or miss (Deliège, Cioppa and Van Droogenbroeck, 2018)."""
 
+from hitnet import startup  # noqa: F401  (before all that takes time)
 from hitnet.audit import Audit, audit
 from hitnet.capsules import HitOrMiss, distances, dynamic_routing, mask, squash
 from hitnet.data import Images

@@ -15,6 +15,7 @@ import typer
 from hitnet.cli import audit, data, plot, reproduce, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError, ToldElsewhereError
+from hitnet.startup import started
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
@@ -42,6 +43,7 @@ def told_to_stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
+    started()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
