@@ -90,7 +90,7 @@ class Profiling:
         """Write what was seen, also of a training that ends before its time."""
         self.pause()
         if not self.steps:
-            log.warning("No profile is written: the training was over after %d steps, which only warm up.", WARM_UP)
+            log.warning("No profile is written: the first %d steps only warm up, and there were no more.", WARM_UP)
             return
         found = self.figures()
         files.write_json(self.folder / "profile.json", found)
