@@ -328,6 +328,9 @@ def test_a_training_that_is_stopped_and_not_kept_says_so(toy):
     [((1, 28, 28), 1000), ((3, 32, 32), 1000), ((3, 64, 64), 341), ((3, 224, 224), 27), ((3, 4000, 4000), 1)],
 )
 def test_fewer_large_images_are_tested_at_once(shape, expected):
-    assert device.at_once(shape) == expected
+    assert device.evaluation_batch(shape) == expected
+
+
+def test_large_images_are_tested_in_smaller_batches():
     sizes = [len(labels) for _, labels in Feed(toy_images(30, shape=(1, 512, 512)), torch.device("cpu")).in_order()]
     assert sizes == [16, 14]

@@ -37,7 +37,7 @@ def evaluation_precision(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 
-def at_once(shape: tuple[int, ...]) -> int:
+def evaluation_batch(shape: tuple[int, ...]) -> int:
     """How many images of a shape (C, H, W) a network looks at at once where it learns nothing: fewer large ones, so
     that its memory does not grow with them."""
     return max(1, min(1000, 2**22 // math.prod(shape)))

@@ -20,7 +20,7 @@ from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
-from hitnet.training.device import at_once, evaluation_precision, pick_device
+from hitnet.training.device import evaluation_batch, evaluation_precision, pick_device
 from hitnet.training.run import Run, load
 
 
@@ -104,7 +104,7 @@ def evaluating(model: Network) -> Iterator[torch.device]:
 def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     with evaluating(model) as device:
-        batches = (to_device(batch, device) for batch in pixels.split(batch_size or at_once(pixels.shape[1:])))
+        batches = (to_device(batch, device) for batch in pixels.split(batch_size or evaluation_batch(pixels.shape[1:])))
         return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
 
 
@@ -119,7 +119,7 @@ def reconstruction_error(model: Network, images: Images) -> float | None:
     their masks are known, the masked ones, which such a network learns to rebuild."""
     if model.decoder is None:
         return None
-    total, batch_size = 0.0, at_once(images.shape)
+    total, batch_size = 0.0, evaluation_batch(images.shape)
     with evaluating(model) as device:
         for start in range(0, len(images), batch_size):
             part = slice(start, start + batch_size)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.stream import ImageSet, Streamed
-from hitnet.training.device import at_once, sent
+from hitnet.training.device import evaluation_batch, sent
 
 
 class Feed:
@@ -42,7 +42,7 @@ class Feed:
 
     def in_order(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """The whole set from its first image to its last."""
-        batch_size = batch_size or at_once(self.shape)
+        batch_size = batch_size or evaluation_batch(self.shape)
         if isinstance(self.source, Tensor):
             return zip(self.source.split(batch_size), self.labels.split(batch_size), strict=True)
         return self.batches(torch.arange(len(self)).split(batch_size))

@@ -244,26 +244,29 @@ def read(
 ) -> tuple[ImageSet, ImageSet | None]:
     """The images to train on, and those to test on where there are any."""
     images: ImageSet
-    tested: ImageSet | None
+    read_too: list[ImageSet] = []
     if isinstance(data, Images):
-        images, tested = data.first(limit), test
+        images = data.first(limit)
     else:
         splits = ["train", "test"] if test is None else ["train"]
-        images, *others = open_images(
+        images, *read_too = open_images(
             data, splits, limit=limit, stream=stream, room=partial(room_for_images, device), **options
         )
-        tested = others[0] if test is None else test
-    if test is not None:
-        if test.shape != images.shape:
-            raise HitNetError(
-                f"{test.name}, to test on, has images of shape {test.shape}, but those of {images.name} are "
-                f"{images.shape} (channels, height, width). Give images of one shape."
-            )
-        tested = match_classes(test, images.class_names)
-    for one in (images, tested):
-        if one is not None and not len(one):
+    tested = read_too if test is None else [to_test_on(test, images)]
+    for one in (images, *tested):
+        if not len(one):
             raise HitNetError(f"{one.name} holds no images.")
-    return images, tested
+    return images, tested[0] if tested else None
+
+
+def to_test_on(test: Images, images: ImageSet) -> Images:
+    """Test images that were given, labelled in the order of classes of the images to train on."""
+    if test.shape != images.shape:
+        raise HitNetError(
+            f"{test.name}, to test on, has images of shape {test.shape}, but those of {images.name} are "
+            f"{images.shape} (channels, height, width). Give images of one shape."
+        )
+    return match_classes(test, images.class_names)
 
 
 def hybrid_augmentation(
