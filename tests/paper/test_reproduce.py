@@ -376,6 +376,17 @@ def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, t
     assert made.error == pytest.approx(hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
 
 
+@pytest.mark.parametrize(("limit", "each_epoch", "tested"), [(8, 5, (5, 8)), (4, 5, (4, 4)), (32, None, (12, 12))])
+def test_a_limited_run_is_tested_on_no_more_images_than_it_learns_from(
+    book, ledger, tmp_path, limit, each_epoch, tested
+):
+    toy = replace(book.experiments["toy"], each_epoch=each_epoch)
+    small = replace(book, experiments={"toy": toy}, results={})
+    reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, limit=limit, runs_dir=tmp_path, device="cpu")
+    ((_, made),) = short_runs(ledger, toy)
+    assert (made.tested, made.final_tested) == tested
+
+
 def test_processes_share_the_work(work, book, ledger, tmp_path):
     claimed = tmp_path / "runs/toy/seed-1/.training"
     claimed.parent.mkdir(parents=True)

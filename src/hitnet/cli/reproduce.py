@@ -35,7 +35,9 @@ def reproduce_command(
     render: Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")] = False,
     runs: Annotated[int | None, typer.Option(help="So many runs of each experiment, instead of its own number")] = None,
     epochs: Annotated[int | None, typer.Option(help="Shorten the runs; they are kept apart and never counted")] = None,
-    limit: Annotated[int | None, typer.Option(help="Use only the first N images; likewise never counted")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Train and test on the first N images alone; likewise never counted")
+    ] = None,
     budget: Annotated[float | None, typer.Option(help="Minutes; no run is begun that would not fit")] = None,
     side_by_side: Annotated[
         int | None, typer.Option(help="So many networks at once (default: 8 on a GPU, 1 on a CPU)")

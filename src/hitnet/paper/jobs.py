@@ -39,6 +39,11 @@ class Length:
     def images_of(self, one: Experiment) -> int:
         return min(self.limit or one.images, one.images)
 
+    def tests_of(self, one: Experiment) -> int:
+        """How many test images: no more than the training images that a run is limited to."""
+        limited = self.images_of(one) < one.images
+        return min(self.images_of(one), one.test_images) if limited else one.test_images
+
     def of(self, one: Experiment) -> str | None:
         """What a shortened run is called; None where it is as long as the experiment itself."""
         epochs, images = self.epochs_of(one), self.images_of(one)

@@ -209,7 +209,7 @@ class Runner:
             )
         if length.of(one) is None:
             self.check_tested_on(one, test.name)
-        images, test = images.first(length.limit), test.first(one.each_epoch)
+        images, test = images.first(length.limit), test.first(min(length.tests_of(one), one.tested_each_epoch))
         teacher = None if one.teacher is None else self.book.experiments[one.teacher]
         config, modify = configure(
             one.data, images, test, device=where, model=one.network, model_options=dict(one.model_options),
@@ -229,7 +229,7 @@ class Runner:
 
     def keep(self, job: Job, trained: Run, length: Length) -> RunRecord:
         """Record a finished run."""
-        record = self.record(job.experiment, trained, self.folder(job.experiment, job.seed, length).path)
+        record = self.record(job, trained, length)
         self.enter(job, length, record)
         return record
 
@@ -249,9 +249,10 @@ class Runner:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {why}.")
         self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
 
-    def record(self, one: Experiment, trained: Run, folder: Path) -> RunRecord:
-        config, history, test = trained.config, trained.history, self.images(one, "test")
-        tested = min(one.each_epoch or len(test), len(test))
+    def record(self, job: Job, trained: Run, length: Length) -> RunRecord:
+        one, config, history = job.experiment, trained.config, trained.history
+        test = self.images(one, "test").first(length.tests_of(one))
+        tested = min(one.tested_each_epoch, len(test))
         wrong = [round(row["test_error"] * tested / 100) for row in history]
         seconds = [row["seconds"] / row["beside"] for row in history]
         began = time.perf_counter()
@@ -277,7 +278,7 @@ class Runner:
             weights=weights_fingerprint(trained.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
             model_options=dict(one.model_options),
-            **read_origin(folder),
+            **read_origin(self.folder(one, job.seed, length).path),
         )
 
     def count_wrong(self, trained: Run, test: Images) -> int:
