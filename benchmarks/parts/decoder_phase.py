@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import hitnet
 from hitnet.losses import CentripetalLoss
+from hitnet.models.coding import decode_batch, encode_batch, need_decoder
 from hitnet.models.decoders import DenseDecoder
 from hitnet.models.features import keras_init
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import decode_batch, encode_batch, need_decoder
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
 from hitnet.training.device import training_precision

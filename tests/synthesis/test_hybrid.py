@@ -11,9 +11,9 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import load
 from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_images
-from hitnet.synthesis.hybrid import HybridAugmentation, combine, frozen_network
+from hitnet.synthesis.hybrid import combine
 from hitnet.training.feed import Feed
-from hitnet.training.modification import add
+from hitnet.training.hybrid import HybridAugmentation
 
 
 def drawn(seed, turn, count, strength):
@@ -70,33 +70,6 @@ def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, 
     assert found.abs().max() > 1
 
 
-def test_the_network_is_a_frozen_copy(toy_run):
-    run = dataclasses.replace(toy_run, model=hitnet.load(toy_run.folder).model.train())
-    network = frozen_network(run, class_names=list(run.class_names), in_shape=(1, 12, 12), device="cpu")
-    assert not network.training
-    assert not any(p.requires_grad for p in network.parameters())
-    assert all(p.requires_grad for p in run.model.parameters())
-    before = network.head.linear.weight.clone()
-    with torch.no_grad():
-        run.model.head.linear.weight.zero_()
-    assert torch.equal(network.head.linear.weight, before)
-
-
-@pytest.mark.parametrize("options", [{}, {"decoder": "conv", "extra_dim": 2}])
-def test_nothing_waits_for_the_device(toy_set, options):
-    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
-    with torch.device("meta"):
-        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options).eval()
-        augmentation = HybridAugmentation(network, Feed(toy_set, torch.device("meta")), strength=1.0, share=1.0)
-        found = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
-        pixels = torch.zeros(8, 2, 12, 12, dtype=torch.uint8)
-        add(pixels, found)
-    assert found.shape == (8, 1, 12, 12)
-    assert pixels.is_meta
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        found.sum().item()
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_it_can_be_captured(toy_run):
     network = hitnet.load(toy_run.folder).model.to("cuda").eval()
@@ -114,13 +87,6 @@ def test_a_change_of_another_shape_is_refused(toy_run, toy_set):
     images, labels = toy_set.pixels[:3].float() / 255, toy_set.labels[:3]
     with pytest.raises(HitNetError, match=r"change of shape \(3, \d+\), one a capsule; got \(3, 1\)"):
         hybrid(toy_run.model, images, labels, torch.zeros(3, 1))
-
-
-def test_runs_on_other_data_are_refused(toy_run):
-    with pytest.raises(HitNetError, match="Give a run on the same data"):
-        frozen_network(toy_run.folder, class_names=("a", "b", "c"), in_shape=(1, 12, 12), device="cpu")
-    with pytest.raises(HitNetError, match="Give a run on the same data"):
-        frozen_network(toy_run, class_names=toy_run.class_names, in_shape=(1, 28, 28), device="cpu")
 
 
 def test_examples(toy_run, toy_set):

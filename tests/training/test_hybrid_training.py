@@ -11,10 +11,11 @@ import torch
 import hitnet
 from hitnet import HitNetError, Recipe
 from hitnet.synthesis import decode
-from hitnet.synthesis.hybrid import HybridAugmentation, frozen_network
 from hitnet.training import RunFolder, engine, together
 from hitnet.training.engine import Trainer, epoch_seed
 from hitnet.training.feed import Feed
+from hitnet.training.hybrid import HybridAugmentation, frozen_network
+from hitnet.training.modification import add
 from hitnet.training.train import weights_fingerprint
 from toy import Interrupting, Stop, toy_images
 
@@ -25,7 +26,7 @@ FOUR_BATCHES = 4 * 16 * 144  # pixels
 
 
 def teacher(source, toy):
-    return frozen_network(source, class_names=toy.class_names, in_shape=toy.shape, device="cpu")
+    return frozen_network(source, class_names=toy.class_names, in_shape=toy.shape, device=CPU)
 
 
 def make_trainer(source, toy, *, share, strength=3.0, **options):
@@ -151,10 +152,26 @@ def test_the_network_of_the_run_is_frozen(source, toy):
     assert network is not source.model
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
+    assert all(p.requires_grad for p in source.model.parameters())
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
     assert weights_fingerprint(network) == before
     run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
     assert weights_fingerprint(source.model) == before != weights_fingerprint(run.model)
+
+
+@pytest.mark.parametrize("options", [{}, {"decoder": "conv", "extra_dim": 2}])
+def test_nothing_waits_for_the_device(toy, options):
+    # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
+    with torch.device("meta"):
+        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options).eval()
+        augmentation = HybridAugmentation(network, Feed(toy, torch.device("meta")), strength=1.0, share=1.0)
+        found = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
+        pixels = torch.zeros(8, 2, 12, 12, dtype=torch.uint8)
+        add(pixels, found)
+    assert found.shape == (8, 1, 12, 12)
+    assert pixels.is_meta
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        found.sum().item()
 
 
 def test_it_learns_and_keeps_where_it_came_from(source, toy, tmp_path):

@@ -8,10 +8,10 @@ import torch
 import hitnet
 from hitnet import Images, Recipe
 from hitnet.data.augment import Augmentation
-from hitnet.synthesis.hybrid import HybridAugmentation
 from hitnet.training.engine import Trainer
 from hitnet.training.evaluation import match_classes, measure
 from hitnet.training.feed import Feed
+from hitnet.training.hybrid import HybridAugmentation
 from hitnet.training.step import Step
 from hitnet.training.train import fingerprint
 from toy import toy_images

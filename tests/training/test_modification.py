@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.synthesis.hybrid import HybridAugmentation
 from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
+from hitnet.training.hybrid import HybridAugmentation
 from hitnet.training.modification import add, differences, modified_places
 
 

@@ -1,22 +1,18 @@
-"""What all of synthesis shares: a run that has a decoder, its classes by name, images → capsules → images."""
+"""What all of synthesis shares: a run that has a decoder, its classes by name, capsules → images."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS, mask
 from hitnet.errors import HitNetError, unknown_name
-from hitnet.models.decoders import Decoder
+from hitnet.models.coding import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
 from hitnet.training.device import pick_device
 from hitnet.training.run import Run, load
-
-BATCH = 500  # images that are decoded or encoded at once
 
 RunLike = Run | str | Path
 
@@ -27,15 +23,6 @@ def open_run(run: RunLike, *, device: str = "auto") -> Run:
     need_decoder(trained.model)
     trained.model.to(pick_device(device)).eval()
     return trained
-
-
-def need_decoder(network: Network) -> Decoder:
-    if network.decoder is None:
-        raise HitNetError(
-            "This network has no decoder, so that it can make no images (n1 is such a network). "
-            "Train one that has, e.g. hitnet, hitnet-small or hitnet-resnet9."
-        )
-    return network.decoder
 
 
 def need_centre(network: Network) -> float:
@@ -53,11 +40,6 @@ def need_centre(network: Network) -> float:
             "would look the same. Train it with decoder 'standardised' or 'conv'."
         )
     return network.head.centre
-
-
-def component_spread(network: Network) -> float:
-    """m/√n, the spread that the paper expects of a component of the true class's capsule."""
-    return HIT_RADIUS / math.sqrt(network.config.capsule_dim)
 
 
 def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> list[int]:
@@ -99,21 +81,6 @@ def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | 
             decode_batch(network, capsules[part].to(place, torch.float32), classes[part].to(place), besides)
         )
     return torch.cat(pictures) if pictures else torch.empty(0, *config.in_shape, device=place)
-
-
-def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None) -> Tensor:
-    """As `decode`, of tensors on the network's device, in one call of its decoder."""
-    # All classes get the capsule: the decoder masks those that do not count.
-    everywhere = capsules[:, None].expand(-1, network.config.num_classes, -1)
-    pictures: Tensor = need_decoder(network)(everywhere, classes, extra)
-    return pictures
-
-
-def encode_batch(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The capsules (B, n) of the true classes of images (B, C, H, W) in [0, 1], and the extra components (B, e) of a
-    network that has them. Nothing here waits for the device."""
-    output = network(images, reconstruct=False)
-    return mask(output.capsules, labels).sum(dim=1), output.extra
 
 
 def to_pixels(images: Tensor) -> Tensor:

@@ -20,16 +20,9 @@ from hitnet.data.images import Images
 from hitnet.data.load import Source
 from hitnet.data.split import check_limit, check_split
 from hitnet.errors import HitNetError
+from hitnet.models.coding import BATCH, component_spread, encode_batch
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import (
-    BATCH,
-    RunLike,
-    class_indices,
-    component_spread,
-    encode_batch,
-    need_centre,
-    open_run,
-)
+from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_run
 from hitnet.training.evaluation import check_fit, load_for, match_classes, to_device
 from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
 from hitnet.training.train import fingerprint

@@ -16,17 +16,9 @@ from torch import Tensor
 
 from hitnet.data.load import Source
 from hitnet.errors import HitNetError, check_choice
+from hitnet.models.coding import BATCH, component_spread, need_decoder
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import (
-    BATCH,
-    RunLike,
-    class_indices,
-    component_spread,
-    decode,
-    need_centre,
-    need_decoder,
-    open_run,
-)
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
 
 Law = Literal["fitted", "paper"]

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from hitnet import data as datasets
 from hitnet.errors import HitNetError
+from hitnet.models.coding import component_spread
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, class_indices, component_spread, decode, need_centre, open_run
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
 from hitnet.training.evaluation import to_device
 from hitnet.training.run import Run
 

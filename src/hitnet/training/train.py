@@ -23,13 +23,14 @@ from hitnet.models.network import Network
 from hitnet.training import distributed
 from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.evaluation import match_classes
+from hitnet.training.hybrid import HybridAugmentation, frozen_network
 from hitnet.training.modification import Prepare
 from hitnet.training.networks import Task, release, train_networks
 from hitnet.training.objective import Objective
 from hitnet.training.progress import Progress
 from hitnet.training.recipe import Recipe
 from hitnet.training.recipe import recipe as find_recipe
-from hitnet.training.run import Run, RunConfig, RunFolder, prepare
+from hitnet.training.run import Run, RunConfig, RunFolder, load, prepare
 
 log = logging.getLogger("hitnet")
 
@@ -282,12 +283,10 @@ def hybrid_augmentation(
             "Hybrid augmentation modifies images with a trained network. Name the run of one that was trained on the "
             "same classes (--augment-from RUN)."
         )
-    from hitnet.synthesis.hybrid import HybridAugmentation, frozen_network  # imports this module
-
-    network = frozen_network(run, class_names=images.class_names, in_shape=images.shape, device=device.type)
+    trained = run if isinstance(run, Run) else load(run)
+    network = frozen_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
     modify = partial(HybridAugmentation, network, strength=recipe.augment_strength, share=recipe.augment_share)
-    folder = run.folder if isinstance(run, Run) else run
-    kept = None if folder is None else str(expand(folder).absolute())
+    kept = None if trained.folder is None else str(expand(trained.folder).absolute())
     return modify, {"run": kept, "weights": weights_fingerprint(network)}
 
 

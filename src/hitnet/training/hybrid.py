@@ -1,0 +1,71 @@
+"""Hybrid augmentation in a training: a trained network modifies the images on their way (see synthesis.hybrid)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+from hitnet.models.coding import BATCH, before_and_after, component_spread, encode_batch, need_decoder
+from hitnet.models.network import Network
+from hitnet.training.evaluation import to_device
+from hitnet.training.feed import Feed
+from hitnet.training.run import Run
+
+
+class HybridAugmentation:
+    """Hybrid augmentation in a training (`training.modification.Modify`), of the images that a feed gives.
+
+    network   see `frozen_network`; on the feed's device
+    strength  spread of the noise that is added to each capsule component, in units of m/√n
+    share     part of each batch that is modified
+
+    The images themselves never change: they are encoded here, once, and training decodes alone.
+    """
+
+    @torch.no_grad()
+    def __init__(self, network: Network, feed: Feed, *, strength: float, share: float) -> None:
+        self.network, self.share, self.labels = network, share, feed.labels
+        self.spread = strength * component_spread(network)
+        channels = network.config.in_shape[0]  # masks may follow
+        found = [
+            encode_batch(network, to_device(pixels[:, :channels], feed.device), labels)
+            for pixels, labels in feed.in_order(BATCH)
+        ]
+        self.capsules = torch.cat([capsules for capsules, _ in found])
+        extra = [besides for _, besides in found if besides is not None]
+        self.extra = torch.cat(extra) if extra else None
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.spread * torch.randn(count, self.network.config.capsule_dim, generator=generator)
+
+    @torch.no_grad()
+    def differences(self, index: Tensor, noise: Tensor) -> Tensor:
+        """255 (X_mod − X_rec); `combine` is left to whoever has the pixels."""
+        if not len(index):
+            return noise.new_empty(0, *self.network.config.in_shape)
+        extra = None if self.extra is None else self.extra[index]
+        before, after = before_and_after(self.network, self.labels[index], self.capsules[index], extra, noise)
+        return 255 * (after - before)
+
+
+def frozen_network(
+    trained: Run, *, class_names: Sequence[str], in_shape: tuple[int, int, int], device: torch.device
+) -> Network:
+    """A copy of a run's network that modifies images of these classes and this shape; an error where it cannot.
+
+    It is in evaluation mode, on the device, in the memory order that convolutions like.
+    """
+    need_decoder(trained.model)
+    if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):
+        raise HitNetError(
+            f"The run to augment from was trained on images of {trained.config.model.in_shape} in "
+            f"{len(trained.class_names)} classes ({', '.join(trained.class_names[:10])}); these are images of "
+            f"{tuple(in_shape)} in {len(class_names)} classes ({', '.join(class_names[:10])}). "
+            "Give a run on the same data."
+        )
+    network = copy.deepcopy(trained.model).to(device).eval().requires_grad_(False)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
