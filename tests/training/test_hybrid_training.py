@@ -152,11 +152,22 @@ def test_the_network_of_the_run_is_frozen(source, toy):
     assert network is not source.model
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
-    assert all(p.requires_grad for p in source.model.parameters())
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
     assert weights_fingerprint(network) == before
     run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
     assert weights_fingerprint(source.model) == before != weights_fingerprint(run.model)
+
+
+def test_a_network_that_is_trained_on_lets_its_frozen_copy_be(source, toy):
+    run = dataclasses.replace(source, model=hitnet.load(source.folder).model.train())
+    network = teacher(run, toy)
+    assert not network.training
+    assert not any(p.requires_grad for p in network.parameters())
+    assert all(p.requires_grad for p in run.model.parameters())
+    before = network.head.linear.weight.clone()
+    with torch.no_grad():
+        run.model.head.linear.weight.zero_()
+    assert torch.equal(network.head.linear.weight, before)
 
 
 @pytest.mark.parametrize("options", [{}, {"decoder": "conv", "extra_dim": 2}])
