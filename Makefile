@@ -33,6 +33,7 @@ test: setup browser lint
 	$(BIN)/python -m pytest
 
 lint: setup
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 	$(BIN)/mypy
 

@@ -115,9 +115,12 @@ def speed(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
         for networks in (1, TOGETHER):
             found = round(rate(train, name, networks))
             yield {
-                "experiment": "speed", "network": name, "batch_size": batch, "networks": networks,
+                "experiment": "speed",
+                "network": name,
+                "batch_size": batch,
+                "networks": networks,
                 "images_per_second": found,
-            }  # fmt: skip
+            }
 
 
 def hybrid(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
@@ -138,9 +141,13 @@ def hybrid(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
             found = sum(len(images) / run.history[-1]["seconds"] for run in runs)
             plain.setdefault(networks, found)
             yield {
-                "experiment": "hybrid", "teacher": teacher, "share": share, "networks": networks,
-                "images_per_second": round(found), "of_plain": round(found / plain[networks], 3),
-            }  # fmt: skip
+                "experiment": "hybrid",
+                "teacher": teacher,
+                "share": share,
+                "networks": networks,
+                "images_per_second": round(found),
+                "of_plain": round(found / plain[networks], 3),
+            }
 
 
 def fast(

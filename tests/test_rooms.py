@@ -10,9 +10,22 @@ import hitnet
 
 ROOT = Path(hitnet.__file__).parent
 ORDER = [
-    "startup", "errors", "files", "capsules", "losses", "kernels", "models", "data", "training", "synthesis", "plots",
-    "audit", "paper", "cli", "__main__",
-]  # fmt: skip
+    "startup",
+    "errors",
+    "files",
+    "capsules",
+    "losses",
+    "kernels",
+    "models",
+    "data",
+    "training",
+    "synthesis",
+    "plots",
+    "audit",
+    "paper",
+    "cli",
+    "__main__",
+]
 
 
 def room_of(path: Path) -> str:

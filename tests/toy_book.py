@@ -36,9 +36,18 @@ def toy_book(folder: Path) -> Book:
         save_npz(toy_images(60), data)
     train, test = (datasets.load(data, split) for split in ("train", "test"))
     toy = Experiment(
-        "toy", "Toy", "hitnet-small", str(data), len(train), len(test), train.shape, 3,
-        recipe="fast", options=SHORT_RECIPE, classes=3,
-    )  # fmt: skip
+        "toy",
+        "Toy",
+        "hitnet-small",
+        str(data),
+        len(train),
+        len(test),
+        train.shape,
+        3,
+        recipe="fast",
+        options=SHORT_RECIPE,
+        classes=3,
+    )
     hybrid = replace(toy, name="toy-hybrid", wanted=1, teacher="toy", options={**SHORT_RECIPE, "augment": "hybrid"})
     ghosts = replace(toy, name="toy-ghosts", wanted=2, read_ghosts=(1, 2), options={**SHORT_RECIPE, "ghosts": 1})
     experiments = {one.name: one for one in (toy, hybrid, ghosts)}
@@ -59,11 +68,28 @@ def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -
     """A full run of an experiment that nobody made, with so many wrong images after each epoch."""
     counts = [1] * one.epochs if wrong is None else wrong
     made = RunRecord(
-        network=one.network, data=one.data, fingerprint="f", images=one.images, recipe=one.full_recipe().to_dict(),
-        epochs=one.epochs, wrong=counts, tested=one.tested_each_epoch, tested_on="toy", final_wrong=counts[-1],
-        final_tested=one.test_images, seconds=2.0, epoch_seconds=1.0, images_per_second=100.0, beside=1, device=CPU,
-        torch="2", code="c", date="2026-01-01", weights="w", model_options=dict(one.model_options),
-    )  # fmt: skip
+        network=one.network,
+        data=one.data,
+        fingerprint="f",
+        images=one.images,
+        recipe=one.full_recipe().to_dict(),
+        epochs=one.epochs,
+        wrong=counts,
+        tested=one.tested_each_epoch,
+        tested_on="toy",
+        final_wrong=counts[-1],
+        final_tested=one.test_images,
+        seconds=2.0,
+        epoch_seconds=1.0,
+        images_per_second=100.0,
+        beside=1,
+        device=CPU,
+        torch="2",
+        code="c",
+        date="2026-01-01",
+        weights="w",
+        model_options=dict(one.model_options),
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -79,8 +79,10 @@ def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
     worst = found.table.iloc[0]
     assert (worst["id"], worst["path"], worst["given"], worst["suggested"]) == (30, "30.png", "mid", "top")
     assert (worst["other_label"], worst["ghost_is_other"], worst["ghost_hits"]) == (
-        "top", True, worst["ghost_distance"] <= 0.1
-    )  # fmt: skip
+        "top",
+        True,
+        worst["ghost_distance"] <= 0.1,
+    )
     rows = found.table.set_index("id")
     assert rows.loc[7, "agreement"] == pytest.approx(2 / 3)
     assert rows.loc[7, "other_label"] == "top"

@@ -23,9 +23,21 @@ from toy import Stop, toy_images
 FLIPPED = [5, 20, 33, 50, 71]
 QUICK = {"models": 2, "epochs": 10, "device": "cpu", "recipe_options": {"batch_size": 32, "learning_rate": 5e-3}}
 TYPES = {
-    "id": "i", "path": "T", "given": "T", "suggested": "T", "score": "f", "hits": "i", "votes": "i", "models": "i",
-    "margin_mean": "f", "margin_std": "f", "ghost": "T", "ghost_distance": "f", "flag": "T", "rule": "T",
-}  # fmt: skip
+    "id": "i",
+    "path": "T",
+    "given": "T",
+    "suggested": "T",
+    "score": "f",
+    "hits": "i",
+    "votes": "i",
+    "models": "i",
+    "margin_mean": "f",
+    "margin_std": "f",
+    "ghost": "T",
+    "ghost_distance": "f",
+    "flag": "T",
+    "rule": "T",
+}
 
 
 def mislabelled(count=96, **options):
@@ -51,9 +63,14 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for seed, decoder in enumerate(["standardised", "none"]):
         hitnet.train(
-            toy_images(48), model="hitnet-small", epochs=2, seed=seed, device="cpu", out=folder / str(seed),
+            toy_images(48),
+            model="hitnet-small",
+            epochs=2,
+            seed=seed,
+            device="cpu",
+            out=folder / str(seed),
             model_options={"capsule_dim": 4, "decoder": decoder},
-        )  # fmt: skip
+        )
     return [folder / "0", folder / "1"]
 
 
@@ -90,8 +107,14 @@ def test_images_and_distances_are_in_the_tables_order(audited):
 def test_files(audited):
     folder = audited.folder
     assert sorted(path.name for path in folder.iterdir()) == [
-        "audit.csv", "audit.parquet", "distances.npy", "models", "report.html", "settings.json", "summary.json"
-    ]  # fmt: skip
+        "audit.csv",
+        "audit.parquet",
+        "distances.npy",
+        "models",
+        "report.html",
+        "settings.json",
+        "summary.json",
+    ]
     pd.testing.assert_frame_equal(pd.read_parquet(folder / "audit.parquet"), audited.table)
     written = pd.read_csv(folder / "audit.csv", keep_default_na=False)
     pd.testing.assert_frame_equal(written, audited.table, check_dtype=False)
@@ -126,9 +149,14 @@ def test_networks_of_two_kinds_take_turns(tmp_path):
     ]
     assert found.prototypes is not None
     alone = hitnet.train(
-        images, model="hitnet", seed=1, epochs=2, device="cpu", recipe_options=QUICK["recipe_options"],
+        images,
+        model="hitnet",
+        seed=1,
+        epochs=2,
+        device="cpu",
+        recipe_options=QUICK["recipe_options"],
         model_options={"decoder": "none"},
-    )  # fmt: skip
+    )
     second = hitnet.load(tmp_path / "out" / "models" / "seed-1").model
     expected, got = (class_distances(one, images.pixels) for one in (alone.model, second))
     torch.testing.assert_close(got, expected)
@@ -360,5 +388,8 @@ def test_verified_errors_are_counted_for_the_sample_alone(audited):
 
 def test_default_split():
     assert [default_split(source) for source in ("mnist", "mnist-sample", "photos", toy_images(6))] == [
-        "train", "all", "all", "all"
-    ]  # fmt: skip
+        "train",
+        "all",
+        "all",
+        "all",
+    ]

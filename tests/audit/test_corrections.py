@@ -415,8 +415,10 @@ def test_a_carriage_return_in_a_cell_ends_no_row(folder, tmp_path):
     source.write_bytes(b'path,label,note\ncat/0.png,x,"a\rb"\ndog/0.png,y,\ndog/1.png,y,\n')
     done = apply_to_table(source, tmp_path / "out", {2: ("relabel", "x")})
     assert pd.read_csv(done.data, keep_default_na=False).values.tolist() == [
-        ["cat/0.png", "x", "a\rb"], ["dog/0.png", "y", ""], ["dog/1.png", "x", ""],
-    ]  # fmt: skip
+        ["cat/0.png", "x", "a\rb"],
+        ["dog/0.png", "y", ""],
+        ["dog/1.png", "x", ""],
+    ]
 
 
 @pytest.mark.parametrize("labels", [[1, 1, 2, 2], pd.Categorical(["a", "a", "b", "b"]), ["a", "a", "b", "b"]])

@@ -49,8 +49,12 @@ def test_classes(case):
         assert health["expected_errors"] == pytest.approx(sum(1 - s for s in scores))
         assert health["mean_score"] == pytest.approx(sum(scores) / len(scores))
     assert summary["classes"][3] == {
-        "name": "band 3", "images": 0, "suspects": 0, "expected_errors": 0.0, "mean_score": None
-    }  # fmt: skip
+        "name": "band 3",
+        "images": 0,
+        "suspects": 0,
+        "expected_errors": 0.0,
+        "mean_score": None,
+    }
 
 
 def test_pairs(case):

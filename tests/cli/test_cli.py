@@ -21,9 +21,13 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "COLUMN
 
 def start(*arguments, **environment):
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, encoding="utf-8", env={**ENVIRONMENT, **environment},
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**ENVIRONMENT, **environment},
+    )
 
 
 @pytest.mark.parametrize(

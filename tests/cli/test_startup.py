@@ -32,10 +32,13 @@ def slow_torch(tmp_path, words, handler):
     """A process whose import of PyTorch has begun and lasts."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
     process = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
-    )  # fmt: skip
+    )
     assert process.stdout.readline() == "importing\n"
     return process
 

@@ -129,13 +129,19 @@ def test_augment(run, tmp_path):
         (("augment", "RUN", "--out", "a.png"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.JPEG"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.npy"), "a .npz or a folder without a dot"),
-        (("augment", "RUN",), "--out for the augmented set"),
+        (
+            (
+                "augment",
+                "RUN",
+            ),
+            "--out for the augmented set",
+        ),
         (("augment", "RUN", "--picture", "a.png", "--copies", "5"), "Say where to write it"),
         (("augment", "RUN", "--picture", "a.png", "--no-originals"), "Say where to write it"),
         (("augment", "RUN", "--out", "a.npz", "--examples", "9"), "Say where to draw it"),
         (("augment", "RUN", "--out", "a.npz", "--strength", "-1"), "strength must not be negative"),
     ],
-)  # fmt: skip
+)
 def test_mistakes(run, tmp_path, monkeypatch, arguments, says):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()

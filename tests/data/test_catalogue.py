@@ -131,8 +131,10 @@ def test_affnist_original_counts_where_present(tmp_path):
     (folder / "2.mat").write_bytes(b"no")
     states = catalogue.check("affnist", tmp_path)
     assert [(state.name, state.state) for state in states[4:]] == [
-        ("1.mat", "other"), ("2.mat", "damaged"), ("10.mat", "other"),
-    ]  # fmt: skip
+        ("1.mat", "other"),
+        ("2.mat", "damaged"),
+        ("10.mat", "other"),
+    ]
     content = {"image": np.zeros((1600, 5), np.uint8), "label_int": np.array([[1, 2, 3, 4, 5]], np.uint8)}
     savemat(tmp_path / "affnist" / "test.mat", {"affNISTdata": content})
     assert len(load("affnist", "test", data_dir=tmp_path)) == 5
@@ -205,8 +207,11 @@ def test_check_tells_original_other_damaged_and_missing(tmp_path):
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(again)
     states = {state.name.split("-idx")[0]: state for state in catalogue.check("mnist", tmp_path)}
     assert {name: state.state for name, state in states.items()} == {
-        "train-images": "damaged", "train-labels": "missing", "t10k-images": "other", "t10k-labels": "ok",
-    }  # fmt: skip
+        "train-images": "damaged",
+        "train-labels": "missing",
+        "t10k-images": "other",
+        "t10k-labels": "ok",
+    }
     assert [state.usable for state in states.values()] == [False, False, True, True]
     assert states["t10k-labels"].size == len(again)
     assert "idx" in states["train-images"].note

@@ -22,9 +22,14 @@ def work(book, ledger, tmp_path):
         said = []
         options = {"ledger": ledger, **options}
         outcome = reproduce(
-            *names, book=book, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu", say=said.append,
+            *names,
+            book=book,
+            docs=tmp_path / "docs",
+            runs_dir=tmp_path / "runs",
+            device="cpu",
+            say=said.append,
             **options,
-        )  # fmt: skip
+        )
         return outcome, said
 
     return call

@@ -166,11 +166,19 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     pairs = [[0] * 10 for _ in TEN]
     pairs[5][3] = 2000
     facts = {
-        "data": "MNIST", "images": 60_000, "models": 20, "class_names": TEN, "agreement": [[1, 15_000], [2, 45_000]],
-        "pairs": pairs, "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
-        "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]], "epochs": 60, "files": [],
-        "by_epoch": [[60, 15_000, 2]], "weights": ["w"] * 20,
-    }  # fmt: skip
+        "data": "MNIST",
+        "images": 60_000,
+        "models": 20,
+        "class_names": TEN,
+        "agreement": [[1, 15_000], [2, 45_000]],
+        "pairs": pairs,
+        "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
+        "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]],
+        "epochs": 60,
+        "files": [],
+        "by_epoch": [[60, 15_000, 2]],
+        "weights": ["w"] * 20,
+    }
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]

@@ -343,9 +343,14 @@ def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
     larger = replace(book.experiments["toy"], images=49)
     with pytest.raises(HitNetError, match="has 48 of 49 training images and 12 of 12 test images"):
         reproduce(
-            "toy", book=replace(book, experiments={"toy": larger}, results={}), ledger=ledger, docs=".", runs=1,
-            runs_dir=ledger.path.parent / "more", device="cpu",
-        )  # fmt: skip
+            "toy",
+            book=replace(book, experiments={"toy": larger}, results={}),
+            ledger=ledger,
+            docs=".",
+            runs=1,
+            runs_dir=ledger.path.parent / "more",
+            device="cpu",
+        )
     assert ledger.of(RUN) == ledger.of(SHORT) == []
     assert not [path for path in ledger.path.parent.glob("more/**/*") if path.is_file()]  # nothing was trained in vain
 

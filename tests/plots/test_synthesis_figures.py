@@ -45,8 +45,10 @@ def test_names_are_shown_as_they_are(tmp_path):
     assert shown[2].startswith("a very long")
     assert shown[2].endswith("…")
     plots.save([figure], tmp_path / "a.svg")
-    plots.save(plots.hybrid_figures([HybridExamples(*[torch.rand(1, 4, 4)] * 2, *[torch.rand(2, 1, 4, 4)] * 2, "$")]),
-               tmp_path / "b.png")  # fmt: skip
+    plots.save(
+        plots.hybrid_figures([HybridExamples(*[torch.rand(1, 4, 4)] * 2, *[torch.rand(2, 1, 4, 4)] * 2, "$")]),
+        tmp_path / "b.png",
+    )
 
 
 def test_long_capsules_take_several_pages():

@@ -61,10 +61,16 @@ def test_each_batch_gets_its_own_differences(first, together):
     places = modified_places(0.5, batches, batches)
     found = list(
         differences(
-            modify, order, modify.draw(27, None), places, first=first, together=together,
-            device=torch.device("cpu"), precision="float32",
+            modify,
+            order,
+            modify.draw(27, None),
+            places,
+            first=first,
+            together=together,
+            device=torch.device("cpu"),
+            precision="float32",
         )
-    )  # fmt: skip
+    )
     expected = [[order[place].item() + place / 100 for place in batch.tolist()] for batch in places[first:]]
     assert [one.flatten().tolist() for one in found] == [pytest.approx(one) for one in expected]
     assert [len(one) for one in found] == [4, 4, 4, 2][first:]

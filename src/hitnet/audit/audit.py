@@ -107,9 +107,16 @@ def audit(
     else:
         networks = plan(images, model=model, count=models, device=device)
         work = tasks(
-            networks, data, images, folder, recipe=recipe, epochs=epochs, seed=seed, device=device,
+            networks,
+            data,
+            images,
+            folder,
+            recipe=recipe,
+            epochs=epochs,
+            seed=seed,
+            device=device,
             options=recipe_options,
-        )  # fmt: skip
+        )
         try:
             trained = train_networks(work, images, None, device=pick_device(device), progress=progress)
         finally:
@@ -184,9 +191,14 @@ def tasks(
     for network in dict.fromkeys(networks):
         length = network.epochs if epochs is None and recipe == "fast" else epochs
         kinds[network.model], _ = configure(
-            data, images, None, device=where, model=network.model, recipe=recipe,
+            data,
+            images,
+            None,
+            device=where,
+            model=network.model,
+            recipe=recipe,
             recipe_options={"epochs": length, **(options or {})},
-        )  # fmt: skip
+        )
     configs = [replace(kinds[network.model], seed=seed + i) for i, network in enumerate(networks)]
     configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
     targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]

@@ -133,9 +133,14 @@ def print_audit(result: Audit, most: int = 10) -> None:
     table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
     for row in result.table.head(most).itertuples():
         table.add_row(
-            str(row.id), str(row.path), str(row.given), str(row.suggested), f"{row.score:.3f}",
-            f"{row.votes}/{row.models}", str(row.flag),
-        )  # fmt: skip
+            str(row.id),
+            str(row.path),
+            str(row.given),
+            str(row.suggested),
+            f"{row.score:.3f}",
+            f"{row.votes}/{row.models}",
+            str(row.flag),
+        )
     console.print(table)
     known = summary["verified_errors"]
     if known and known["errors"]:
@@ -161,9 +166,14 @@ def apply_command(
     known = is_known(source)
     images = datasets.load(source, summary["split"] if known else "all", data_dir=data_dir)
     applied = apply_corrections(
-        table, corrections, images, out, source=None if known else source, class_names=summary["class_names"],
+        table,
+        corrections,
+        images,
+        out,
+        source=None if known else source,
+        class_names=summary["class_names"],
         split=split_of(source, images, data_dir) if known and summary["split"] == "all" else None,
-    )  # fmt: skip
+    )
     console.print(
         f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
         f"{applied.untouched} not looked at",

@@ -80,10 +80,21 @@ def reproduce_command(
             book.of(name)
         with training_progress(f"Reproducing {', '.join(names)}") as bar:
             outcome = paper.reproduce(
-                *names, book=book, ledger=found, docs=folder, runs=runs, epochs=epochs, limit=limit, budget=budget,
-                data_dir=data_dir, device=device, runs_dir=runs_dir, side_by_side=side_by_side, progress=bar,
+                *names,
+                book=book,
+                ledger=found,
+                docs=folder,
+                runs=runs,
+                epochs=epochs,
+                limit=limit,
+                budget=budget,
+                data_dir=data_dir,
+                device=device,
+                runs_dir=runs_dir,
+                side_by_side=side_by_side,
+                progress=bar,
                 say=lambda text: console.print(text, soft_wrap=True),
-            )  # fmt: skip
+            )
         print_outcome(outcome, found)
 
 

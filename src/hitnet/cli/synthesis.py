@@ -140,9 +140,16 @@ def generate_command(
     if picture and total > MOST_IN_GRID:
         raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
     batches = synthesis.generate(
-        trained, classes, count, law="paper" if law == "paper" else "fitted",
-        spread=spread, seed=seed, data=data, device=device, data_dir=data_dir,
-    )  # fmt: skip
+        trained,
+        classes,
+        count,
+        law="paper" if law == "paper" else "fitted",
+        spread=spread,
+        seed=seed,
+        data=data,
+        device=device,
+        data_dir=data_dir,
+    )
     if picture:
         say_written(draw_generated(trained, list(batches), out))
         return
@@ -222,7 +229,13 @@ def augment_command(
         say_written(plots.save(plots.hybrid_figures(found), picture))
     if out is not None:
         stream = synthesis.augment(
-            trained, data, copies=1 if copies is None else copies, strength=strength,
-            originals=originals is not False, seed=seed, device=device, data_dir=data_dir,
-        )  # fmt: skip
+            trained,
+            data,
+            copies=1 if copies is None else copies,
+            strength=strength,
+            originals=originals is not False,
+            seed=seed,
+            device=device,
+            data_dir=data_dir,
+        )
         write(stream, out)

@@ -110,16 +110,22 @@ def train_command(
             stream=stream,
             mirror=mirror,
             model_options=given(
-                decoder=decoder, capsule_dim=capsule_dim, extra_dim=extra_dim,
+                decoder=decoder,
+                capsule_dim=capsule_dim,
+                extra_dim=extra_dim,
                 reconstruction_weight=reconstruction_weight,
             ),
             recipe_options=given(
-                augment_strength=augment_strength, augment_share=augment_share, ghosts=ghosts, ghost_rule=ghost_rule,
-                ghost_probability=ghost_probability, ghosts_from_epoch=ghosts_from_epoch,
+                augment_strength=augment_strength,
+                augment_share=augment_share,
+                ghosts=ghosts,
+                ghost_rule=ghost_rule,
+                ghost_probability=ghost_probability,
+                ghosts_from_epoch=ghosts_from_epoch,
             ),
             progress=bar,
             profile=profile,
-        )  # fmt: skip
+        )
     if distributed.rank():
         return
     if isinstance(trained, Run):

@@ -21,18 +21,83 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 
-SUFFIXES = frozenset((
-    ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff",
-    ".ppm", ".pgm", ".pbm", ".pnm",
-))  # fmt: skip
+SUFFIXES = frozenset(
+    (
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".webp",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+    )
+)
 # Pictures all the same, but of types that are not read: JPEG's successors, cameras' raw files, scans, drawings.
-UNREAD_SUFFIXES = frozenset((
-    ".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jls", ".jxr", ".mpo",
-    ".raw", ".dng", ".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".sr2", ".srf", ".orf", ".rw2", ".raf", ".pef",
-    ".srw", ".x3f", ".erf", ".kdc", ".dcr", ".mrw", ".3fr", ".iiq", ".rwl",
-    ".dcm", ".dicom", ".svs", ".ndpi", ".fits", ".exr", ".tga", ".pcx", ".dds", ".ico", ".psd", ".xcf", ".svg", ".eps",
-    ".apng", ".icns", ".qoi", ".bpg",
-))  # fmt: skip
+UNREAD_SUFFIXES = frozenset(
+    (
+        ".heic",
+        ".heif",
+        ".hif",
+        ".avif",
+        ".jxl",
+        ".jp2",
+        ".j2k",
+        ".jpf",
+        ".jpx",
+        ".j2c",
+        ".jls",
+        ".jxr",
+        ".mpo",
+        ".raw",
+        ".dng",
+        ".cr2",
+        ".cr3",
+        ".crw",
+        ".nef",
+        ".nrw",
+        ".arw",
+        ".sr2",
+        ".srf",
+        ".orf",
+        ".rw2",
+        ".raf",
+        ".pef",
+        ".srw",
+        ".x3f",
+        ".erf",
+        ".kdc",
+        ".dcr",
+        ".mrw",
+        ".3fr",
+        ".iiq",
+        ".rwl",
+        ".dcm",
+        ".dicom",
+        ".svs",
+        ".ndpi",
+        ".fits",
+        ".exr",
+        ".tga",
+        ".pcx",
+        ".dds",
+        ".ico",
+        ".psd",
+        ".xcf",
+        ".svg",
+        ".eps",
+        ".apng",
+        ".icns",
+        ".qoi",
+        ".bpg",
+    )
+)
 # Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 LARGEST = 100_000_000  # pixels; beyond, a small file may be made to fill the memory

@@ -253,9 +253,13 @@ def _common_shape(
         log.info(
             "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled "
             "to fit, centred on black.%s",
-            name, height, width, other, headers.total(),
+            name,
+            height,
+            width,
+            other,
+            headers.total(),
             "" if image_size else " Set image_size (--image-size) for another.",
-        )  # fmt: skip
+        )
     return channels, height, width
 
 

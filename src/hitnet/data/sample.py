@@ -42,9 +42,16 @@ def judgements() -> pd.DataFrame:
     table = pd.read_csv(FOLDER / "label_judgements.csv", dtype={"corrected_label": "Int64"})
     table = table.rename(columns={"index": "id"}).sort_values("id", ignore_index=True)
     columns = [
-        "id", "given_label", "guessed_label", "votes_given", "votes_guessed", "votes_neither",
-        "consensus", "category", "corrected_label",
-    ]  # fmt: skip
+        "id",
+        "given_label",
+        "guessed_label",
+        "votes_given",
+        "votes_guessed",
+        "votes_neither",
+        "consensus",
+        "category",
+        "corrected_label",
+    ]
     return table[columns]
 
 

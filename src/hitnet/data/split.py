@@ -16,10 +16,15 @@ log = logging.getLogger("hitnet")
 SPLITS = ("train", "test", "all")
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
 NAMES = {
-    "train": TRAIN, "training": TRAIN,
-    "test": TEST, "testing": TEST,
-    "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "dev": VALIDATION,
-}  # fmt: skip
+    "train": TRAIN,
+    "training": TRAIN,
+    "test": TEST,
+    "testing": TEST,
+    "val": VALIDATION,
+    "valid": VALIDATION,
+    "validation": VALIDATION,
+    "dev": VALIDATION,
+}
 
 
 def check_split(split: str) -> None:

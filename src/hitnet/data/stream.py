@@ -116,8 +116,12 @@ def open_survey(found: Survey, *, stream: bool | None, room: int) -> ImageSet:
     if stream is None and size > room:
         log.info(
             "%s: %d %s images would take %.1f GB of memory and are read from disk as training goes (--no-stream: keep "
-            "them in memory).", listing.name, len(found.chosen), split, size / 1e9,
-        )  # fmt: skip
+            "them in memory).",
+            listing.name,
+            len(found.chosen),
+            split,
+            size / 1e9,
+        )
         stream = True
     if stream:
         return open_stream(found)

@@ -22,9 +22,20 @@ def tap_offset(k, taps, side: tl.constexpr, height, width):
 
 @triton.jit
 def first_forward(
-    pixels, weight, bias, out, height, width, out_width, padded, inner,
-    side: tl.constexpr, block_k: tl.constexpr, rows: tl.constexpr, channels: tl.constexpr,
-):  # fmt: skip
+    pixels,
+    weight,
+    bias,
+    out,
+    height,
+    width,
+    out_width,
+    padded,
+    inner,
+    side: tl.constexpr,
+    block_k: tl.constexpr,
+    rows: tl.constexpr,
+    channels: tl.constexpr,
+):
     """relu(weight * pixels + bias) at one position: pixels (C·H·W, images) → out (positions, images, channels)."""
     position, block = tl.program_id(0), tl.program_id(1)
     corner = (position // out_width) * width + position % out_width
@@ -45,9 +56,20 @@ def first_forward(
 
 @triton.jit
 def first_weight_gradient(
-    pixels, gradient, parts, positions, height, width, out_width, padded, inner,
-    side: tl.constexpr, block_k: tl.constexpr, depth: tl.constexpr, channels: tl.constexpr,
-):  # fmt: skip
+    pixels,
+    gradient,
+    parts,
+    positions,
+    height,
+    width,
+    out_width,
+    padded,
+    inner,
+    side: tl.constexpr,
+    block_k: tl.constexpr,
+    depth: tl.constexpr,
+    channels: tl.constexpr,
+):
     """Σ pixelsᵀ gradient over the positions of this program: parts (programs, inner + 1 padded, channels).
 
     The row after the last is the bias's: its pixels are all 1.
@@ -73,9 +95,21 @@ def first_weight_gradient(
 
 @triton.jit
 def second_forward(
-    maps, weight, parts, width, out_width, positions, padded, blocks, taps_each,
-    side: tl.constexpr, stride: tl.constexpr, rows: tl.constexpr, depth: tl.constexpr, channels: tl.constexpr,
-):  # fmt: skip
+    maps,
+    weight,
+    parts,
+    width,
+    out_width,
+    positions,
+    padded,
+    blocks,
+    taps_each,
+    side: tl.constexpr,
+    stride: tl.constexpr,
+    rows: tl.constexpr,
+    depth: tl.constexpr,
+    channels: tl.constexpr,
+):
     """Sums over a share of the taps: parts (shares, positions, images, channels) in float32."""
     tile, share = tl.program_id(0), tl.program_id(1)
     position, block = tile // blocks, tile % blocks
@@ -96,9 +130,17 @@ def second_forward(
 
 @triton.jit
 def second_gather(
-    parts, bias, out, shares, positions, padded,
-    block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
-):  # fmt: skip
+    parts,
+    bias,
+    out,
+    shares,
+    positions,
+    padded,
+    block_p: tl.constexpr,
+    block_n: tl.constexpr,
+    channels: tl.constexpr,
+    relu: tl.constexpr,
+):
     """Add up the shares and the bias of one image's channels: parts → out (images, channels, positions)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
@@ -115,9 +157,17 @@ def second_gather(
 
 @triton.jit
 def second_scatter(
-    gradient, out, kept, images, positions, padded,
-    block_p: tl.constexpr, block_n: tl.constexpr, channels: tl.constexpr, relu: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    out,
+    kept,
+    images,
+    positions,
+    padded,
+    block_p: tl.constexpr,
+    block_n: tl.constexpr,
+    channels: tl.constexpr,
+    relu: tl.constexpr,
+):
     """The way back, past the relu: gradient (images, channels, positions) → kept (positions, images, channels)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
@@ -133,9 +183,21 @@ def second_scatter(
 
 @triton.jit
 def second_data_gradient(
-    gradient, weight, maps, out, width, out_height, out_width, padded, blocks,
-    side: tl.constexpr, stride: tl.constexpr, rows: tl.constexpr, depth: tl.constexpr, channels: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    weight,
+    maps,
+    out,
+    width,
+    out_height,
+    out_width,
+    padded,
+    blocks,
+    side: tl.constexpr,
+    stride: tl.constexpr,
+    rows: tl.constexpr,
+    depth: tl.constexpr,
+    channels: tl.constexpr,
+):
     """The gradient of `maps` (before their relu) at one position, from the outputs that it took part in."""
     tile = tl.program_id(0)
     position, block = tile // blocks, tile % blocks
@@ -159,9 +221,19 @@ def second_data_gradient(
 
 @triton.jit
 def second_weight_gradient(
-    gradient, maps, out, width, out_width, positions, padded,
-    side: tl.constexpr, stride: tl.constexpr, rows: tl.constexpr, depth: tl.constexpr, channels: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    maps,
+    out,
+    width,
+    out_width,
+    positions,
+    padded,
+    side: tl.constexpr,
+    stride: tl.constexpr,
+    rows: tl.constexpr,
+    depth: tl.constexpr,
+    channels: tl.constexpr,
+):
     """Σ gradientᵀ maps over positions and images for one tap and `rows` of the output channels, in float32."""
     tap, first = tl.program_id(0), tl.program_id(1) * rows
     offset = (tap // side) * width + tap % side

@@ -67,9 +67,21 @@ class NormRelu(torch.autograd.Function):
         found = torch.empty(4, channels, dtype=torch.float32, device=x.device)
         kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=block)
         kernels.combine[(columns,)](
-            parts, weight, bias, running_mean, running_var, found, programs, rows, momentum, epsilon,
-            channels=channels, block_p=SHARES, block_c=block, num_warps=8,
-        )  # fmt: skip
+            parts,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            found,
+            programs,
+            rows,
+            momentum,
+            epsilon,
+            channels=channels,
+            block_p=SHARES,
+            block_c=block,
+            num_warps=8,
+        )
         size = (height // 2, width // 2) if pool else (height, width)
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]

@@ -39,9 +39,20 @@ def statistics(x, parts, rows, each, channels: tl.constexpr, block_r: tl.constex
 
 @triton.jit
 def combine(
-    parts, weight, bias, running_mean, running_var, found, programs, rows, momentum, epsilon,
-    channels: tl.constexpr, block_p: tl.constexpr, block_c: tl.constexpr,
-):  # fmt: skip
+    parts,
+    weight,
+    bias,
+    running_mean,
+    running_var,
+    found,
+    programs,
+    rows,
+    momentum,
+    epsilon,
+    channels: tl.constexpr,
+    block_p: tl.constexpr,
+    block_c: tl.constexpr,
+):
     """All shares together: found (4, channels) is mean, 1/deviation, and the scale and shift of the result."""
     c = tl.program_id(0) * block_c + tl.arange(0, block_c)
     p = tl.arange(0, block_p)
@@ -76,9 +87,16 @@ def input_rows(r, width, pool: tl.constexpr):
 
 @triton.jit
 def apply(
-    x, found, out, rows, width,
-    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
-):  # fmt: skip
+    x,
+    found,
+    out,
+    rows,
+    width,
+    channels: tl.constexpr,
+    block_r: tl.constexpr,
+    block_c: tl.constexpr,
+    pool: tl.constexpr,
+):
     """relu(scale x + shift), then the maximum of each square: out (rows, channels)."""
     r = tl.program_id(0) * block_r + tl.arange(0, block_r)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
@@ -96,9 +114,18 @@ def apply(
 
 @triton.jit
 def gradient_sums(
-    gradient, x, found, parts, rows, each, width,
-    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    x,
+    found,
+    parts,
+    rows,
+    each,
+    width,
+    channels: tl.constexpr,
+    block_r: tl.constexpr,
+    block_c: tl.constexpr,
+    pool: tl.constexpr,
+):
     """Σ g and Σ g·x̂ over a share of the result's rows, g past the relu: parts (programs, 2, channels)."""
     program = tl.program_id(0)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
@@ -130,9 +157,19 @@ def gradient_sums(
 
 @triton.jit
 def input_gradient(
-    gradient, x, found, sums, out, rows, total, width,
-    channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr, pool: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    x,
+    found,
+    sums,
+    out,
+    rows,
+    total,
+    width,
+    channels: tl.constexpr,
+    block_r: tl.constexpr,
+    block_c: tl.constexpr,
+    pool: tl.constexpr,
+):
     """scale · (g − mean g − x̂ · mean g·x̂), where g goes to one row of each square: out as x."""
     r = tl.program_id(0) * block_r + tl.arange(0, block_r)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)

@@ -69,9 +69,22 @@ def first_forward(g: Geometry, pixels: Tensor, weight: Tensor, bias: Tensor) -> 
     positions = g.map_size[0] * g.map_size[1]
     maps = pixels.new_empty(positions * g.padded, g.channels)
     kernels.first_forward[(positions, g.padded // ROWS)](
-        pixels, weight, bias, maps, g.height, g.width, g.map_size[1], g.padded, g.inner,
-        side=g.side, block_k=32, rows=ROWS, channels=g.channels, num_warps=8, num_stages=3,
-    )  # fmt: skip
+        pixels,
+        weight,
+        bias,
+        maps,
+        g.height,
+        g.width,
+        g.map_size[1],
+        g.padded,
+        g.inner,
+        side=g.side,
+        block_k=32,
+        rows=ROWS,
+        channels=g.channels,
+        num_warps=8,
+        num_stages=3,
+    )
     return maps
 
 
@@ -82,10 +95,22 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
     shares = -(-(g.side * g.side) // each)
     parts = torch.empty(shares * positions * g.padded, g.channels, dtype=torch.float32, device=maps.device)
     kernels.second_forward[(positions * blocks, shares)](
-        rows_of(maps, (ROWS, DEPTH)), rows_of(weight, (g.channels, DEPTH)), parts,
-        g.map_size[1], g.out_size[1], positions, g.padded, blocks, each,
-        side=g.side, stride=g.stride, rows=ROWS, depth=DEPTH, channels=g.channels, **WIDE,
-    )  # fmt: skip
+        rows_of(maps, (ROWS, DEPTH)),
+        rows_of(weight, (g.channels, DEPTH)),
+        parts,
+        g.map_size[1],
+        g.out_size[1],
+        positions,
+        g.padded,
+        blocks,
+        each,
+        side=g.side,
+        stride=g.stride,
+        rows=ROWS,
+        depth=DEPTH,
+        channels=g.channels,
+        **WIDE,
+    )
     out = maps.new_empty(g.images, g.channels, *g.out_size)
     kernels.second_gather[(g.images, g.channels // 32, -(-positions // PLACES))](
         parts, bias, out, shares, positions, g.padded, block_p=PLACES, block_n=32, channels=g.channels, relu=relu
@@ -107,11 +132,21 @@ def second_data_gradient(g: Geometry, gradient: Tensor, weight: Tensor, maps: Te
     blocks = g.padded // ROWS
     out = torch.empty_like(maps)
     kernels.second_data_gradient[(g.map_size[0] * g.map_size[1] * blocks,)](
-        rows_of(gradient, (ROWS, DEPTH)), rows_of(weight, (DEPTH, g.channels)),
-        rows_of(maps, (ROWS, g.channels)), rows_of(out, (ROWS, g.channels)),
-        g.map_size[1], *g.out_size, g.padded, blocks,
-        side=g.side, stride=g.stride, rows=ROWS, depth=DEPTH, channels=g.channels, **WIDE,
-    )  # fmt: skip
+        rows_of(gradient, (ROWS, DEPTH)),
+        rows_of(weight, (DEPTH, g.channels)),
+        rows_of(maps, (ROWS, g.channels)),
+        rows_of(out, (ROWS, g.channels)),
+        g.map_size[1],
+        *g.out_size,
+        g.padded,
+        blocks,
+        side=g.side,
+        stride=g.stride,
+        rows=ROWS,
+        depth=DEPTH,
+        channels=g.channels,
+        **WIDE,
+    )
     return out
 
 
@@ -120,10 +155,20 @@ def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tenso
     rows = min(ROWS, g.channels)
     out = torch.empty(g.channels, g.side * g.side * g.channels, dtype=torch.float32, device=maps.device)
     kernels.second_weight_gradient[(g.side * g.side, g.channels // rows)](
-        rows_of(gradient, (DEPTH, rows)), rows_of(maps, (DEPTH, g.channels)), out,
-        g.map_size[1], g.out_size[1], g.out_size[0] * g.out_size[1], g.padded,
-        side=g.side, stride=g.stride, rows=rows, depth=DEPTH, channels=g.channels, **WIDE,
-    )  # fmt: skip
+        rows_of(gradient, (DEPTH, rows)),
+        rows_of(maps, (DEPTH, g.channels)),
+        out,
+        g.map_size[1],
+        g.out_size[1],
+        g.out_size[0] * g.out_size[1],
+        g.padded,
+        side=g.side,
+        stride=g.stride,
+        rows=rows,
+        depth=DEPTH,
+        channels=g.channels,
+        **WIDE,
+    )
     return out.view(g.channels, g.side, g.side, g.channels)
 
 
@@ -133,9 +178,22 @@ def first_weight_gradient(g: Geometry, pixels: Tensor, gradient: Tensor) -> tupl
     programs, blocks = min(positions, multiprocessors(pixels.device)), -(-(g.inner + 1) // block_k)
     parts = torch.empty(programs, blocks * block_k, g.channels, dtype=torch.float32, device=pixels.device)
     kernels.first_weight_gradient[(programs, blocks)](
-        pixels, gradient, parts, positions, g.height, g.width, g.map_size[1], g.padded, g.inner,
-        side=g.side, block_k=block_k, depth=DEPTH, channels=g.channels, num_warps=8, num_stages=3,
-    )  # fmt: skip
+        pixels,
+        gradient,
+        parts,
+        positions,
+        g.height,
+        g.width,
+        g.map_size[1],
+        g.padded,
+        g.inner,
+        side=g.side,
+        block_k=block_k,
+        depth=DEPTH,
+        channels=g.channels,
+        num_warps=8,
+        num_stages=3,
+    )
     total = parts.sum(dim=0)
     return total[: g.inner].t(), total[g.inner]
 

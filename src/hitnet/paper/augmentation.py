@@ -22,6 +22,10 @@ def draw(from_: Drawing) -> list[Figure]:
 
 
 RESULT = Result(
-    "augmentation", "Examples of hybrid augmentation", "the figure of hybrid augmentation, section 3.2",
-    ("fashion-hitnet",), pictures.render, draw,
-)  # fmt: skip
+    "augmentation",
+    "Examples of hybrid augmentation",
+    "the figure of hybrid augmentation, section 3.2",
+    ("fashion-hitnet",),
+    pictures.render,
+    draw,
+)

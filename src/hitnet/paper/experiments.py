@@ -94,9 +94,7 @@ TITLES = {
 
 def on(name: str, facts: DataFacts, wanted: int, *, network: str = "hitnet", how: str = "", **rest: Any) -> Experiment:
     title = f"{TITLES[network]} on {facts.title}{', ' + how if how else ''}"
-    return Experiment(
-        name, title, network, facts.data, facts.images, facts.test_images, facts.in_shape, wanted, **rest
-    )  # fmt: skip
+    return Experiment(name, title, network, facts.data, facts.images, facts.test_images, facts.in_shape, wanted, **rest)
 
 
 GHOSTS = {"ghosts": 1, "ghost_rule": "always"}
@@ -122,7 +120,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     on("fashion-hybrid", FASHION, 3, how="all images modified", options=ALL, teacher="fashion-hitnet"),
     *(
         on(
-            f"{name}-hybrid-quarter", facts, wanted, how="a quarter of the images modified", options=QUARTER,
+            f"{name}-hybrid-quarter",
+            facts,
+            wanted,
+            how="a quarter of the images modified",
+            options=QUARTER,
             teacher=teacher,
         )
         for name, facts, wanted, teacher in (
@@ -133,8 +135,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         )
     ),
     on(
-        "mnist-hybrid-decay", MNIST, 0, how="a quarter of the images modified, decreasing rate", recipe="paper-decay",
-        options=QUARTER, teacher="mnist-hitnet-constant",
+        "mnist-hybrid-decay",
+        MNIST,
+        0,
+        how="a quarter of the images modified, decreasing rate",
+        recipe="paper-decay",
+        options=QUARTER,
+        teacher="mnist-hitnet-constant",
     ),
     *(
         on(name, facts, 20, how=f"ghosts, {read[-1]} epochs", options={**GHOSTS, "epochs": read[-1]}, read_ghosts=read)
@@ -147,4 +154,4 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     # For their speed.
     on("mnist-capsnet", MNIST, 2, network="capsnet", how="50 epochs", options={"epochs": 50}),
     on("mnist-hitnet-50", MNIST, 2, how="50 epochs", options={"epochs": 50}),
-)  # fmt: skip
+)

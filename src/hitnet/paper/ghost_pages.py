@@ -187,7 +187,10 @@ def draw(page: Page, name: str, facts: Facts) -> str:
 
 WHAT = "agreement, pairs, doubtful images"
 MNIST = Result(
-    "ghosts-mnist", f"Ghosts of MNIST: {WHAT}", "section 3.3, table 4, last figure (a)",
-    ("mnist-ghosts", "mnist-ghosts-250"), mnist,
-)  # fmt: skip
+    "ghosts-mnist",
+    f"Ghosts of MNIST: {WHAT}",
+    "section 3.3, table 4, last figure (a)",
+    ("mnist-ghosts", "mnist-ghosts-250"),
+    mnist,
+)
 SVHN = Result("ghosts-svhn", f"Ghosts of SVHN: {WHAT}", "section 3.3, last figure (b)", ("svhn-ghosts",), svhn)

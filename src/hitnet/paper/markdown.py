@@ -72,8 +72,15 @@ def side_by_side(runs: Sequence[RunRecord]) -> str:
 
 
 ERROR_HEADER = (
-    "", "paper, error %", "here, error % [95 %]", "std", "best", "runs here", "s a model", "missing",
-)  # fmt: skip
+    "",
+    "paper, error %",
+    "here, error % [95 %]",
+    "std",
+    "best",
+    "runs here",
+    "s a model",
+    "missing",
+)
 
 
 def error_row(page: Page, title: str, name: str, compared: str | None = None) -> list[str]:

@@ -17,6 +17,10 @@ def draw(from_: Drawing) -> list[Figure]:
 
 
 RESULT = Result(
-    "prototypes", "Prototypes of the digits", "the figure of prototypes, section 3.2", ("mnist-hitnet-constant",),
-    pictures.render, draw,
-)  # fmt: skip
+    "prototypes",
+    "Prototypes of the digits",
+    "the figure of prototypes, section 3.2",
+    ("mnist-hitnet-constant",),
+    pictures.render,
+    draw,
+)

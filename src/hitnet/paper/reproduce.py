@@ -63,9 +63,16 @@ def reproduce(
     check(runs=runs, epochs=epochs, limit=limit, budget=budget, side_by_side=side_by_side)
     end = None if budget is None else clock() + 60 * budget
     runner = Runner(
-        book, ledger, Path(runs_dir), None if data_dir is None else Path(data_dir), device, progress, end, clock,
+        book,
+        ledger,
+        Path(runs_dir),
+        None if data_dir is None else Path(data_dir),
+        device,
+        progress,
+        end,
+        clock,
         side_by_side,
-    )  # fmt: skip
+    )
     ledger.check_writable()
     length = Length(epochs, limit)
     outcome = Outcome()

@@ -212,10 +212,16 @@ class Runner:
         images, test = images.first(length.limit), test.first(min(length.tests_of(one), one.tested_each_epoch))
         teacher = None if one.teacher is None else self.book.experiments[one.teacher]
         config, modify = configure(
-            one.data, images, test, device=where, model=one.network, model_options=dict(one.model_options),
-            recipe=one.full_recipe(), recipe_options={"epochs": length.epochs_of(one)},
+            one.data,
+            images,
+            test,
+            device=where,
+            model=one.network,
+            model_options=dict(one.model_options),
+            recipe=one.full_recipe(),
+            recipe_options={"epochs": length.epochs_of(one)},
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
-        )  # fmt: skip
+        )
         return config, modify, images, test
 
     def check_tested_on(self, one: Experiment, here: str) -> None:

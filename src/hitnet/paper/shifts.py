@@ -15,6 +15,4 @@ def render(page: Page) -> str:
     return error_table(page, ROWS) + "".join(tested_on(page, name) for _, name in ROWS)
 
 
-RESULT = Result(
-    "affnist-shifts", "affNIST with shifts", "comments on table 2", ("affnist-hitnet-shifts",), render
-)  # fmt: skip
+RESULT = Result("affnist-shifts", "affNIST with shifts", "comments on table 2", ("affnist-hitnet-shifts",), render)

@@ -60,6 +60,9 @@ def recipes(page: Page) -> list[str]:
 
 
 RESULT = Result(
-    "softmax", "Hit-or-Miss against softmax", "beyond the paper",
-    tuple(name for _, hit, soft in SETS.values() for name in (hit, soft)), render,
-)  # fmt: skip
+    "softmax",
+    "Hit-or-Miss against softmax",
+    "beyond the paper",
+    tuple(name for _, hit, soft in SETS.values() for name in (hit, soft)),
+    render,
+)

@@ -21,6 +21,10 @@ def draw(from_: Drawing) -> list[Figure]:
 
 
 RESULT = Result(
-    "traversal", "What the components of a capsule draw", "section 3.2", ("mnist-hitnet-constant",),
-    pictures.render, draw,
-)  # fmt: skip
+    "traversal",
+    "What the components of a capsule draw",
+    "section 3.2",
+    ("mnist-hitnet-constant",),
+    pictures.render,
+    draw,
+)

@@ -195,9 +195,13 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
     spread = float(np.sqrt(values.var(axis=0).mean()))
     axes.set_title(title, fontsize=8, color=INK, loc="left", pad=12, parse_math=False)
     axes.text(
-        0, 1.02, f"{values.mean():.3f} ± {spread:.3f}, {share:.0f} % within 2σ", transform=axes.transAxes,
-        fontsize=6.5, color=SOFT,
-    )  # fmt: skip
+        0,
+        1.02,
+        f"{values.mean():.3f} ± {spread:.3f}, {share:.0f} % within 2σ",
+        transform=axes.transAxes,
+        fontsize=6.5,
+        color=SOFT,
+    )
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
     marked = [low, found.centre, high]
     if reach > 6 * found.spread:  # their labels would meet

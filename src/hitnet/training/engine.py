@@ -200,11 +200,15 @@ class Trainer:
         changes = None
         if self.modify is not None:
             changes = differences(
-                self.modify, order, self.modify.draw(len(order), generator),
-                modified_places(self.modify.share, whole, parts), first=first,
+                self.modify,
+                order,
+                self.modify.draw(len(order), generator),
+                modified_places(self.modify.share, whole, parts),
+                first=first,
                 together=max(1, TOGETHER // (len(whole[0]) * math.prod(self.model.config.in_shape))),
-                device=self.device, precision=self.recipe.precision,
-            )  # fmt: skip
+                device=self.device,
+                precision=self.recipe.precision,
+            )
         taken = self.train.batches([order[part] for part in parts[first:]])
         return self.joined(taken, changes, dealt(draws, parts[first:], self.device))
 

@@ -171,9 +171,17 @@ def trainer_makers(
             torch.manual_seed(task.config.seed)
             network = Network(task.config.model)
         return Trainer(
-            network, train_feed, test_feed, task.config.recipe, seed=task.config.seed, device=device,
-            modify=modify, run=task.folder, progress=progress, ranks=ranks,
-        )  # fmt: skip
+            network,
+            train_feed,
+            test_feed,
+            task.config.recipe,
+            seed=task.config.seed,
+            device=device,
+            modify=modify,
+            run=task.folder,
+            progress=progress,
+            ranks=ranks,
+        )
 
     return [partial(make, task) for task in lot.tasks]
 

@@ -161,15 +161,27 @@ def train(
     ranks = distributed.connect(where)
     with distributed.watched(ranks):
         images, tested = read(
-            data, test, device=where, limit=limit, stream=stream, data_dir=data_dir, image_size=image_size,
+            data,
+            test,
+            device=where,
+            limit=limit,
+            stream=stream,
+            data_dir=data_dir,
+            image_size=image_size,
             strict=strict,
-        )  # fmt: skip
+        )
         images = images if mirror is None else replace(images, flip=mirror)
         config, modify = configure(
-            data, images, tested, device=where, model=model, model_options=model_options,
-            recipe=recipe, recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
+            data,
+            images,
+            tested,
+            device=where,
+            model=model,
+            model_options=model_options,
+            recipe=recipe,
+            recipe_options={"epochs": epochs, "augment": augment, **(recipe_options or {})},
             augment_from=augment_from,
-        )  # fmt: skip
+        )
         config = replace(config, data=config.data | {"limit": limit})
         tasks = ranks.from_first(lambda: several_tasks(config, seed, seeds, out, resume=resume, device=where))
         try:
