@@ -1,40 +1,120 @@
-"""HitNet: capsules that hit or miss (Deliège, Cioppa and Van Droogenbroeck, 2018)."""
+"""HitNet: capsules that hit or miss (Deliège, Cioppa and Van Droogenbroeck, 2018).
 
-from hitnet import startup  # noqa: F401  (before all that takes time)
-from hitnet.audit import Audit, audit
-from hitnet.capsules import HitOrMiss, distances, dynamic_routing, mask, squash
-from hitnet.data import Images
-from hitnet.errors import HitNetError
-from hitnet.losses import CentripetalLoss, MarginLoss, centripetal_loss, margin_loss, staircase
-from hitnet.models import HitNet, Network, Output, build
-from hitnet.training import Evaluation, Recipe, Run, evaluate, load, recipe, train
+Names are imported when they are first used, so that `import hitnet` is quick and loads only what is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Audit",
-    "CentripetalLoss",
-    "Evaluation",
-    "HitNet",
-    "HitNetError",
-    "HitOrMiss",
-    "Images",
-    "MarginLoss",
-    "Network",
-    "Output",
-    "Recipe",
-    "Run",
-    "audit",
-    "build",
-    "centripetal_loss",
-    "distances",
-    "dynamic_routing",
-    "evaluate",
-    "load",
-    "margin_loss",
-    "mask",
-    "recipe",
-    "squash",
-    "staircase",
-    "train",
-]
+_NAMES = {
+    "capsules": ("HitOrMiss", "distances", "dynamic_routing", "mask", "squash"),
+    "losses": ("CentripetalLoss", "MarginLoss", "centripetal_loss", "margin_loss", "staircase"),
+    "errors": ("HitNetError",),
+    "models": ("HitNet", "ModelChoice", "ModelConfig", "Network", "Output", "build", "choose_model", "list_models"),
+    "data": ("Data", "Images", "check_data", "fetch_data", "list_data", "open_data"),
+    "training": (
+        "Evaluation",
+        "Prediction",
+        "Progress",
+        "Recipe",
+        "RecipeChoice",
+        "Run",
+        "choose_recipe",
+        "evaluate",
+        "open_run",
+        "predict",
+        "train",
+        "train_many",
+    ),
+    "synthesis": ("augment", "feature_distributions", "generate", "prototypes", "traverse", "write_images"),
+    "audit": (
+        "Audit",
+        "FinishedRuns",
+        "NewNetworks",
+        "analyse_ghosts",
+        "apply_corrections",
+        "audit_labels",
+        "export_audit",
+        "open_audit",
+    ),
+    "plots": ("plot_history",),
+    "paper": ("reproduce",),
+}
+_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
+_ROOMS = ("audit", "capsules", "data", "errors", "losses", "models", "paper", "plots", "synthesis", "training")
+
+__all__ = sorted(_ROOM_OF)
+
+if TYPE_CHECKING:
+    from hitnet.audit import Audit as Audit
+    from hitnet.audit import FinishedRuns as FinishedRuns
+    from hitnet.audit import NewNetworks as NewNetworks
+    from hitnet.audit import analyse_ghosts as analyse_ghosts
+    from hitnet.audit import apply_corrections as apply_corrections
+    from hitnet.audit import audit_labels as audit_labels
+    from hitnet.audit import export_audit as export_audit
+    from hitnet.audit import open_audit as open_audit
+    from hitnet.capsules import HitOrMiss as HitOrMiss
+    from hitnet.capsules import distances as distances
+    from hitnet.capsules import dynamic_routing as dynamic_routing
+    from hitnet.capsules import mask as mask
+    from hitnet.capsules import squash as squash
+    from hitnet.data import Data as Data
+    from hitnet.data import Images as Images
+    from hitnet.data import check_data as check_data
+    from hitnet.data import fetch_data as fetch_data
+    from hitnet.data import list_data as list_data
+    from hitnet.data import open_data as open_data
+    from hitnet.errors import HitNetError as HitNetError
+    from hitnet.losses import CentripetalLoss as CentripetalLoss
+    from hitnet.losses import MarginLoss as MarginLoss
+    from hitnet.losses import centripetal_loss as centripetal_loss
+    from hitnet.losses import margin_loss as margin_loss
+    from hitnet.losses import staircase as staircase
+    from hitnet.models import HitNet as HitNet
+    from hitnet.models import ModelChoice as ModelChoice
+    from hitnet.models import ModelConfig as ModelConfig
+    from hitnet.models import Network as Network
+    from hitnet.models import Output as Output
+    from hitnet.models import build as build
+    from hitnet.models import choose_model as choose_model
+    from hitnet.models import list_models as list_models
+    from hitnet.paper import reproduce as reproduce
+    from hitnet.plots import plot_history as plot_history
+    from hitnet.synthesis import augment as augment
+    from hitnet.synthesis import feature_distributions as feature_distributions
+    from hitnet.synthesis import generate as generate
+    from hitnet.synthesis import prototypes as prototypes
+    from hitnet.synthesis import traverse as traverse
+    from hitnet.synthesis import write_images as write_images
+    from hitnet.training import Evaluation as Evaluation
+    from hitnet.training import Prediction as Prediction
+    from hitnet.training import Progress as Progress
+    from hitnet.training import Recipe as Recipe
+    from hitnet.training import RecipeChoice as RecipeChoice
+    from hitnet.training import Run as Run
+    from hitnet.training import choose_recipe as choose_recipe
+    from hitnet.training import evaluate as evaluate
+    from hitnet.training import open_run as open_run
+    from hitnet.training import predict as predict
+    from hitnet.training import train as train
+    from hitnet.training import train_many as train_many
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOM_OF:
+        value = getattr(importlib.import_module(f"hitnet.{_ROOM_OF[name]}"), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f"hitnet.{name}")
+    else:
+        raise AttributeError(f"module 'hitnet' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOM_OF, *_ROOMS})

@@ -1,6 +1,6 @@
 """`python -m hitnet`, the same as the command `hitnet`."""
 
-from hitnet.cli import main
+from hitnet.startup import main
 
 if __name__ == "__main__":
     main()

@@ -1,21 +1,32 @@
-"""Which labels are wrong? Ghost capsules, scores, the table, the review page and its corrections."""
+"""Which labels are wrong? Judges, scores, the table, the review page and its corrections."""
 
-from hitnet.audit.audit import Audit, audit, judge
-from hitnet.audit.corrections import Applied, apply_corrections
+from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
+from hitnet.audit.ghost_analysis import analyse_ghosts, write_ghosts
 from hitnet.audit.ghosts import Ghosts, find_ghosts
+from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
+from hitnet.audit.labels import audit_labels, judge
 from hitnet.audit.page import write_page
+from hitnet.audit.results import Audit, apply_corrections, export_audit, open_audit
 
 __all__ = [
     "Applied",
     "Audit",
+    "FinishedRuns",
     "Ghosts",
+    "Judgement",
+    "Judges",
+    "NewNetworks",
+    "analyse_ghosts",
     "apply_corrections",
-    "audit",
+    "audit_labels",
+    "export_audit",
     "find_ghosts",
     "judge",
     "label_studio",
+    "open_audit",
     "pred_probs",
+    "write_ghosts",
     "write_page",
     "write_pred_probs",
 ]

@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from hitnet.audit.rewrite import made_of_files, write_corrected
-from hitnet.data.images import Images
+from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.errors import HitNetError
 
 COLUMNS = ("id", "path", "given", "decision", "label")
@@ -45,7 +43,7 @@ class Correction:
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of the images, how many of each; `data` is what `hitnet.data.load` reads."""
+    """How many images were changed in which way; `data` is what `open_data` reads."""
 
     data: Path
     kept: int
@@ -59,34 +57,31 @@ class Applied:
     note: str  # what else to know of the corrected data; mostly empty
 
 
-def apply_corrections(
+def correct(
+    data: Data,
     table: pd.DataFrame,
     corrections: str | Path,
-    images: Images,
     out: str | Path,
     *,
-    source: str | Path | None = None,
     class_names: Sequence[str] = (),
-    split: Sequence[str] | None = None,
+    split: str = "all",
 ) -> Applied:
     """Write the corrected data set into the new folder `out`; the original stays as it is.
 
-    table        the audit's table
-    corrections  the CSV that the review page exported
-    images       the set to correct: all that was audited, and what else belongs to the set
-    source       the folder of class folders, the table or the .npz that `images` was read from. Files of a
-                 folder or a table are known by their paths and copied as they are; images of any other set are known
-                 by their ids, and it becomes `out/images.npz`
-    class_names  the classes that the audit knows; of those that the set has no image of, new ones can be made
-    split        the split of each image, to be kept in `out/images.npz`; by default that of the .npz it is from
+    Args:
+        data: The data that was audited.
+        table: The audit's table.
+        corrections: The CSV that the review page exported.
+        out: A new folder.
+        class_names: The classes that the audit knows; of those that the set has no image of, new ones can be made.
+        split: The split that was audited.
     """
-    images = replace(images, class_names=tuple(dict.fromkeys((*images.class_names, *class_names))))
-    origin = None if source is None else Path(source)
-    read = read_corrections(corrections)
-    decided = check_corrections(table, read, images.class_names, name=str(corrections))
-    audited = _audited_ids(table, images, by_path=made_of_files(origin) and images.paths is not None)
+    images = data.images_to_correct(split)
+    names = tuple(dict.fromkeys((*images.class_names, *class_names)))
+    decided = check_corrections(table, read_corrections(corrections), names, name=str(corrections))
+    audited = _audited_ids(table, images, by_path=data.by_path)
     _check_none_gone(decided, audited, images.name, name=str(corrections))
-    index = {name: k for k, name in enumerate(images.class_names)}
+    index = {name: k for k, name in enumerate(names)}
     labels = images.labels.clone()
     keep = []
     for i, number in enumerate(audited):
@@ -97,14 +92,11 @@ def apply_corrections(
             keep.append(i)
     if not keep:
         raise HitNetError(f"{corrections} drops every image: nothing would be left.")
-    corrected = images.with_labels(labels).select(keep)
-    before = [images.class_names[int(images.labels[i])] for i in keep]
-    dropped = set(images.paths or ()) - set(corrected.paths or ())
-    parts = None if split is None else [split[i] for i in keep]
-    data, note = write_corrected(corrected, before, dropped, Path(out), source=origin, split=parts)
+    relabelling = Relabelling(images, labels, keep, names, split)
+    path, note = data.write_corrected(relabelling, Path(out))
     count = Counter(correction.decision for correction in decided.values())
     return Applied(
-        data=data,
+        data=path,
         kept=count["keep"],
         relabelled=count["relabel"],
         dropped=count["drop"],
@@ -112,7 +104,7 @@ def apply_corrections(
         untouched=len(images) - len(decided),
         not_audited=audited.count(None),
         gone=len(table) - len(images) + audited.count(None),
-        emptied=_emptied(images, corrected),
+        emptied=_emptied(relabelling),
         note=note,
     )
 
@@ -213,18 +205,19 @@ def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in [*lines[:SHOWN], *more])
 
 
-def _audited_ids(table: pd.DataFrame, images: Images, *, by_path: bool) -> list[int | None]:
+def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> list[int | None]:
     """The audit's id of each image, None for one that was not audited; an error if an audited label has changed.
 
     By path, images may have been added or removed since; by id, those that were audited must all be there.
     """
-    paths, labels = images.paths, images.labels.tolist()
-    keys = list(paths) if by_path and paths is not None else images.ids.tolist()
+    paths = None if images.paths is None else list(images.paths)
+    labels = images.labels.tolist()
+    keys: list[str] | list[int] = paths if by_path and paths is not None else images.ids.tolist()
     place = {key: i for i, key in enumerate(keys)}
     if len(place) < len(keys):
         what = "path" if by_path else "id"
         raise HitNetError(f"{images.name}: two images have the same {what}, so corrections cannot be told apart.")
-    found: list[int | None] = [None] * len(keys)
+    audited: list[int | None] = [None] * len(keys)
     rows = zip(table["id"].tolist(), table["path"].fillna(""), table["given"], strict=True)
     for number, path, given in rows:
         i = place.get(path if by_path else int(number))
@@ -237,8 +230,8 @@ def _audited_ids(table: pd.DataFrame, images: Images, *, by_path: bool) -> list[
                 f"{images.name} is not the set that was audited: image {number}, {path!r} labelled {given!r}, "
                 f"{what}. Give the audited data, or audit again."
             )
-        found[i] = int(number)
-    return found
+        audited[i] = int(number)
+    return audited
 
 
 def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
@@ -248,11 +241,11 @@ def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | 
         images = "an image" if len(gone) == 1 else f"{len(gone)} images"
         raise HitNetError(
             f"{name} decides on {images} that {data} no longer has, or that cannot be read; nothing was written.\n"
-            f"{_listed(gone)}\nPut the files back, or take their lines out. If the data has moved, say where it is "
-            "(--data)."
+            f"{_listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to where it "
+            "is now."
         )
 
 
-def _emptied(before: Images, after: Images) -> tuple[str, ...]:
-    old, new = (torch.bincount(images.labels, minlength=images.num_classes) for images in (before, after))
-    return tuple(name for name, had, has in zip(before.class_names, old, new, strict=True) if had and not has)
+def _emptied(relabelling: Relabelling) -> tuple[str, ...]:
+    had, has = set(relabelling.images.labels.tolist()), set(relabelling.labels[relabelling.keep].tolist())
+    return tuple(name for k, name in enumerate(relabelling.class_names) if k in had and k not in has)

@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitnet import data as datasets
 from hitnet import files, plots
-from hitnet.audit.audit import collect, default_split
 from hitnet.audit.ghosts import Ghosts, find_ghosts
-from hitnet.data.images import Images
-from hitnet.data.load import Source
-from hitnet.training import load
+from hitnet.audit.judges import collect
+from hitnet.data import Images, Source, open_data
+from hitnet.training import Run, open_run
 from hitnet.training.device import pick_device
-from hitnet.training.evaluation import match_classes
+from hitnet.training.evaluation import load_for
 
 
-def ghosts_of_runs(
-    runs: Sequence[str | Path],
-    data: Source,
-    *,
-    split: str | None = None,
-    device: str = "auto",
-    data_dir: str | Path | None = None,
+def analyse_ghosts(
+    runs: Sequence[str | Path | Run], data: Source, *, split: str | None = None, device: str = "auto"
 ) -> tuple[Ghosts, Images]:
     """The ghosts of a data set's images in the networks of several runs, and the images."""
-    trained = [load(run) for run in runs]
-    size = trained[0].config.model.in_shape[1:]
-    images = datasets.load(data, split or default_split(data), data_dir=data_dir, image_size=size)
-    images = match_classes(images, trained[0].class_names)
+    trained = [run if isinstance(run, Run) else open_run(run) for run in runs]
+    opened = open_data(data)
+    images = load_for(trained[0], opened, split or opened.audit_split)
     distances = collect(trained, images, pick_device(device), plain=True)  # the paper looks at each image once
     return find_ghosts(distances, images.labels.numpy(), images.class_names), images
 

@@ -1,69 +1,163 @@
-"""The command line: a thin shell over the public functions."""
+"""The command line: a thin shell over the public functions.
+
+Each command lies in a module of this package, which is imported only when the command is called: `hitnet --help` reads
+the commands' first sentences from the source, without importing PyTorch.
+"""
 
 from __future__ import annotations
 
+import ast
 import errno
+import importlib
 import io
 import logging
 import os
+import re
 import signal
 import sys
+from functools import cache
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from hitnet.cli import audit, data, plot, reproduce, synthesis, train
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError, ToldElsewhereError
-from hitnet.startup import started
+from hitnet.startup import ready
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, too, exits so after Ctrl-C
 
+MODULES = {
+    "train": "train",
+    "evaluate": "train",
+    "predict": "train",
+    "models": "train",
+    "prototypes": "synthesis",
+    "traverse": "synthesis",
+    "features": "synthesis",
+    "generate": "synthesis",
+    "augment": "synthesis",
+    "plot": "plot",
+    "audit": "audit",
+    "ghosts": "ghosts",
+    "reproduce": "reproduce",
+    "data": "data",
+}
+GROUPS = ("audit", "data")  # commands that have commands of their own
+
+
+class LazyGroup(TyperGroup):
+    """The group of all commands; a command's module is imported when the command is called."""
+
+    listing = False
+    options: frozenset[str] = frozenset()  # of the command that is called
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in MODULES:
+            return None
+        if self.listing:
+            return TyperCommand(cmd_name, help=first_sentence(cmd_name))
+        group = get_group(importlib.import_module(f"hitnet.cli.{MODULES[cmd_name]}").app)
+        ready()
+        command: Any = group if cmd_name in GROUPS else group.commands[cmd_name]
+        subcommands = getattr(command, "commands", {}).values()
+        LazyGroup.options = frozenset(
+            parameter.name
+            for each in (command, *subcommands)
+            for parameter in each.params
+            if parameter.param_type_name == "option"
+        )
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.listing = False
+
+
+@cache
+def first_sentence(command: str) -> str:
+    """The first line of a command's help, read from its source."""
+    tree = ast.parse((Path(__file__).parent / f"{MODULES[command]}.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and (docstring := ast.get_docstring(node)):
+            marks = [ast.unparse(decorator) for decorator in node.decorator_list]
+            wanted = "app.callback()" if command in GROUPS else f"app.command({command!r})"
+            if wanted in marks:
+                return docstring.splitlines()[0]
+    return ""
+
+
 app = typer.Typer(
+    cls=LazyGroup,
     name="hitnet",
-    help="HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-train.register(app)
-synthesis.register(app)
-plot.register(app)
-audit.register(app)
-reproduce.register(app)
-app.add_typer(data.app, name="data")
 
 
-def told_to_stop(number: int, frame: FrameType | None) -> None:
+@app.callback()
+def hitnet() -> None:
+    """HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels."""
+
+
+def with_options(message: str) -> str:
+    """A message of the library in the words of the command line: `out` becomes --out where the command has it."""
+
+    def translate(match: re.Match[str]) -> str:
+        name = match[1]
+        return "--" + name.replace("_", "-") if name in LazyGroup.options else name
+
+    return re.sub(r"`(\w+)`", translate, message)
+
+
+class OptionFormatter(logging.Formatter):
+    """Prints log messages of the library in the words of the command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return with_options(super().format(record))
+
+
+def stop_on_signal(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
-    started()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[logging.StreamHandler(sys.stderr)])
-    signal.signal(signal.SIGTERM, told_to_stop)  # so that half-written files are removed, as after Ctrl-C
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OptionFormatter("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     try:
         app()
     except ToldElsewhereError:
         raise SystemExit(1) from None
     except HitNetError as error:
-        errors.print(f"Error: {error}", style="red")
+        errors.print(f"Error: {with_options(str(error))}", style="red")
         raise SystemExit(1) from None
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
             raise
-        errors.print("Interrupted. Nothing that was written is lost; commands that have --resume go on with it.")
+        errors.print("Interrupted. Nothing that was written is lost; commands that have --resume can continue it.")
         raise SystemExit(code) from None
     except MemoryError:
-        errors.print("Error: the memory does not hold what was asked for. Ask for less at a time.", style="red")
+        errors.print("Error: there is not enough memory for this. Ask for less at a time.", style="red")
         raise SystemExit(1) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:

@@ -1,4 +1,4 @@
-"""`hitnet audit DATA`, `hitnet audit apply`, `hitnet audit export` and `hitnet ghosts`."""
+"""`hitnet audit DATA`, `hitnet audit apply` and `hitnet audit export`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hitnet import data as datasets
-from hitnet.audit import apply_corrections, audit, export
-from hitnet.audit.audit import Audit, read_audit
-from hitnet.audit.ghost_analysis import ghosts_of_runs, write_ghosts
-from hitnet.cli.terminal import console, make_table, short_name, training_progress
-from hitnet.cli.train import Data, DataDir, Device, ImageSize, Mirror, Strict, check_ghosts
-from hitnet.data.images import Images
-from hitnet.data.sources import is_known
+from hitnet.audit import Audit, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
+from hitnet.audit.results import IMAGE_ROOT
+from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Data, DataDir, Device, Values, takes
+from hitnet.cli.progress import training_progress
+from hitnet.cli.terminal import console, make_table, print_written, short_name
+from hitnet.cli.train import check_ghosts
+from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.files import check_vacant, expand
-from hitnet.plots.ghosts import MOST_DRAWN
+from hitnet.training import choose_recipe
 
-DEFAULT_SPLIT = "default: train of a known set, all of mnist-sample and of your own"
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
 
@@ -33,7 +30,7 @@ class RunByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=RunByDefault, no_args_is_help=True)
+app = typer.Typer(cls=RunByDefault, no_args_is_help=True, name="audit")
 
 
 @app.callback()
@@ -60,65 +57,62 @@ def audit_group() -> None:
 
     \b
     `hitnet audit DATA` is short for `hitnet audit run DATA`, which has the
-    options (`hitnet audit run --help`). A folder of yours that is named like
-    one of the commands is given as ./NAME.
+    options (`hitnet audit run --help`). If a folder of yours has the name of
+    one of these commands, write ./NAME.
     """
 
 
 @app.command("run")
+@takes(data_options=DATA, recipe_options=AUDIT_RECIPE)
 def run_command(
     data: Data,
-    models: Annotated[int | None, typer.Option(help="Networks to train (default: 4, or 2 of each kind)")] = None,
+    data_options: Values,
+    recipe_options: Values,
+    networks: Annotated[int | None, typer.Option(help="Networks to train (default: 4, or 2 of each kind)")] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
     ] = None,
     recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
-    epochs: Annotated[int | None, typer.Option(help="Instead of the audit's own number")] = None,
-    split: Annotated[str | None, typer.Option(help=f"train, test or all ({DEFAULT_SPLIT})")] = None,
-    score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
-    ghosts: Annotated[int | None, typer.Option(help="Train with ghost capsules")] = None,
-    ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer")] = None,
-    runs: Annotated[list[Path] | None, typer.Option(help="Judge by finished runs; may be given several times")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the first network")] = 0,
+    runs: Annotated[list[Path] | None, typer.Option(help="Judge by finished runs; may be given several times")] = None,
+    split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
+    score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
+    out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted audit")] = False,
     device: Device = "auto",
-    limit: Annotated[int | None, typer.Option(help="Look at only so many images")] = None,
-    data_dir: DataDir = None,
-    image_size: ImageSize = None,
-    strict: Strict = False,
-    mirror: Mirror = None,
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
-    target = out or Path("audits") / short_name(data)
-    check_ghosts(ghosts, ghost_rule)
+    check_ghosts(recipe_options)
+    judges: Judges
+    if runs:
+        given = {"networks": networks, "model": model, "recipe": None if recipe == "fast" else recipe}
+        refuse_training({**given, **recipe_options})
+        judges = FinishedRuns(runs)
+    else:
+        judges = NewNetworks(model, networks, choose_recipe(recipe, **recipe_options), seed)
     with training_progress(f"Auditing {short_name(data)}") as bar:
-        result = audit(
-            data,
-            models=models,
-            model=model,
-            recipe=recipe,
-            epochs=epochs,
+        audit = audit_labels(
+            open_data(data, **data_options),
+            judges=judges,
             split=split,
             score=score,  # type: ignore[arg-type]
-            runs=list(runs) if runs else None,
-            out=target,
+            out=out or Path("audits") / short_name(data),
             resume=resume,
-            seed=seed,
             device=device,
-            limit=limit,
-            data_dir=data_dir,
-            image_size=image_size,
-            strict=strict,
-            mirror=mirror,
-            recipe_options={"ghosts": ghosts, "ghost_rule": ghost_rule},
             progress=bar,
         )
-    print_audit(result)
+    print_audit(audit)
 
 
-def print_audit(result: Audit, most: int = 10) -> None:
-    summary = result.summary
+def refuse_training(options: Values) -> None:
+    """Raise if options of a training are given beside finished runs, where they would do nothing."""
+    given = ["--" + name.replace("_", "-") for name, value in options.items() if value is not None]
+    if given:
+        raise HitNetError(f"Finished runs are not trained again: leave out {', '.join(given)} beside --runs.")
+
+
+def print_audit(audit: Audit, most: int = 10) -> None:
+    summary = audit.summary
     networks = "1 network" if summary["models"] == 1 else f"{summary['models']} networks"
     console.print(
         f"{summary['data']}: {summary['images']:,} labels judged by {networks} "
@@ -127,11 +121,11 @@ def print_audit(result: Audit, most: int = 10) -> None:
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     if set(summary["flags"]) == {"ok"}:
         console.print(
-            "No label stands out: all are right, or the networks know them by heart, as they may where images are few. "
-            "The order still says where to look first; with fewer --epochs, more is in doubt.",
+            "No label stands out: all are right, or the networks have learned them by heart, as they may where images "
+            "are few. The order still says where to look first; with fewer --epochs, more labels are in doubt.",
         )
     table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
-    for row in result.table.head(most).itertuples():
+    for row in audit.table.head(most).itertuples():
         table.add_row(
             str(row.id),
             str(row.path),
@@ -148,8 +142,8 @@ def print_audit(result: Audit, most: int = 10) -> None:
             f"Of {known['errors']} labels here that five people each found wrong, {known['in_top_100']} are among the "
             f"100 most doubtful and {known['in_top_200']} among the 200.",
         )
-    if result.folder is not None:
-        console.print(f"review page: {result.folder / 'report.html'}", soft_wrap=True)
+    if audit.folder is not None:
+        console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)
 
 
 @app.command("apply")
@@ -161,29 +155,18 @@ def apply_command(
     data_dir: DataDir = None,
 ) -> None:
     """Write the corrected data set; the original is never touched."""
-    table, _, summary = read_audit(folder)
-    source = audited_data(summary["source"], data)
-    known = is_known(source)
-    images = datasets.load(source, summary["split"] if known else "all", data_dir=data_dir)
-    applied = apply_corrections(
-        table,
-        corrections,
-        images,
-        out,
-        source=None if known else source,
-        class_names=summary["class_names"],
-        split=split_of(source, images, data_dir) if known and summary["split"] == "all" else None,
-    )
+    audit = open_audit(folder)
+    applied = audit.apply(corrections, out=out, data=data)
     console.print(
         f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
         f"{applied.untouched} not looked at",
     )
     if applied.not_audited:
-        one = applied.not_audited == 1
-        whole = summary["split"] == "all" and summary.get("limit") is None
-        what = "not there when the audit was made" if whole else "not part of the audit"
-        taken = "it is taken over as it is" if one else "they are taken over as they are"
-        console.print(f"{applied.not_audited} {'image was' if one else 'images were'} {what}; {taken}")
+        single = applied.not_audited == 1
+        whole = audit.summary["split"] == "all" and audit.summary.get("limit") is None
+        reason = "not there when the audit was made" if whole else "not part of the audit"
+        copied = "it is copied as it is" if single else "they are copied as they are"
+        console.print(f"{applied.not_audited} {'image was' if single else 'images were'} {reason}; {copied}")
     if applied.gone:
         console.print(f"{applied.gone} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:
@@ -193,69 +176,12 @@ def apply_command(
     console.print(f"corrected data set: {applied.data}", soft_wrap=True)
 
 
-def split_of(source: str, images: Images, data_dir: Path | None) -> list[str]:
-    """To which split of a known set each of its images belongs."""
-    tested = set(datasets.load(source, "test", data_dir=data_dir).ids.tolist())
-    return ["test" if number in tested else "train" for number in images.ids.tolist()]
-
-
-def audited_data(source: str, moved: str | None) -> str:
-    """Where the audited data is: at its old place, or where it has moved to."""
-    place = moved or source
-    if is_known(place):
-        return place
-    path = expand(place)
-    if not path.exists():
-        what = "does not exist" if moved else "was audited, but is not there any more"
-        raise HitNetError(f"{place} {what}. Say where the audited data is now: --data PATH.")
-    return str(path.absolute())  # "./mnist" must not become the name of the known set
-
-
 @app.command("export")
 def export_command(
     folder: AuditFolder,
     out: Annotated[Path, typer.Option(help="File to write: .json for label-studio, .npy for pred-probs")],
-    form: Annotated[str, typer.Option("--format", help="label-studio or pred-probs")] = "label-studio",
-    image_root: Annotated[str, typer.Option(help="Put before each path for Label Studio")] = "/data/local-files/?d=",
+    format: Annotated[str, typer.Option(help="label-studio or pred-probs")] = "label-studio",
+    image_root: Annotated[str, typer.Option(help="Put before each path for Label Studio")] = IMAGE_ROOT,
 ) -> None:
     """Export an audit: tasks for Label Studio, or class probabilities that cleanlab takes as pred_probs."""
-    table, distances, summary = read_audit(folder)
-    written = [out]
-    if form == "pred-probs":
-        export.write_pred_probs(table, distances, out)
-    elif form == "label-studio":
-        written = export.label_studio(table, distances, summary["class_names"], out, image_root=image_root)
-    else:
-        raise HitNetError(f"--format must be label-studio or pred-probs; got {form!r}.")
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
-
-
-def ghosts_command(
-    words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
-    out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
-    split: Annotated[str | None, typer.Option(help=f"train, test or all ({DEFAULT_SPLIT})")] = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-) -> None:
-    """The paper's analysis of ghost capsules over several runs: agreement, pairs, distances, doubtful images."""
-    if len(words) < 2:
-        raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
-    *folders, data = words
-    check_vacant(out)
-    found, images = ghosts_of_runs(folders, data, split=split, device=device, data_dir=data_dir)
-    written = write_ghosts(found, images, out)
-    networks = "the network" if found.models == 1 else f"all {found.models} networks"
-    console.print(
-        f"{images.name}: {len(found.agreed()):,} of {len(images):,} images have one ghost class in {networks}; "
-        f"{len(found.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
-    )
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
-    if len(found.doubtful()) > MOST_DRAWN:
-        console.print(f"The pictures show the {MOST_DRAWN} images with the most hits, doubtful.csv has all.")
-
-
-def register(parent: typer.Typer) -> None:
-    parent.add_typer(app, name="audit")
-    parent.command("ghosts")(ghosts_command)
+    print_written(open_audit(folder).export(out, format=format, image_root=image_root))

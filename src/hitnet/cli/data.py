@@ -7,23 +7,25 @@ from typing import Annotated
 
 import typer
 
+from hitnet.cli.options import AsJson
 from hitnet.cli.terminal import console, make_table, print_json
-from hitnet.cli.train import AsJson, DataDir, ImageSize
-from hitnet.data import catalogue, load_report
-from hitnet.data.listing import in_words
-from hitnet.data.sources import SOURCES, is_known
+from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
+from hitnet.data.left_out import ignored_in_words
 
-app = typer.Typer(help="Data sets: what there is, fetch it, check it.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, name="data")
 Name = Annotated[str, typer.Argument(help="A data set's name; see `hitnet data list`")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the known sets (default: $HITNET_DATA, else the cache)")]
+
+
+@app.callback()
+def data_group() -> None:
+    """Data sets: what there is, fetch it, check it."""
 
 
 @app.command("list")
 def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Name the known data sets, their licences, and whether they are here."""
-    rows = []
-    for name, source in SOURCES.items():
-        here = all(state.usable for state in catalogue.check(name, data_dir))
-        rows.append({"name": name, "here": here, "about": source.about, "licence": source.licence, "page": source.page})
+    rows = list_data(data_dir)
     if as_json:
         print_json(rows)
         return
@@ -31,13 +33,13 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     for row in rows:
         table.add_row(str(row["name"]), "yes" if row["here"] else "no", str(row["about"]), str(row["licence"]))
     console.print(table)
-    console.print(f"data folder: {catalogue.data_folder(data_dir)}", soft_wrap=True)
+    console.print(f"data folder: {data_folder(data_dir)}", soft_wrap=True)
 
 
 @app.command("fetch")
 def fetch_command(name: Name, data_dir: DataDir = None) -> None:
     """Download what a data set lacks, with checksums."""
-    folder = catalogue.fetch(name, data_dir)
+    folder = fetch_data(name, data_dir)
     console.print(f"{name} is complete in {folder}", soft_wrap=True)
 
 
@@ -45,34 +47,30 @@ def fetch_command(name: Name, data_dir: DataDir = None) -> None:
 def check_command(
     source: Annotated[str, typer.Argument(help="A data set's name, or a folder, .npz, CSV or Parquet of your own")],
     data_dir: DataDir = None,
-    image_size: ImageSize = None,
+    image_size: Annotated[int | None, typer.Option(help="Height and width of the images")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every file of a data set; exit code 1 when something is missing, damaged or had to be left out."""
-    if is_known(source):
-        sound = check_known(source, data_dir, as_json=as_json)
+    checked = check_data(source, data_dir=data_dir, image_size=image_size)
+    if checked.report is None:
+        print_files(checked.files, as_json=as_json)
     else:
-        sound = check_own(source, image_size=image_size, as_json=as_json)
-    if not sound:
+        print_report(checked.report, as_json=as_json)
+    if not checked.sound:
         raise typer.Exit(1)
 
 
-def check_known(name: str, data_dir: Path | None, *, as_json: bool) -> bool:
-    states = catalogue.check(name, data_dir)
+def print_files(states: tuple[FileState, ...], *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            [{"file": str(s.path), "state": s.state, "bytes": s.size, "note": s.note} for s in states],
-        )
-    else:
-        table = make_table("file", "state", "bytes", "")
-        for state in states:
-            table.add_row(str(state.path), state.state, "" if state.size is None else f"{state.size:,}", state.note)
-        console.print(table)
-    return all(state.usable for state in states)
+        print_json([{"file": str(s.path), "state": s.state, "bytes": s.size, "note": s.note} for s in states])
+        return
+    table = make_table("file", "state", "bytes", "")
+    for state in states:
+        table.add_row(str(state.path), state.state, "" if state.size is None else f"{state.size:,}", state.note)
+    console.print(table)
 
 
-def check_own(path: str, *, image_size: int | None, as_json: bool) -> bool:
-    report = load_report(path, "all", image_size=image_size)
+def print_report(report: Report, *, as_json: bool) -> None:
     images = report.images
     counts = images.labels.bincount(minlength=images.num_classes).tolist()
     if as_json:
@@ -85,7 +83,7 @@ def check_own(path: str, *, image_size: int | None, as_json: bool) -> bool:
                 "ignored": report.ignored,
             }
         )
-        return not report.skipped
+        return
     console.print(f"{images.name}: {len(images):,} images of {images.shape}, {images.num_classes} classes")
     table = make_table("class", "images")
     for name, count in zip(images.class_names, counts, strict=True):
@@ -94,5 +92,4 @@ def check_own(path: str, *, image_size: int | None, as_json: bool) -> bool:
     for item in report.skipped:
         console.print(f"left out: {item.path}: {item.reason}", soft_wrap=True)
     if report.ignored:
-        console.print(f"ignored: {in_words(report.ignored)}", soft_wrap=True)
-    return not report.skipped
+        console.print(f"ignored: {ignored_in_words(report.ignored)}", soft_wrap=True)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from hitnet import paper
-from hitnet.cli.terminal import console, make_table, training_progress
-from hitnet.cli.train import DataDir, Device
+from hitnet.cli.options import DataDir, Device
+from hitnet.cli.progress import training_progress
+from hitnet.cli.terminal import console, make_table
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT
@@ -21,10 +22,10 @@ from hitnet.training.device import pick_device
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
 
 
-def register(app: typer.Typer) -> None:
-    app.command("reproduce")(reproduce_command)
+app = typer.Typer()
 
 
+@app.command("reproduce")
 def reproduce_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")

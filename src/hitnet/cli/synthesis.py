@@ -11,44 +11,31 @@ import typer
 from rich.progress import Progress
 
 from hitnet import plots, synthesis
-from hitnet.cli.terminal import console, errors, make_table, print_json
-from hitnet.cli.train import AsJson, DataDir, Device, RunPath
-from hitnet.data.images import Images
+from hitnet.cli.options import AsJson, Classes, DataDir, Device, OtherData, Picture, RunPath
+from hitnet.cli.terminal import console, errors, make_table, print_json, print_written
+from hitnet.data import Images
 from hitnet.errors import HitNetError, check_choice
 from hitnet.plots.synthesis import check_steps
-from hitnet.synthesis.decoding import open_run, to_pixels
+from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS
 from hitnet.synthesis.hybrid import STRENGTH
 from hitnet.synthesis.writing import check_new
 from hitnet.training import Run
 
-Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
-Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
-OtherData = Annotated[str | None, typer.Argument(help="Another data set than the run's own")]
+app = typer.Typer()
 MOST_IN_GRID = 10_000
 
 
-def register(app: typer.Typer) -> None:
-    app.command("prototypes")(prototypes_command)
-    app.command("traverse")(traverse_command)
-    app.command("features")(features_command)
-    app.command("generate")(generate_command)
-    app.command("augment")(augment_command)
-
-
-def say_written(paths: list[Path]) -> None:
-    for path in paths:
-        console.print(f"written: {path}", soft_wrap=True)
-
-
+@app.command("prototypes")
 def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, device: Device = "auto") -> None:
     """Draw the prototype of each class: what the network takes as its reference image."""
     plots.check_file_type(out)
     found = synthesis.prototypes(run, classes=classes, device=device)
-    say_written(plots.save(plots.prototype_figures(found), out))
+    print_written(plots.save(plots.prototype_figures(found), out))
 
 
+@app.command("traverse")
 def traverse_command(
     run: RunPath,
     out: Picture,
@@ -65,7 +52,7 @@ def traverse_command(
     """
     plots.check_file_type(out)
     check_steps(steps)
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     names: Sequence[str | None] = list(dict.fromkeys(classes or ())) or ([None] if image else trained.class_names)
     found = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
     written = plots.save([page for one in found for page in plots.traversal_figures(one)], out)
@@ -79,9 +66,10 @@ def traverse_command(
         most = [f"{i} ({100 * share:.0f} %)" for i, share in zip(top["component"], top["share"], strict=True)]
         table.add_row(one.class_name, ", ".join(most))
     console.print(table)
-    say_written(written)
+    print_written(written)
 
 
+@app.command("features")
 def features_command(
     run: RunPath,
     out: Picture,
@@ -98,9 +86,7 @@ def features_command(
     With one --class, a panel for each of its components.
     """
     plots.check_file_type(out)
-    found = synthesis.feature_distributions(
-        run, data, split=split, classes=classes, limit=limit, device=device, data_dir=data_dir
-    )
+    found = synthesis.feature_distributions(run, data, split=split, classes=classes, limit=limit, device=device)
     written = plots.save(plots.feature_figures(found), out)
     if as_json:
         rows = found.table().to_dict("records")
@@ -113,9 +99,10 @@ def features_command(
         table.add_row(row["class"], str(row["images"]), *figures)
     console.print(table)
     console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ")
-    say_written(written)
+    print_written(written)
 
 
+@app.command("generate")
 def generate_command(
     run: RunPath,
     out: Annotated[Path, typer.Option(help="A picture (.png, .svg, .pdf), a .npz of arrays, or a new folder of PNGs")],
@@ -135,7 +122,7 @@ def generate_command(
         check_picture(out)
     else:
         check_new(out)
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     total = count * len(set(classes or trained.class_names))
     if picture and total > MOST_IN_GRID:
         raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
@@ -148,10 +135,9 @@ def generate_command(
         seed=seed,
         data=data,
         device=device,
-        data_dir=data_dir,
     )
     if picture:
-        say_written(draw_generated(trained, list(batches), out))
+        print_written(draw_generated(trained, list(batches), out))
         return
     stream = synthesis.ImageStream(
         batches=(("train", as_images(trained, batch)) for batch in batches),
@@ -185,9 +171,10 @@ def write(stream: synthesis.ImageStream, out: Path) -> None:
         task = bar.add_task("Writing images", total=stream.total)
         synthesis.write_images(stream, out, on_batch=lambda size: bar.advance(task, size))
     console.print(f"{stream.total:,} images")
-    say_written([out])
+    print_written([out])
 
 
+@app.command("augment")
 def augment_command(
     run: RunPath,
     data: OtherData = None,
@@ -221,12 +208,12 @@ def augment_command(
         )
     if out is not None:
         check_new(out)
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     if picture is not None:
-        train = run_images(trained, data, data_dir=data_dir)
+        train = run_images(trained, data)
         few = train.select(torch.linspace(0, len(train) - 1, examples or 2).long())
         found = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
-        say_written(plots.save(plots.hybrid_figures(found), picture))
+        print_written(plots.save(plots.hybrid_figures(found), picture))
     if out is not None:
         stream = synthesis.augment(
             trained,
@@ -236,6 +223,5 @@ def augment_command(
             originals=originals is not False,
             seed=seed,
             device=device,
-            data_dir=data_dir,
         )
         write(stream, out)

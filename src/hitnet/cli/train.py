@@ -6,137 +6,91 @@ import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.table import Table
 
-from hitnet import models
-from hitnet.cli.terminal import console, fits, make_table, print_json, short_name, training_progress
-from hitnet.data.decode import check_shape
+from hitnet.cli.options import (
+    MODEL,
+    RECIPE,
+    TRAINING_DATA,
+    AsJson,
+    Data,
+    DataDir,
+    Device,
+    OtherData,
+    RunPath,
+    Values,
+    takes,
+)
+from hitnet.cli.progress import training_progress
+from hitnet.cli.terminal import console, fits, make_table, print_json, short_name
+from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.training import Evaluation, Run, distributed, evaluate, load, train
-from hitnet.training.prediction import predict
+from hitnet.models import choose_model, list_models
+from hitnet.training import Evaluation, Run, choose_recipe, distributed, evaluate, predict, train, train_many
 
-Data = Annotated[
-    str, typer.Argument(help="A data set's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")
-]
-RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` writes it")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-DataDir = Annotated[Path | None, typer.Option(help="Where named data sets lie (default: HITNET_DATA or the cache)")]
-ImageSize = Annotated[int | None, typer.Option(help="Bring the images of a folder or table to this height and width")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Stop at the first image that cannot be used instead of leaving it out")
-]
-Mirror = Annotated[
-    bool | None, typer.Option(help="Whether images may be mirrored, as photographs may (default: known sets know)")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    app.command("train")(train_command)
-    app.command("evaluate")(evaluate_command)
-    app.command("predict")(predict_command)
-    app.command("models")(models_command)
+def check_ghosts(recipe_options: Values) -> None:
+    """Raise if ghosts are described but there are none."""
+    described = [name for name in recipe_options if name.startswith("ghost") and name != "ghosts"]
+    if described and not recipe_options.get("ghosts"):
+        raise HitNetError("Ghost options require --ghosts N, e.g. --ghosts 1.")
 
 
-def check_ghosts(ghosts: int | None, *options: str | float | None) -> None:
-    """An error where ghosts are described but there are none."""
-    if not ghosts and any(option is not None for option in options):
-        raise HitNetError("The options of ghosts say when they go unpunished. Say how many there are: add --ghosts 1.")
-
-
+@app.command("train")
+@takes(data_options=TRAINING_DATA, recipe_options=RECIPE, model_options=MODEL)
 def train_command(
     data: Data,
+    data_options: Values,
+    recipe_options: Values,
+    model_options: Values,
     model: Annotated[str | None, typer.Option(help="See `hitnet models`; by default one to suit data, device")] = None,
     recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
-    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's own number")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
-    seeds: Annotated[int | None, typer.Option(help="Train so many networks, with seeds SEED, SEED + 1, …")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
-    limit: Annotated[
-        int | None, typer.Option(help="Use N training images: a known set's first, else an even draw")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
-    data_dir: DataDir = None,
-    image_size: ImageSize = None,
-    strict: Strict = False,
-    stream: Annotated[
-        bool | None, typer.Option(help="Read images from disk as training goes (default: if memory is short)")
-    ] = None,
-    mirror: Mirror = None,
-    decoder: Annotated[str | None, typer.Option(help="paper, standardised, conv or none")] = None,
-    capsule_dim: Annotated[int | None, typer.Option(help="Components of a capsule (paper: 16)")] = None,
-    extra_dim: Annotated[int | None, typer.Option(help="Components for the decoder alone, e.g. background")] = None,
-    reconstruction_weight: Annotated[float | None, typer.Option(help="α of the loss (paper: 0.392)")] = None,
-    augment: Annotated[str | None, typer.Option(help="hybrid: on images that a trained network modifies")] = None,
-    augment_from: Annotated[Path | None, typer.Option(help="Run folder of that network")] = None,
-    augment_strength: Annotated[float | None, typer.Option(help="Noise on its capsules, in m/√n (default 0.5)")] = None,
-    augment_share: Annotated[float | None, typer.Option(help="Part of each batch to modify (default 0.25)")] = None,
-    ghosts: Annotated[int | None, typer.Option(help="Ghost capsules: classes that an image may hit unpunished")] = None,
-    ghost_rule: Annotated[str | None, typer.Option(help="always (the paper) or nearer (than the true class)")] = None,
-    ghost_probability: Annotated[float | None, typer.Option(help="Chance that a ghost goes unpunished")] = None,
-    ghosts_from_epoch: Annotated[int | None, typer.Option(help="First epoch with ghosts")] = None,
+    augment_from: Annotated[Path | None, typer.Option(help="Run whose network modifies images (hybrid)")] = None,
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
 
-    Interrupted at any moment, the same command with --resume goes on where it was. With --seeds, each network has a
-    run folder of its own, OUT/seed-S.
+    If it is interrupted, the same command with --resume continues it. With --seeds, each network has a run folder of
+    its own, OUT/seed-S.
     """
-    if augment is None and (augment_strength is not None or augment_share is not None):
-        raise HitNetError("--augment-strength and --augment-share say how images are modified. Add --augment hybrid.")
-    check_ghosts(ghosts, ghost_rule, ghost_probability, ghosts_from_epoch)
+    augment = recipe_options.get("augment")
+    if augment is None and {"augment_strength", "augment_share"} & set(recipe_options):
+        raise HitNetError("--augment-strength and --augment-share require --augment hybrid.")
+    check_ghosts(recipe_options)
     last_word = str(seed) if seeds is None else "seeds"
     words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:
-        trained = train(
-            data,
-            model=model,
-            recipe=recipe,
-            epochs=epochs,
-            augment=augment,
-            augment_from=augment_from,
-            seed=seed,
-            seeds=seeds,
-            out=out or Path("runs") / "-".join(words),
-            device=device,
-            limit=limit,
-            resume=resume,
-            data_dir=data_dir,
-            image_size=image_size,
-            strict=strict,
-            stream=stream,
-            mirror=mirror,
-            model_options=given(
-                decoder=decoder,
-                capsule_dim=capsule_dim,
-                extra_dim=extra_dim,
-                reconstruction_weight=reconstruction_weight,
-            ),
-            recipe_options=given(
-                augment_strength=augment_strength,
-                augment_share=augment_share,
-                ghosts=ghosts,
-                ghost_rule=ghost_rule,
-                ghost_probability=ghost_probability,
-                ghosts_from_epoch=ghosts_from_epoch,
-            ),
-            progress=bar,
-            profile=profile,
-        )
+        options: dict[str, Any] = {
+            "model": choose_model(model, **model_options),
+            "recipe": choose_recipe(recipe, **recipe_options),
+            "out": out or Path("runs") / "-".join(words),
+            "device": device,
+            "resume": resume,
+            "augment_from": augment_from,
+            "progress": bar,
+            "profile": profile,
+        }
+        opened = open_data(data, **data_options)
+        if seeds is None:
+            runs = [train(opened, seed=seed, **options)]
+        else:
+            if seeds < 1:
+                raise HitNetError(f"--seeds must be a whole number from 1 on; got {seeds}.")
+            runs = train_many(opened, seeds=range(seed, seed + seeds), **options)
     if distributed.rank():
         return
-    if isinstance(trained, Run):
-        print_training(trained)
+    if seeds is None:
+        print_training(runs[0])
     else:
-        print_trainings(trained)
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that the user gave; the others keep what network or recipe say."""
-    return {name: value for name, value in options.items() if value is not None}
+        print_trainings(runs)
 
 
 def print_training(run: Run) -> None:
@@ -157,32 +111,34 @@ def epochs_in_words(run: Run) -> str:
 
 
 def print_trainings(runs: list[Run]) -> None:
-    """A line for each of several networks, then mean and standard deviation."""
+    """A line per network, then mean and standard deviation."""
     kind = "test" if "test_error" in runs[0].history[-1] else "train"
-    found = [run.history[-1][f"{kind}_error"] for run in runs]
-    for run, error in zip(runs, found, strict=True):
+    errors = [run.history[-1][f"{kind}_error"] for run in runs]
+    for run, error in zip(runs, errors, strict=True):
         seconds = sum(row["seconds"] for row in run.history)
         console.print(
             f"seed {run.config.seed}: {kind} error {error:.2f} %, {epochs_in_words(run)} in {seconds:.0f} s, "
             f"run folder: {run.folder}",
             soft_wrap=True,
         )
-    spread = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
+    spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
     meaning = "mean ± standard deviation of" if spread else "of"
-    console.print(f"{kind} error {statistics.mean(found):.2f}{spread} % ({meaning} {len(found)} runs)")
+    console.print(f"{kind} error {statistics.mean(errors):.2f}{spread} % ({meaning} {len(errors)} runs)")
 
 
+@app.command("evaluate")
 def evaluate_command(
     run: RunPath,
-    data: Annotated[str | None, typer.Argument(help="Another data set than the run's own")] = None,
+    data: OtherData = None,
     split: Annotated[str, typer.Option(help="train, test or all")] = "test",
     device: Device = "auto",
     data_dir: DataDir = None,
-    strict: Strict = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be used")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Error rate, per-class table, confusion, hits and misses of a trained run."""
-    result = evaluate(run, data, split=split, device=device, data_dir=data_dir, strict=strict)
+    other = None if data is None else open_data(data, strict=strict)
+    result = evaluate(run, other, split=split, device=device)
     if as_json:
         print_json(result.to_dict())
         return
@@ -211,6 +167,7 @@ def figures_table(result: Evaluation, *, confusion: bool) -> Table:
     return table
 
 
+@app.command("predict")
 def predict_command(
     run: RunPath,
     images: Annotated[list[Path], typer.Argument(help="Image files")],
@@ -218,23 +175,24 @@ def predict_command(
     as_json: AsJson = False,
 ) -> None:
     """Say which class each image hits; "none" when every capsule misses."""
-    found = predict(load(run), images, device=device)
+    predictions = predict(run, images, device=device)
     if as_json:
-        print_json([one.to_dict() for one in found])
+        print_json([prediction.to_dict() for prediction in predictions])
         return
     table = make_table("image", "class", "distance", "", "runner-up", "distance")
-    for one in found:
+    for prediction in predictions:
         table.add_row(
-            one.image,
-            one.label or "none",
-            f"{one.distance:.3f}",
-            one.verdict or "",
-            one.runner_up,
-            f"{one.runner_up_distance:.3f}",
+            prediction.image,
+            prediction.label or "none",
+            f"{prediction.distance:.3f}",
+            prediction.verdict or "",
+            prediction.runner_up,
+            f"{prediction.runner_up_distance:.3f}",
         )
     console.print(table)
 
 
+@app.command("models")
 def models_command(
     shape: Annotated[str, typer.Option(help="Images to count parameters for: channels,height,width")] = "1,28,28",
     classes: Annotated[int, typer.Option(help="Number of classes", max=1_000_000)] = 10,
@@ -245,13 +203,7 @@ def models_command(
         channels, height, width = (int(part) for part in shape.split(","))
     except ValueError:
         raise typer.BadParameter("give three numbers, e.g. 3,32,32", param_hint="--shape") from None
-    in_shape = channels, height, width
-    check_shape(in_shape)
-    with torch.device("meta"):  # to count parameters, none need lie in memory
-        counts = {name: models.build(name, in_shape, classes).count_parameters() for name in models.MODELS}
-    rows = [
-        {"name": name, "parameters": counts[name], "summary": entry.summary} for name, entry in models.MODELS.items()
-    ]
+    rows = list_models((channels, height, width), classes)
     if as_json:
         print_json(rows)
         return

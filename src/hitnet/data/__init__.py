@@ -1,27 +1,35 @@
 """Images and labels: what they are, where they come from, and how they are read.
 
-`load("mnist-sample")` gives a known set; `load("photos", split="test")` a folder of class folders, a table or
-a .npz of arrays.
+`open_data` is the door: it opens a known set, a folder of class folders, a table, a .npz of arrays or images in memory.
+Everything else receives the opened data.
 """
 
-from hitnet.data import catalogue, sample, table
-from hitnet.data.catalogue import data_folder
+from hitnet.data.catalogue import FileState, data_folder
 from hitnet.data.decode import read_image
+from hitnet.data.formats import FORMATS, Source, check_data, open_data
 from hitnet.data.images import Images
-from hitnet.data.listing import Report, Skipped
-from hitnet.data.load import load, load_report
-from hitnet.data.npz import save_npz
+from hitnet.data.known import fetch_data, list_data
+from hitnet.data.left_out import Skipped
+from hitnet.data.npz_file import save_npz
+from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
 
 __all__ = [
+    "FORMATS",
+    "Check",
+    "Data",
+    "DataOptions",
+    "FileState",
+    "ImageSet",
     "Images",
+    "Relabelling",
     "Report",
     "Skipped",
-    "catalogue",
+    "Source",
+    "check_data",
     "data_folder",
-    "load",
-    "load_report",
+    "fetch_data",
+    "list_data",
+    "open_data",
     "read_image",
-    "sample",
     "save_npz",
-    "table",
 ]

@@ -1,4 +1,4 @@
-"""The sets that are known by name: where their files lie, whether they are sound, how they are fetched."""
+"""The known sets' files: where they lie, whether they are sound, how they are fetched."""
 
 from __future__ import annotations
 
@@ -13,33 +13,24 @@ from typing import IO, cast
 from hitnet.data.cifar import read_batches
 from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
+from hitnet.data.known_sets import AFFNIST, MNIST, SAMPLE, Download, File, KnownSet
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
-from hitnet.data.sources import AFFNIST, MNIST, SAMPLE, Download, File, Source, get
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
 from hitnet.files import expand
-
-__all__ = [
-    "FileState",
-    "Source",
-    "check",
-    "data_folder",
-    "fetch",
-    "find",
-    "get",
-    "locate",
-    "original_affnist",
-    "set_folder",
-]
 
 
 @dataclass(frozen=True)
 class FileState:
     """What is known of one file of a set.
 
-    state  "ok" (the original's checksum), "other" (another checksum, but readable), "damaged" or "missing"
-    note   what to do, or why it is damaged
+    Attributes:
+        name: The file's name.
+        path: Where it lies, or would lie.
+        state: "ok" (the original's checksum), "other" (another checksum, but readable), "damaged" or "missing".
+        size: In bytes; None for a missing file.
+        note: What to do, or why it is damaged.
     """
 
     name: str
@@ -54,7 +45,7 @@ class FileState:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """Where sets lie: the argument, else $HITNET_DATA, else the user's cache."""
+    """The folder of the known sets: the argument, else $HITNET_DATA, else the user's cache."""
     if data_dir is not None:
         return expand(data_dir)
     if given := os.environ.get("HITNET_DATA"):
@@ -63,80 +54,86 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
     return (Path(cache) if cache else expand("~/.cache")) / "hitnet" / "data"
 
 
-def set_folder(name: str, data_dir: str | Path | None = None) -> Path:
-    return data_folder(data_dir) / get(name).name
+@dataclass(frozen=True)
+class SetFiles:
+    """The files of one known set, below the data folder `root`.
 
+    affNIST is made from MNIST's files, and the sample lies in the package.
+    """
 
-def locate(source: Source, file: File, data_dir: str | Path | None = None) -> Path | None:
-    """The file, if it lies in the set's folder or in another place it may have; unpacked serves too."""
-    folders = (set_folder(source.name, data_dir), *source.also)
-    names = (file.name, file.name.removesuffix(".gz"))
-    return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
+    known: KnownSet
+    root: Path
 
+    @property
+    def folder(self) -> Path:
+        return SAMPLE_FOLDER if self.known is SAMPLE else self.root / self.known.name
 
-def find(name: str, file_name: str, *, data_dir: str | Path | None = None, download: bool = True) -> Path:
-    """A file of a set, fetched first if it is missing and `download` allows it."""
-    source = get(name)
-    part, file = next((d, f) for d in source.downloads for f in d.files if f.name == file_name)
-    path = locate(source, file, data_dir)
-    if path is None and not download:
-        folder = set_folder(name, data_dir)
-        raise HitNetError(
-            f"{source.title}: {file.name} is missing. Put it into {folder} (from {part.urls[0]}), "
-            "allow the download, or name the folder that holds your sets with data_dir or $HITNET_DATA."
-        )
-    if path is None:
-        _fetch(source, part, data_dir)
-        path = set_folder(name, data_dir) / file.name
-    return path
+    @property
+    def owner(self) -> SetFiles:
+        """The set whose downloads this set is made from."""
+        return SetFiles(MNIST, self.root) if self.known is AFFNIST else self
 
+    def find(self, file_name: str, *, download: bool = True) -> Path:
+        """A file of the set, fetched first if it is missing and `download` allows it."""
+        part, file = next((d, f) for d in self.known.downloads for f in d.files if f.name == file_name)
+        path = self.locate(file)
+        if path is None and not download:
+            raise HitNetError(
+                f"{self.known.title}: {file.name} is missing. Put it into {self.folder} (from {part.urls[0]}), "
+                "allow the download, or name the folder that holds your sets with `data_dir` or $HITNET_DATA."
+            )
+        if path is None:
+            self._fetch(part)
+            path = self.folder / file.name
+        return path
 
-def original_affnist(data_dir: str | Path | None = None) -> list[Path]:
-    """The original affNIST test files that a user has: test.mat, or else the batches."""
-    folder = set_folder("affnist", data_dir)
-    if (whole := folder / "test.mat").is_file():
-        return [whole]
-    return sorted((folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
+    def locate(self, file: File) -> Path | None:
+        """The file, if it lies in the set's folder or in another place it may have; unpacked is good too."""
+        folders = (self.folder, *self.known.also)
+        names = (file.name, file.name.removesuffix(".gz"))
+        return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
 
+    def original_affnist(self) -> list[Path]:
+        """The original affNIST test files that a user has: test.mat, or else the batches."""
+        if (whole := self.folder / "test.mat").is_file():
+            return [whole]
+        return sorted((self.folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
 
-def fetch(name: str, data_dir: str | Path | None = None) -> Path:
-    """Fetch what a set lacks; the folder that its files lie in."""
-    source = get(name)
-    if source is SAMPLE:
-        return SAMPLE_FOLDER
-    owner = MNIST if source is AFFNIST else source
-    for part in owner.downloads:
-        if any(locate(owner, file, data_dir) is None for file in part.files):
-            _fetch(owner, part, data_dir)
-    found = locate(owner, owner.files[0], data_dir)
-    return set_folder(owner.name, data_dir) if found is None else found.parent
+    def fetch(self) -> Path:
+        """Fetch the files that are missing.
 
+        Returns:
+            The folder that the files lie in.
+        """
+        owner = self.owner
+        for part in owner.known.downloads:
+            if any(owner.locate(file) is None for file in part.files):
+                owner._fetch(part)
+        first = next((path for file in owner.known.files[:1] if (path := owner.locate(file))), None)
+        return owner.folder if first is None else first.parent
 
-def check(name: str, data_dir: str | Path | None = None) -> tuple[FileState, ...]:
-    """The state of each file that a set is read from."""
-    source = get(name)
-    if source is SAMPLE:
-        return tuple(_state(file, SAMPLE_FOLDER / file.name) for file in MNIST.files if file.name.startswith("t10k"))
-    owner = MNIST if source is AFFNIST else source
-    folder = set_folder(owner.name, data_dir)
-    states = [_state(file, locate(owner, file, data_dir) or folder / file.name) for file in owner.files]
-    if source is AFFNIST:
-        states += [_state(File(path.name, "affnist"), path) for path in original_affnist(data_dir)]
-    return tuple(states)
+    def check(self) -> tuple[FileState, ...]:
+        """The state of each file that the set is read from."""
+        if self.known is SAMPLE:
+            files = [file for file in MNIST.files if file.name.startswith("t10k")]
+            return tuple(_state(file, self.folder / file.name) for file in files)
+        owner = self.owner
+        states = [_state(file, owner.locate(file) or owner.folder / file.name) for file in owner.known.files]
+        if self.known is AFFNIST:
+            states += [_state(File(path.name, "affnist"), path) for path in self.original_affnist()]
+        return tuple(states)
 
-
-def _fetch(source: Source, part: Download, data_dir: str | Path | None) -> None:
-    folder = set_folder(source.name, data_dir)
-    if part.archive is None:
-        fetch_file(part.urls, folder / part.files[0].name, md5=part.md5)
-        return
-    archive = folder / part.archive
-    brought = archive.is_file()
-    if not brought:
-        fetch_file(part.urls, archive, md5=part.md5)
-    extract(archive, [file.name for file in part.files], folder)
-    if not brought:
-        archive.unlink()
+    def _fetch(self, part: Download) -> None:
+        if part.archive is None:
+            fetch_file(part.urls, self.folder / part.files[0].name, md5=part.md5)
+            return
+        archive = self.folder / part.archive
+        brought = archive.is_file()
+        if not brought:
+            fetch_file(part.urls, archive, md5=part.md5)
+        extract(archive, [file.name for file in part.files], self.folder)
+        if not brought:
+            archive.unlink()
 
 
 def _state(file: File, path: Path) -> FileState:

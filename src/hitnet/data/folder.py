@@ -9,18 +9,47 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence, Set
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
-from hitnet.data.listing import OUTSIDE, Listing, Skipped, in_words
+from hitnet.data.image_files import FileData, check_target, copy_file, copy_files, files_below, inside
+from hitnet.data.left_out import OUTSIDE, Skipped, ignored_in_words
+from hitnet.data.opened import Relabelling
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
+from hitnet.data.survey import Listing
 from hitnet.errors import HitNetError
-from hitnet.files import is_unicode
+from hitnet.files import expand, is_unicode, new_folder
 
 PICTURES = SUFFIXES | UNREAD_SUFFIXES
 BAD_NAME = "its name is not valid UTF-8; rename it"
+
+
+class FolderData(FileData):
+    """A folder of class folders."""
+
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        return isinstance(source, str | Path) and expand(source).is_dir()
+
+    @cached_property
+    def listing(self) -> Listing:
+        return list_folder(self.path)
+
+    def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
+        """Each file under its new class; what else lies in the folder (captions, unreadable files) as it is."""
+        check_target(out, originals=[self.path])
+        paths = relabelling.paths
+        others = files_below(self.path) - {*paths, *relabelling.dropped}
+        targets = _targets(relabelling, others)
+        with new_folder(out) as folder:
+            copy_files(paths, targets, self.path, folder)
+            for other in others:
+                copy_file(self.path / other, folder / other)
+        return out, f"other files, copied as they are: {len(others)}" if others else ""
 
 
 def list_folder(root: Path) -> Listing:
@@ -42,14 +71,14 @@ def list_folder(root: Path) -> Listing:
             given.extend([split] * len(files) if split is not None else [])
             yield from files
 
-    found = Texts.of(paths())
+    texts = Texts.of(paths())
     if not labels:
         raise HitNetError(
-            f"{root} holds no image in a class folder{f' (found: {in_words(ignored)})' if ignored else ''}. "
+            f"{root} holds no image in a class folder{f' (found: {ignored_in_words(ignored)})' if ignored else ''}. "
             "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
             f"with images of type {' '.join(sorted(SUFFIXES))}."
         )
-    entries = Entries.of(root, found, labels, assign(given or None, found, labels))
+    entries = Entries.of(root, texts, labels, assign(given or None, texts, labels))
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
 
 
@@ -134,3 +163,48 @@ def _left_out(path: Path, root: Path, reason: str) -> Skipped:
 
 def _printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
+    """Where each image's file goes: [split/]class/name, under its new class; other files keep their places."""
+    before, after = relabelling.before, relabelling.after
+    parts = [inside(path).parts for path in relabelling.paths]
+    depth = _class_depth(parts, before, relabelling.images.name)
+    for label in set(after):
+        _check_folder_name(label)
+    moved = [new != old for new, old in zip(after, before, strict=True)]
+    targets = [PurePosixPath(*p[:depth], label, *p[depth + 1 :]) for p, label in zip(parts, after, strict=True)]
+    # Files that stay keep their names; a file that moves in beside a namesake takes a number.
+    taken = {str(target).casefold() for target, moves in zip(targets, moved, strict=True) if not moves}
+    taken |= {other.casefold() for other in others}
+    for i, moves in enumerate(moved):
+        if moves:
+            targets[i] = _free(targets[i], taken)
+            taken.add(str(targets[i]).casefold())
+    return targets
+
+
+def _class_depth(parts: Sequence[tuple[str, ...]], before: Sequence[str], name: str) -> int:
+    """0 for class/file, 1 for split/class/file; the same for the whole set."""
+
+    def fits(depth: int) -> bool:
+        return all(len(p) > depth + 1 and p[depth] == old for p, old in zip(parts, before, strict=True))
+
+    if fits(1) and all(p[0].lower() in NAMES for p in parts):
+        return 1
+    if fits(0):
+        return 0
+    raise HitNetError(f"{name}: the files do not lie in folders named after their classes; none was copied.")
+
+
+def _free(target: PurePosixPath, taken: set[str]) -> PurePosixPath:
+    free, number = target, 2
+    while str(free).casefold() in taken:
+        free = target.with_name(f"{target.stem}-{number}{target.suffix}")
+        number += 1
+    return free
+
+
+def _check_folder_name(name: str) -> None:
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+        raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")

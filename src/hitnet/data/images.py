@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,14 +18,15 @@ from hitnet.errors import HitNetError
 class Images:
     """Labelled images in memory.
 
-    pixels       uint8 (N, C, H, W), C = 1 (grey) or 3 (RGB)
-    labels       int64 (N,), indices into class_names
-    class_names  one name a class
-    name         what to call the set in tables
-    ids          int64 (N,): 0-based index in the set's original order
-    paths        the file of each image, for sets that are made of files
-    flip         whether a mirrored image still belongs to its class (not so for digits)
-    masks        uint8 (N, 1, H, W), where known: 0 on the background, anything else on the object
+    Attributes:
+        pixels: uint8 (N, C, H, W), C = 1 (grey) or 3 (RGB).
+        labels: int64 (N,), indices into class_names.
+        class_names: One name per class.
+        name: What to call the set in tables.
+        ids: int64 (N,), 0-based index in the set's original order.
+        paths: The file of each image, for sets that are made of files.
+        flip: Whether a mirrored image still belongs to its class (not so for digits).
+        masks: uint8 (N, 1, H, W), where known: 0 on the background, anything else on the object.
     """
 
     pixels: Tensor
@@ -88,6 +90,21 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.pixels)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of pixels, labels and masks: the same for the same images under the same labels."""
+        digest = hashlib.blake2b(digest_size=8)
+        for tensor in (self.pixels, self.labels, self.masks):
+            if tensor is not None:
+                digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def on_device(self, device: torch.device, *, masks: bool = False) -> Tensor:
+        """The pixels on a device; with `masks`, the masks follow as a last channel, where they are known."""
+        if masks and self.masks is not None:
+            return torch.cat([self.pixels, self.masks], dim=1).to(device)
+        return self.pixels.to(device)
 
     @property
     def num_classes(self) -> int:

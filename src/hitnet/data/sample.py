@@ -6,12 +6,15 @@ Image i of the original order is a test image where i % 5 == 4: 8,000 train, 2,0
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import torch
 
 from hitnet.data.idx import read_idx
 from hitnet.data.images import Images
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FOLDER = Path(__file__).with_name("sample")
 
@@ -39,6 +42,8 @@ def judgements() -> pd.DataFrame:
     category          of an error: "correctable", "neither" or "non-agreement"; otherwise "non-error"
     corrected_label   the label they agreed on, missing where they did not
     """
+    import pandas as pd  # takes a second to import
+
     table = pd.read_csv(FOLDER / "label_judgements.csv", dtype={"corrected_label": "Int64"})
     table = table.rename(columns={"index": "id"}).sort_values("id", ignore_index=True)
     columns = [

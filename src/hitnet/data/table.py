@@ -3,219 +3,83 @@
 path    path, image, file, filename, image_path ...: relative to the table, or absolute
 label   label, class, target or category
 votes   label_1, label_2 ... or annotator_*: what several people said; or one row per person and image, where a
-        column annotator, annotator_id or annotator_name that says who it was is passed over
+        column annotator, annotator_id or annotator_name that says who it was is ignored
 split   optional: train, test or validation
 
 Where several people labelled an image, the majority's label counts, the first of those tied; a label column
 beside the votes of people counts before them. Column names are read without regard to case.
 """
 
-import re
-import warnings
-from collections import Counter
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+import os
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
+from hitnet.data.image_files import FileData, check_target, copy_file, copy_files, inside, leads_out
+from hitnet.data.opened import Relabelling
+from hitnet.data.survey import Listing
+from hitnet.files import expand, new_folder
 
-from hitnet.data.entries import Entries, Texts
-from hitnet.data.listing import Listing, Skipped
-from hitnet.data.split import assign, natural, split_name
-from hitnet.errors import HitNetError
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hitnet.data.table_rows import Table
 
 TABLES = (".csv", ".tsv", ".parquet")  # a table's endings
-PATHS = (
-    "path",
-    "image",
-    "file",
-    "filename",
-    "image_path",
-    "file_name",
-    "filepath",
-    "file_path",
-    "image_file",
-    "img",
-)
-LABELS = ("label", "class", "target", "category")
-VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table's cells, and the names of the columns that are read: of paths, of labels, of votes and of splits."""
+class TableData(FileData):
+    """A table of image files."""
 
-    path: Path
-    frame: pd.DataFrame
-    image: str
-    stated: tuple[str, ...]
-    votes: tuple[str, ...]
-    splits: tuple[str, ...]
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        if not isinstance(source, str | Path):
+            return False
+        path = expand(source)
+        return path.suffix.lower() in TABLES and path.exists() and not path.is_dir()
 
-    def texts(self, column: str) -> list[str]:
-        return [_text(value, self.path, column) for value in self.frame[column]]
+    @cached_property
+    def table(self) -> Table:
+        from hitnet.data.table_rows import read_table  # pandas takes a second to import
 
-    def files(self) -> list[str]:
-        """The image path of each row, as in `Images.paths`; empty where there is none."""
-        return [text.replace("\\", "/") for text in self.texts(self.image)]
+        return read_table(self.path)
 
+    @cached_property
+    def listing(self) -> Listing:
+        return self.table.listing()
 
-@dataclass
-class _Row:
-    """What the table says of one image, gathered over its rows."""
+    def annotations(self) -> pd.DataFrame | None:
+        from hitnet.data.table_rows import agreement_of
 
-    id: int
-    path: str
-    where: str
-    stated: list[str] = field(default_factory=list)
-    votes: list[str] = field(default_factory=list)
-    splits: list[str] = field(default_factory=list)
+        agreement = agreement_of(self.table)
+        return agreement if int(agreement["votes"].max()) > 1 else None
 
-    @property
-    def ballots(self) -> list[str]:
-        return self.votes or self.stated
+    def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
+        """The table in its own format, with the files that it names below its own folder.
 
-    @property
-    def label(self) -> str | None:
-        # Counter keeps the order of first appearance, so max gives the first of those tied.
-        count = Counter(self.stated or self.votes)
-        return max(count, key=lambda label: count[label]) if count else None
+        Files outside that folder stay where they are: the copy names them by their whole paths. Rows that give no image
+        are copied as they are.
+        """
+        from hitnet.data.table_copy import write_table
 
-
-def list_table(path: Path) -> Listing:
-    """The image files that a table names, in the order of its rows."""
-    rows, skipped = _gather(path)
-    named = [(row, row.label) for row in rows]
-    skipped += [Skipped(row.path, f"{row.where} gives no label") for row, label in named if label is None]
-    labelled = [(row, label) for row, label in named if label is not None]
-    if not labelled:
-        raise HitNetError(f"{path} holds no row with an image path and a label.")
-    paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
-    splits = assign(_given_splits([row for row, _ in labelled], path), paths, labels)
-    entries = Entries.of(path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
-    return Listing(path.stem, entries, tuple(skipped))
-
-
-def annotations(path: str | Path) -> pd.DataFrame:
-    """Who was how sure: one row an image that has a label, indexed by id (as in `Images.ids`).
-
-    path            as in `Images.paths`
-    label           the label that counts
-    votes           how many labels people gave the image (1 where the table has one label an image)
-    agreement       the share of these votes that say `label`, 0 to 1
-    votes_<class>   how many say each class; classes in natural order, with any that never won
-    """
-    rows = [row for row in _gather(Path(path))[0] if row.label is not None]
-    classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
-    counts = [Counter(row.ballots) for row in rows]
-    table = pd.DataFrame(
-        {
-            "path": [row.path for row in rows],
-            "label": [row.label for row in rows],
-            "votes": [count.total() for count in counts],
-            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
-        },
-        index=pd.Index([row.id for row in rows], name="id"),
-    )
-    ballots = pd.DataFrame(
-        {f"votes_{label}": [count[label] for count in counts] for label in classes}, index=table.index
-    )
-    return pd.concat([table, ballots], axis=1)
-
-
-def read_table(path: Path) -> Table:
-    """The table as its file has it, once it is sure which columns are which."""
-    frame = _read(path)
-    columns = {str(column).strip().lower(): column for column in frame.columns}
-    image = _one_of(PATHS, columns, path, "image paths")
-    votes = [name for name in columns if VOTE.fullmatch(name)]
-    stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
-    splits = [name for name in columns if name == "split"]
-    named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
-    return Table(path, frame, columns[image], *named)
-
-
-def _gather(path: Path) -> tuple[list[_Row], list[Skipped]]:
-    table = read_table(path)
-    cells = {name: table.texts(name) for name in (*table.stated, *table.votes, *table.splits)}
-    rows: dict[str, _Row] = {}
-    skipped = []
-    for i, file in enumerate(table.files()):
-        where = f"row {i + 1}"
-        if not file:
-            skipped.append(Skipped(f"{path.name}, {where}", "it gives no image path"))
-            continue
-        row = rows.setdefault(file, _Row(len(rows), file, where))
-        for kept, names in ((row.stated, table.stated), (row.votes, table.votes), (row.splits, table.splits)):
-            kept += [cells[name][i] for name in names if cells[name][i]]
-    return list(rows.values()), skipped
-
-
-def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: str) -> str:
-    found = next((name for name in wanted if name in columns), None)
-    if found is None:
-        raise HitNetError(
-            f"{path} has no column of {what}. Expected one of {', '.join(wanted)}; "
-            f"found {', '.join(columns.values()) or 'none'}."
-        )
-    return found
-
-
-def _read(path: Path) -> pd.DataFrame:
-    kind = path.suffix.lower()
-    if kind not in TABLES:
-        raise HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
-    try:
-        if kind == ".parquet":
-            return pd.read_parquet(path)
-        separator = "\t" if kind == ".tsv" else ","
-        header = pd.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns
-        if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):
-            raise HitNetError(
-                f"{path}: columns must be separated by {'tabs' if kind == '.tsv' else 'commas'}; "
-                f"its header is one column only, {header[0]!r}."
+        root, paths = self.path.parent, relabelling.paths
+        folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
+        check_target(out, originals=sorted(folders))
+        others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
+        with new_folder(out) as folder:
+            copy_files(paths, [None if leads_out(path) else inside(path) for path in paths], root, folder)
+            for file in others:
+                if not leads_out(file) and (root / file).is_file():
+                    copy_file(root / file, folder / file)
+            changes = zip(paths, relabelling.before, relabelling.after, strict=True)
+            note = write_table(
+                self.table,
+                folder / self.path.name,
+                labels=dict(zip(paths, relabelling.after, strict=True)),
+                relabelled={path for path, old, new in changes if old != new},
+                dropped=relabelling.dropped,
+                renamed={file: os.path.abspath(root / file) for file in {*paths, *others} if leads_out(file)},
             )
-        with warnings.catch_warnings():
-            # Rows with more cells than the header are warned of if the first cell is not taken for the row's name.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
-            )
-    except pd.errors.ParserWarning as error:
-        raise HitNetError(
-            f"{path}: its rows have more cells than its header. Name every column, remove separators at the end of "
-            "rows, and put cells that hold one in quotes."
-        ) from error
-    except HitNetError:
-        raise
-    except UnicodeDecodeError as error:
-        raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
-    # A damaged file makes the readers raise almost anything.
-    except Exception as error:
-        raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
-
-
-def _text(value: object, path: Path, column: str) -> str:
-    """A cell as text; a missing one is empty, and a whole number is written without a point."""
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bytes | dict | list | np.ndarray):
-        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
-    if value is None or value is pd.NA or value != value:
-        return ""
-    if isinstance(value, float | np.floating) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _given_splits(rows: list[_Row], path: Path) -> list[str] | None:
-    if not any(row.splits for row in rows):
-        return None
-    given = []
-    for row in rows:
-        meant = {split_name(split, where=f"{path}, {row.where}") for split in row.splits}
-        if len(meant) != 1:
-            problem = "gives no split" if not meant else f"and others put {row.path} into several splits"
-            raise HitNetError(f"{path}: {row.where} {problem}. Give each image one split, or remove the column.")
-        given.append(meant.pop())
-    return given
+        return out / self.path.name, note

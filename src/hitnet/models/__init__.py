@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import torch
 
 from hitnet.errors import HitNetError, check_entries, unknown_name
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
 
-__all__ = ["MODELS", "HitNet", "ModelConfig", "Network", "Output", "build", "config", "default_name", "unit_images"]
+__all__ = [
+    "MODELS",
+    "HitNet",
+    "ModelChoice",
+    "ModelConfig",
+    "Network",
+    "Output",
+    "build",
+    "choose_model",
+    "default_name",
+    "list_models",
+    "unit_images",
+]
 
 
 @dataclass(frozen=True)
@@ -49,20 +63,64 @@ MODELS: dict[str, Named] = {
 }
 
 
-def config(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> ModelConfig:
-    """The configuration behind a name; `overrides` replace single entries, e.g. capsule_dim=32."""
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
-    check_entries("entry of a network's configuration", overrides, (f.name for f in fields(ModelConfig)))
-    try:
-        return ModelConfig(in_shape, num_classes, **{**MODELS[name].options, **overrides})
-    except TypeError as error:
-        raise HitNetError(f"Model {name!r}: {error}") from None
+@dataclass(frozen=True)
+class ModelChoice:
+    """A network by name, with entries of its `ModelConfig` that differ; it is complete once the images are known.
+
+    Attributes:
+        name: A name of MODELS. None: what suits the images and the device.
+        changes: Entries of the network's configuration that replace its own.
+    """
+
+    name: str | None
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.name not in MODELS:
+            raise unknown_name("model", self.name, MODELS)
+        check_entries("entry of a network's configuration", self.changes, (f.name for f in fields(ModelConfig)))
+
+    def named(self, in_shape: tuple[int, int, int], device: str) -> ModelChoice:
+        """The same choice with a name, for images (C, H, W) and a type of device."""
+        return self if self.name is not None else replace(self, name=default_name(in_shape, device))
+
+    def config(self, in_shape: tuple[int, int, int], num_classes: int) -> ModelConfig:
+        """The configuration for images (C, H, W) of any shape and any number of classes."""
+        if self.name is None:
+            raise HitNetError("This choice of a network has no name yet. Call `named` first.")
+        try:
+            return ModelConfig(in_shape, num_classes, **{**MODELS[self.name].options, **self.changes})
+        except TypeError as error:
+            raise HitNetError(f"Model {self.name!r}: {error}") from None
 
 
-def build(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> Network:
+def choose_model(name: str | None = None, **changes: Any) -> ModelChoice:
+    """A network by name, with single entries of its configuration replaced, e.g. capsule_dim=32.
+
+    Args:
+        name: A name of MODELS. None: what suits the images and the device.
+        changes: Entries of `ModelConfig`; those given as None keep the network's own value.
+    """
+    return ModelChoice(name, {key: value for key, value in changes.items() if value is not None})
+
+
+def list_models(in_shape: tuple[int, int, int] = (1, 28, 28), num_classes: int = 10) -> list[dict[str, Any]]:
+    """The networks that can be trained: name, number of parameters for images of `in_shape`, and what it is."""
+    if in_shape[0] not in (1, 3) or not all(1 <= side <= 4096 for side in in_shape[1:]):
+        raise HitNetError(f"An image's shape is (1 or 3, height, width) with sides of 1 to 4096; got {in_shape}.")
+    with torch.device("meta"):  # to count parameters, none need lie in memory
+        counts = {name: build(name, in_shape, num_classes).count_parameters() for name in MODELS}
+    return [{"name": name, "parameters": counts[name], "summary": MODELS[name].summary} for name in MODELS]
+
+
+def find_choice(model: str | ModelChoice | None) -> ModelChoice:
+    """The choice that a name, a choice or nothing stands for."""
+    return model if isinstance(model, ModelChoice) else ModelChoice(model)
+
+
+def build(name: str, in_shape: tuple[int, int, int], num_classes: int, **changes: Any) -> Network:
     """A network by name, for images (C, H, W) of any shape and any number of classes."""
-    return Network(config(name, in_shape, num_classes, **overrides))
+    return Network(choose_model(name, **changes).config(in_shape, num_classes))
 
 
 def default_name(in_shape: tuple[int, int, int], device: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -18,14 +19,16 @@ from hitnet.models.heads import HEADS
 class ModelConfig:
     """All that is needed to build a network; stored beside its weights.
 
-    in_shape               (C, H, W) of an image
-    num_classes            K
-    capsule_dim            n (paper: 16)
-    features, head         by name: see models.features.FEATURES and models.heads.HEADS
-    decoder                "paper" (the capsule itself), "standardised" (its deviation in units of m/√n), "conv"
-                           (the same, decoded by convolutions) or "none"
-    extra_dim              components, besides the capsules, that the decoder alone sees (paper: 0)
-    reconstruction_weight  α of the composite loss L1 + α L2 (paper: 0.392)
+    Attributes:
+        in_shape: (C, H, W) of an image.
+        num_classes: K.
+        capsule_dim: Components of a capsule, n (paper: 16).
+        features: Feature extractor by name; see models.features.FEATURES.
+        head: Head by name; see models.heads.HEADS.
+        decoder: paper (the capsule itself), standardised (its deviation in units of m/√n), conv (the same, decoded by
+            convolutions) or none.
+        reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
+        extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
     """
 
     in_shape: tuple[int, int, int]
@@ -130,6 +133,15 @@ class HitNet(Network):
 
     def __init__(self, in_shape: tuple[int, int, int], num_classes: int, capsule_dim: int = 16) -> None:
         super().__init__(ModelConfig(in_shape, num_classes, capsule_dim))
+
+
+def weights_fingerprint(network: Network) -> str:
+    """A short hash of a network's weights, the same on every device and in every memory order."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def unit_images(pixels: Tensor) -> Tensor:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hitnet.errors import HitNetError
 from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, fitting
+from hitnet.training.runs import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +20,18 @@ if TYPE_CHECKING:
 Histories = Mapping[str, list[dict[str, Any]]]
 COLOURS = (BLUE, RED, "#4f8a5b", "#8a5fa8", "#c28a2b", "#3f9aa6", "#7a6a5c", "#c2608f")
 WIDE_SPAN = 10.0  # from this ratio of the highest value to the lowest on, only a logarithmic scale shows both
+
+
+def plot_history(runs: Sequence[str | Path]) -> Figure:
+    """Error and loss over the epochs of run folders, finished or still in training."""
+    for run in runs:
+        RunFolder(run).config()  # raises for a folder that is no run
+    folders = list(dict.fromkeys(Path(run).resolve() for run in runs))
+    names = [folder.name for folder in folders]
+    if len(set(names)) < len(names):  # then by what tells them apart
+        shared = os.path.commonpath(folders)
+        names = [str(folder.relative_to(shared)) for folder in folders]
+    return history_figure({name: RunFolder(folder).history() for name, folder in zip(names, folders, strict=True)})
 
 
 def history_figure(histories: Histories) -> Figure:

@@ -12,14 +12,14 @@ from hitnet.errors import HitNetError, unknown_name
 from hitnet.models.coding import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
 from hitnet.training.device import pick_device
-from hitnet.training.run import Run, load
+from hitnet.training.runs import Run, open_run
 
 RunLike = Run | str | Path
 
 
-def open_run(run: RunLike, *, device: str = "auto") -> Run:
+def open_decoder(run: RunLike, *, device: str = "auto") -> Run:
     """A trained run with a decoder, its network in evaluation mode on `device`."""
-    trained = run if isinstance(run, Run) else load(run)
+    trained = run if isinstance(run, Run) else open_run(run)
     need_decoder(trained.model)
     trained.model.to(pick_device(device)).eval()
     return trained

@@ -16,16 +16,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet.data.images import Images
-from hitnet.data.load import Source
-from hitnet.data.split import check_limit, check_split
+from hitnet.data import Images, Source, open_data
+from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.models.coding import BATCH, component_spread, encode_batch
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_run
-from hitnet.training.evaluation import check_fit, load_for, match_classes, to_device
-from hitnet.training.run import Run, RunFolder, read_tensors, write_tensors
-from hitnet.training.train import fingerprint
+from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder
+from hitnet.training.evaluation import check_fit, load_for, to_device
+from hitnet.training.runs import Run, RunFolder, read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
@@ -88,17 +86,16 @@ def feature_distributions(
     run: RunLike,
     data: Source | None = None,
     *,
-    split: str = "train",
+    split: str | None = None,
     classes: list[str] | None = None,
     limit: int | None = None,
     device: str = "auto",
-    data_dir: str | Path | None = None,
 ) -> FeatureDistributions:
     """The true-class capsules of a data set (by default the one that the run was trained on), for plot and table."""
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     centre = need_centre(trained.model)
     chosen = class_indices(trained.class_names, classes)
-    images = run_images(trained, data, split=split, limit=limit, data_dir=data_dir)
+    images = run_images(trained, data, split=split, limit=limit)
     if classes is not None:
         images = images.select(torch.isin(images.labels, torch.tensor(chosen)).nonzero()[:, 0])
     if not len(images):
@@ -109,27 +106,27 @@ def feature_distributions(
     )
 
 
-def run_images(
-    run: Run,
-    data: Source | None = None,
-    *,
-    split: str = "train",
-    limit: int | None = None,
-    data_dir: str | Path | None = None,
-) -> Images:
-    """Images for a run, labelled in its own order of classes; without `data`, those that it was trained on."""
+def run_images(run: Run, data: Source | None = None, *, split: str | None = None, limit: int | None = None) -> Images:
+    """Images for a run, labelled in its own order of classes.
+
+    Args:
+        run: The run.
+        data: Opened data, or what `open_data` takes. None: the images that the run was trained on.
+        split: train, test or all. None: the images to train on.
+        limit: At most N images.
+    """
     check_limit(limit)
-    check_split(split)
-    if isinstance(data, Images):
-        images = data.first(limit)
+    if data is not None:
+        opened = open_data(data)
+        images = load_for(run, opened, split or opened.train_split, limit=limit)
     else:
+        split = split or "train"
         about = run.config.data
-        if data is None and split == "train":
+        if split == "train":
             # Not how many images it gave: files may have been left out, and an even draw by another limit differs.
             limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
-            limit = min((one for one in limits if one is not None), default=None)
-        images = load_for(run, data, split, limit=limit, data_dir=data_dir)
-    images = match_classes(images, run.class_names)
+            limit = min((number for number in limits if number is not None), default=None)
+        images = load_for(run, None, split, limit=limit)
     check_fit(run.model, images)
     return images
 
@@ -178,15 +175,13 @@ def fit(vectors: Tensor, labels: Tensor, num_classes: int) -> CapsuleGaussians:
     return CapsuleGaussians(mean, covariance, labels.bincount(minlength=num_classes))
 
 
-def fitted_gaussians(
-    run: RunLike, data: Source | None = None, *, device: str = "auto", data_dir: str | Path | None = None
-) -> CapsuleGaussians:
+def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = "auto") -> CapsuleGaussians:
     """The Gaussians of a run's classes, fitted to `data` or else to the images that the run was trained on.
 
     The latter are kept in the run folder, in capsule_gaussians.safetensors, until its weights change; those of images
     that have changed since the training are not.
     """
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     kept = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
     weights = "" if kept is None else _digest(RunFolder(kept.parent).weights_file)
     if kept is not None and kept.is_file():
@@ -196,8 +191,8 @@ def fitted_gaussians(
                 return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
         except HitNetError as error:
             log.warning("%s Capsules are fitted anew.", error)
-    images = run_images(trained, data, data_dir=data_dir)
-    if data is None and fingerprint(images) != trained.config.data["fingerprint"]:
+    images = run_images(trained, data)
+    if data is None and images.fingerprint != trained.config.data["fingerprint"]:
         kept = None
         log.warning(
             "%s has changed since the run was trained on it; capsules are fitted to it as it is, and not kept.",

@@ -7,18 +7,17 @@ fitted   capsule and extra components together from the Gaussian fitted to the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data.load import Source
+from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice
 from hitnet.models.coding import BATCH, component_spread, need_decoder
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
 
 Law = Literal["fitted", "paper"]
@@ -43,7 +42,6 @@ def generate(
     batch_size: int = BATCH,
     data: Source | None = None,
     device: str = "auto",
-    data_dir: str | Path | None = None,
 ) -> Iterator[Generated]:
     """`count` new images of each class, class after class, in batches made one at a time.
 
@@ -55,13 +53,13 @@ def generate(
     """
     _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     chosen = class_indices(trained.class_names, classes)
     gaussians = None
     if law == "paper" and data is not None:
         raise HitNetError("generate: data are what capsules are fitted to; the law 'paper' needs none. Leave one out.")
     if law == "fitted":
-        gaussians = fitted_gaussians(trained, data, device=device, data_dir=data_dir)
+        gaussians = fitted_gaussians(trained, data, device=device)
         empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
         if empty:
             raise HitNetError(

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data.images import Images
-from hitnet.data.load import Source, load
+from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.models.coding import BATCH, before_and_after, component_spread, encode_batch, need_decoder
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, open_run, to_pixels
+from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
-from hitnet.training.recipe import Recipe
+from hitnet.training.recipes import Recipe
 
 STRENGTH = Recipe.augment_strength  # the same by default, in training and before it
 
@@ -92,7 +90,7 @@ def hybrid_examples(
     check_strength(strength)
     if count < 1 or seed < 0:
         raise HitNetError(f"hybrid_examples: count must be at least 1 and seed not negative; got {count} and {seed}.")
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     matched = run_images(trained, images)
     place = next(trained.model.parameters()).device
     found = []
@@ -116,33 +114,32 @@ def augment(
     run: RunLike,
     data: Source | None = None,
     *,
-    test: Images | None = None,
     copies: int = 1,
     strength: float = STRENGTH,
     originals: bool = True,
     seed: int = 0,
     device: str = "auto",
-    data_dir: str | Path | None = None,
 ) -> ImageStream:
-    """A data set (by default the run's own) with modified copies of its training images, for `write_images`.
+    """A data set with modified copies of its training images, for `write_images`. The test images stay as they are.
 
-    test       images to test on, beside `data` that are all for training; by default the test images of the set. A
-               set without any is split by the fixed rule of `hitnet.data.load` before its images are copied.
-    originals  whether the training images stay beside their copies
-
-    The test images stay as they are.
+    Args:
+        run: A run with a decoder, or its folder.
+        data: Opened data, or what `open_data` takes. None: the data that the run was trained on. Data without test
+            images is split by a fixed rule before its images are copied.
+        copies: Modified copies per training image.
+        strength: Spread of the noise on each capsule component, in units of m/√n.
+        originals: Whether the training images stay beside their copies.
+        seed: The same seed gives the same images.
+        device: auto, cpu or cuda.
     """
     check_strength(strength)
     if copies < 1 or seed < 0:
         raise HitNetError(
             f"Hybrid augmentation: copies must be at least 1 and seed not negative; got {copies} and {seed}."
         )
-    trained = open_run(run, device=device)
-    others = data if test is None else test
-    if isinstance(data, Images) and test is None:
-        data, others = load(data, "train"), load(data, "test")
-    train = run_images(trained, data, data_dir=data_dir)
-    tested = run_images(trained, others, split="test", data_dir=data_dir)
+    trained = open_decoder(run, device=device)
+    opened = None if data is None else open_data(data)
+    train, tested = run_images(trained, opened, split="train"), run_images(trained, opened, split="test")
     if (train.masks is None) != (tested.masks is None):
         raise HitNetError("Hybrid augmentation: training and test images must both have masks, or neither.")
     return ImageStream(
@@ -151,7 +148,7 @@ def augment(
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",
-        flip=train.flip if data is not None else trained.config.data.get("mirror", train.flip),
+        flip=train.flip,
     )
 
 

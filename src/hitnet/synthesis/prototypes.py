@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Prototypes:
 
 def prototypes(run: RunLike, *, classes: Sequence[str] | None = None, device: str = "auto") -> Prototypes:
     """The prototypes of all classes of a run, or of those that are named."""
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     chosen = class_indices(trained.class_names, classes)
     images = class_prototypes(trained.model, torch.tensor(chosen))
     return Prototypes(images.cpu(), tuple(trained.class_names[k] for k in chosen))

@@ -13,13 +13,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet import data as datasets
+from hitnet.data import read_image
 from hitnet.errors import HitNetError
 from hitnet.models.coding import component_spread
 from hitnet.models.network import Network
-from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_run
+from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.training.evaluation import to_device
-from hitnet.training.run import Run
+from hitnet.training.runs import Run
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def traverse(
     image       uint8 (C, H, W) or an image file
     reach       how far to go either side of the centre, in units of m/√n (paper: 2)
     """
-    trained = open_run(run, device=device)
+    trained = open_decoder(run, device=device)
     values = sweep_values(trained.model, reach=reach, steps=steps)
     if class_name is None and image is None:
         raise HitNetError(f"Name a class to traverse (one of {', '.join(trained.class_names[:20])}) or give an image.")
@@ -114,7 +114,7 @@ def traverse(
 def _pixels(run: Run, image: Tensor | str | Path | None) -> Tensor:
     shape = run.config.model.in_shape
     if not isinstance(image, Tensor):
-        return datasets.read_image(str(image), shape)
+        return read_image(str(image), shape)
     if image.dtype != torch.uint8 or tuple(image.shape) != shape:
         raise HitNetError(f"This network takes uint8 images of shape {shape}; got {image.dtype} {tuple(image.shape)}.")
     return image

@@ -1,8 +1,26 @@
-"""Training: recipes, the engine, run folders and evaluation."""
+"""Training: recipes, the engine, run folders, evaluation and prediction."""
 
+from hitnet.training.api import train, train_many
 from hitnet.training.evaluation import Evaluation, evaluate
-from hitnet.training.recipe import RECIPES, Recipe, recipe
-from hitnet.training.run import Run, RunConfig, RunFolder, load
-from hitnet.training.train import train
+from hitnet.training.predictions import Prediction, predict
+from hitnet.training.progress import Progress
+from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
+from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
 
-__all__ = ["RECIPES", "Evaluation", "Recipe", "Run", "RunConfig", "RunFolder", "evaluate", "load", "recipe", "train"]
+__all__ = [
+    "RECIPES",
+    "Evaluation",
+    "Prediction",
+    "Progress",
+    "Recipe",
+    "RecipeChoice",
+    "Run",
+    "RunConfig",
+    "RunFolder",
+    "choose_recipe",
+    "evaluate",
+    "open_run",
+    "predict",
+    "train",
+    "train_many",
+]

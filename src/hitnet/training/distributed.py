@@ -31,7 +31,7 @@ from hitnet.models.network import Network
 
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
-GO_ON = "Nothing that was written is lost: start all processes again with --resume."
+RESUME_HINT = "Nothing that was written is lost: start all processes again with `resume`."
 PATIENCE = timedelta(days=1)  # networks that are dealt out may end at very different times
 
 
@@ -84,7 +84,7 @@ class Ranks:
         return batch if len(batch) < self.size else batch.tensor_split(self.size)[self.rank]
 
 
-ALONE = Ranks()
+SINGLE = Ranks()
 
 
 def rank() -> int:
@@ -99,7 +99,7 @@ def started_by_torchrun() -> bool:
 def connect(device: torch.device) -> Ranks:
     """Find the other processes that torchrun started, if it did."""
     if not started_by_torchrun():
-        return ALONE
+        return SINGLE
     if device.type == "cuda":
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
         if here > gpus:
@@ -126,7 +126,7 @@ def watched(ranks: Ranks) -> Iterator[None]:
         return
 
     def told_to_stop(number: int, frame: FrameType | None) -> None:
-        raise HitNetError(f"Told to stop, most likely because another process of this training ended. {GO_ON}")
+        raise HitNetError(f"Told to stop, most likely because another process of this training ended. {RESUME_HINT}")
 
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, told_to_stop) if in_main_thread else None
@@ -138,7 +138,7 @@ def watched(ranks: Ranks) -> Iterator[None]:
         raise ToldElsewhereError(str(error)) from error
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or LOST.search(str(error)):
-            raise HitNetError(f"Another process of this training was lost. {GO_ON}") from error
+            raise HitNetError(f"Another process of this training was lost. {RESUME_HINT}") from error
         raise
     finally:
         if in_main_thread:

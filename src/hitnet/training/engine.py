@@ -1,4 +1,4 @@
-"""The training of one network: epochs of steps, a row of history each, checkpoints by the clock."""
+"""The training of one network: epochs of steps, one row of history per epoch, checkpoints by the clock."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hitnet.errors import DivergedError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
 from hitnet.training.device import Stopwatch
-from hitnet.training.distributed import ALONE, Parallel, Ranks
+from hitnet.training.distributed import SINGLE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
 from hitnet.training.modification import TOGETHER, Modify, add, dealt, differences, modified_places
 from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
-from hitnet.training.recipe import Recipe
-from hitnet.training.run import History, RunFolder
+from hitnet.training.recipes import Recipe
+from hitnet.training.runs import History, RunFolder
 from hitnet.training.step import TERMS, Batch, Step, copy_into
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
@@ -67,7 +67,7 @@ def set_random_state(state: dict[str, Tensor]) -> None:
 
 
 class Trainer:
-    """Trains one network, from wherever its run folder says that it stands."""
+    """Trains one network, from the last checkpoint of its run folder on."""
 
     def __init__(
         self,
@@ -81,24 +81,29 @@ class Trainer:
         modify: Modify | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = SINGLE,
+        profiling: Profiling | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
         self.modify = modify
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
-        self.profiling: Profiling | None = None
-        self.beside = 1  # how many networks are trained side by side, this one included
-        self.augmentation = recipe.augmentation(mirrored_ok=train.mirrored_ok)
+        self.profiling = profiling
+        self.side_by_side = 1  # networks that are trained side by side, this one included
+        self.augmentation = recipe.augmentation(flip=train.flip)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
-        self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to go on with, its state
+        self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to resume, its state
         self.next_save = time.monotonic() + CHECKPOINT_SECONDS
         self.resume()
+
+    def note_side_by_side(self, count: int) -> None:
+        """Record how many networks are trained side by side, this one included."""
+        self.side_by_side = count
 
     @property
     def trained(self) -> Network:
@@ -118,7 +123,7 @@ class Trainer:
         self.begun = (saved.step, saved.tensors) if saved.step else None
 
     def work(self) -> Iterator[None]:
-        """The training, a step at a time: whoever drives it may do other work in between."""
+        """The training as a generator of steps: its driver may do other work in between."""
         try:
             yield from self.epochs_left()
         finally:
@@ -151,7 +156,7 @@ class Trainer:
             upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
             yield
             row = self.row(epoch, watch, first, tested)
-            self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.beside})
+            self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
             self.progress.epoch(self.history[-1])
             self.progress.network(None if self.run is None else self.run.path, epoch, self.trained)
             if epoch < self.recipe.epochs:
@@ -224,15 +229,15 @@ class Trainer:
             yield pixels, labels, draw
 
     def check_weights(self) -> None:
-        """An error where the very last steps have spoilt the weights: no loss has told of that."""
+        """Raise if the very last steps have spoilt the weights, which no loss has shown."""
         values = [value for value in self.trained.state_dict().values() if value.is_floating_point()]
         if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
             raise diverged(self.recipe.epochs, "some weights are")
 
     def checkpoint(self, step: int, *, now: bool = False) -> None:
         """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
-        alone = self.ranks.size == 1
-        if (alone and self.run is None) or (not alone and step % ASK_STEPS):
+        single = self.ranks.size == 1
+        if (single and self.run is None) or (not single and step % ASK_STEPS):
             return
         if not now and not self.ranks.from_first(lambda: time.monotonic() > self.next_save):
             return
@@ -268,7 +273,7 @@ class Trainer:
         """How many of the test images are named wrongly, hit, and how many capsules miss; not waited for."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         for pixels, labels in test.in_order():
-            found = class_distances(self.trained, pixels)
-            wrong = (self.model.head.predict(found) != labels).sum()
-            counts += torch.stack([wrong, *hits_and_misses(found, labels)])
+            distances = class_distances(self.trained, pixels)
+            wrong = (self.model.head.predict(distances) != labels).sum()
+            counts += torch.stack([wrong, *hits_and_misses(distances, labels)])
         return counts

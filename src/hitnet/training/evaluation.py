@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet import data as datasets
 from hitnet.capsules import hits_and_misses
-from hitnet.data.images import Images
-from hitnet.data.load import Source
-from hitnet.data.split import check_split
+from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
 from hitnet.training.device import evaluation_batch, evaluation_precision, pick_device
-from hitnet.training.run import Run, load
+from hitnet.training.runs import Run, open_run
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def check_fit(model: Network, images: Images) -> None:
     wanted = model.config.in_shape
     if images.shape != wanted:
         colours = "grey images" if wanted[0] == 1 else "images in colour"
-        what = "images of that size (see --image-size)" if images.shape[0] == wanted[0] else colours
+        what = "images of that size (`image_size`)" if images.shape[0] == wanted[0] else colours
         raise HitNetError(
             f"{images.name} has images of shape {images.shape}, but the network was trained on {wanted} (channels, "
             f"height, width). Give {what}."
@@ -135,13 +133,13 @@ def measure(model: Network, images: Images) -> Evaluation:
     check_fit(model, images)
     if not len(images):
         raise HitNetError(f"{images.name} holds no images to evaluate.")
-    found = class_distances(model, images.pixels).cpu()
+    distances = class_distances(model, images.pixels).cpu()
     labels, k = images.labels, images.num_classes
-    prediction = model.head.predict(found)
+    prediction = model.head.predict(distances)
     confusion = torch.bincount(labels * k + prediction, minlength=k * k).view(k, k)
     hits = misses = None
     if model.head.loss == "centripetal":
-        hit, missed = hits_and_misses(found, labels)
+        hit, missed = hits_and_misses(distances, labels)
         hits, misses = 100 * int(hit) / len(labels), 100 * int(missed) / (len(labels) * (k - 1))
     return Evaluation(
         data=images.name,
@@ -156,43 +154,46 @@ def measure(model: Network, images: Images) -> Evaluation:
 
 
 def evaluate(
-    run: Run | str | Path,
-    data: Source | None = None,
-    *,
-    split: str = "test",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    strict: bool = False,
+    run: Run | str | Path, data: Source | None = None, *, split: str | None = None, device: str = "auto"
 ) -> Evaluation:
-    """Error rate, confusion, hits and misses of a run on a data set; by default the test split of its own."""
-    check_split(split)
-    trained = run if isinstance(run, Run) else load(run)
-    images = data if isinstance(data, Images) else load_for(trained, data, split, data_dir=data_dir, strict=strict)
-    images = match_classes(images, trained.class_names)
-    return measure(trained.model.to(pick_device(device)), images)
+    """Error rate, confusion, hits and misses of a run on a data set.
+
+    Args:
+        run: A run, or its folder.
+        data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
+        split: train, test or all. None: the test images; all of images in memory that come without any.
+        device: auto, cpu or cuda.
+    """
+    trained = run if isinstance(run, Run) else open_run(run)
+    return measure(trained.model.to(pick_device(device)), load_for(trained, data, split))
 
 
-def load_for(run: Run, data: Source | None, split: str, **options: Any) -> Images:
-    """A data set, by default the run's own, at the size that its network takes; options as for `data.load`."""
-    source = run.config.data["source"] if data is None else data
+def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: int | None = None) -> Images:
+    """Images for a run, labelled in its own order of classes, at the size that its network takes.
+
+    Args:
+        run: The run.
+        data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
+        split: train, test or all. None: the test images.
+        limit: At most N images.
+    """
+    changes: dict[str, Any] = {"image_size": run.config.model.in_shape[1:]} | (
+        {} if limit is None else {"limit": limit}
+    )
     try:
-        return datasets.load(source, split, image_size=run.config.model.in_shape[1:], **options)
+        opened = (_own_data(run) if data is None else open_data(data)).reopen(**changes)
+        images = opened.load(split or opened.test_split)
     except HitNetError as error:
         if data is not None:
             raise
-        said = f"The data that the run was trained on cannot be read: {error} Name other data."
-        raise HitNetError(said) from error
+        raise HitNetError(f"The data that the run was trained on cannot be read: {error} Name other data.") from error
+    return match_classes(images, run.class_names)
 
 
-def match_classes(images: Images, class_names: tuple[str, ...]) -> Images:
-    """The images with labels counted in the network's own order of classes."""
-    if images.class_names == class_names:
-        return images
-    unknown = [name for name in images.class_names if name not in class_names]
-    if unknown:
-        raise HitNetError(
-            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
-            f"It knows: {', '.join(class_names[:20])}."
-        )
-    order = torch.tensor([class_names.index(name) for name in images.class_names])
-    return replace(images, labels=order[images.labels], class_names=class_names)
+def _own_data(run: Run) -> Data:
+    """The data that a run was trained on, wherever it was then; known sets are also looked for in the usual folder."""
+    about = run.config.data
+    folder = about.get("data_dir")
+    return open_data(
+        about["source"], flip=about.get("flip"), data_dir=folder if folder and Path(folder).is_dir() else None
+    )

@@ -1,4 +1,4 @@
-"""Where steps take their images from: one copy of a set on the device, however many networks train on it, or files."""
+"""The images of a training: one copy of a set on the device for all networks, or files that are read as it runs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from hitnet.data.stream import ImageSet, Streamed
+from hitnet.data import ImageSet
 from hitnet.training.device import evaluation_batch, sent
 
 
 class Feed:
-    """A set of images as steps want it; `masks` puts the masks, where known, behind the images as a last channel."""
+    """A set of images for training steps; with `masks`, the masks follow the images as a last channel, where known."""
 
     def __init__(self, images: ImageSet, device: torch.device, *, masks: bool = False) -> None:
         self.device = device
         self.labels = images.labels.to(device)
         self.shape = images.shape
         self.size = (images.shape[1], images.shape[2])
-        self.mirrored_ok = images.flip
-        self.source: Streamed | Tensor
-        if isinstance(images, Streamed):
-            self.source = images
-        elif masks and images.masks is not None:
-            self.source = torch.cat([images.pixels, images.masks], dim=1).to(device)
-        else:
-            self.source = images.pixels.to(device)
+        self.flip = images.flip
+        self.source = images.on_device(device, masks=masks)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from hitnet.data import ImageSet
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 from hitnet.models.coding import BATCH, before_and_after, component_spread, encode_batch, need_decoder
-from hitnet.models.network import Network
+from hitnet.models.network import Network, weights_fingerprint
 from hitnet.training.evaluation import to_device
 from hitnet.training.feed import Feed
-from hitnet.training.run import Run
+from hitnet.training.modification import Prepare
+from hitnet.training.recipes import Recipe
+from hitnet.training.runs import Run, open_run
 
 
 class HybridAugmentation:
@@ -31,12 +38,12 @@ class HybridAugmentation:
         self.network, self.share, self.labels = network, share, feed.labels
         self.spread = strength * component_spread(network)
         channels = network.config.in_shape[0]  # masks may follow
-        found = [
+        batches = [
             encode_batch(network, to_device(pixels[:, :channels], feed.device), labels)
             for pixels, labels in feed.in_order(BATCH)
         ]
-        self.capsules = torch.cat([capsules for capsules, _ in found])
-        extra = [besides for _, besides in found if besides is not None]
+        self.capsules = torch.cat([capsules for capsules, _ in batches])
+        extra = [besides for _, besides in batches if besides is not None]
         self.extra = torch.cat(extra) if extra else None
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -69,3 +76,23 @@ def frozen_network(
         )
     network = copy.deepcopy(trained.model).to(device).eval().requires_grad_(False)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def hybrid_augmentation(
+    recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
+) -> tuple[Prepare | None, dict[str, Any] | None]:
+    """What prepares the modification of images by this recipe, if it has any, and what a run's configuration keeps."""
+    if recipe.augment == "none":
+        if run is not None:
+            raise HitNetError("`augment_from` names a run, but the recipe has no augmentation: set `augment` = hybrid.")
+        return None, None
+    if run is None:
+        raise HitNetError(
+            "Hybrid augmentation modifies images with a trained network: set `augment_from` to a run that was trained "
+            "on the same classes."
+        )
+    trained = run if isinstance(run, Run) else open_run(run)
+    network = frozen_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
+    modify = partial(HybridAugmentation, network, strength=recipe.augment_strength, share=recipe.augment_share)
+    folder = None if trained.folder is None else str(expand(trained.folder).absolute())
+    return modify, {"run": folder, "weights": weights_fingerprint(network)}

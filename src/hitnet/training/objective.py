@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hitnet.errors import HitNetError
 from hitnet.losses import MISS_WEIGHT, CentripetalLoss, MarginLoss
 from hitnet.models.network import Network, Output
-from hitnet.training.recipe import Recipe
+from hitnet.training.recipes import Recipe
 
 
 class Objective:

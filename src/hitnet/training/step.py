@@ -24,7 +24,7 @@ from hitnet.training.device import training_precision
 from hitnet.training.distributed import Parallel
 from hitnet.training.objective import Objective
 from hitnet.training.profiling import part
-from hitnet.training.recipe import Recipe
+from hitnet.training.recipes import Recipe
 
 log = logging.getLogger("hitnet")
 CLEAR_STEPS, TINY = 100, 1e-30

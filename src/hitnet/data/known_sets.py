@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
 
 from hitnet.errors import unknown_name
 
@@ -13,9 +12,11 @@ from hitnet.errors import unknown_name
 class File:
     """One file of a set.
 
-    kind    how it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist"
-    sha256  of what it holds, unpacked where the name ends in .gz: packing again changes the file, not that
-    md5     of the file itself, where that is all its makers give
+    Attributes:
+        name: The file's name.
+        kind: How it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist".
+        sha256: Of what it holds, unpacked where the name ends in .gz: packing again changes the file, not its content.
+        md5: Of the file itself, where its makers give nothing else.
     """
 
     name: str
@@ -26,7 +27,7 @@ class File:
 
 @dataclass(frozen=True)
 class Download:
-    """What is fetched in one go: a file, or an archive of several; the first URL that works is taken."""
+    """One download: a file, or an archive of several. The first URL that works is used."""
 
     urls: tuple[str, ...]
     md5: str
@@ -40,8 +41,8 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A set that is known by name. `also` are places beside the data folder where its files may lie."""
+class KnownSet:
+    """A set that is known by name. `also` lists other folders where its files may lie."""
 
     name: str
     title: str
@@ -67,7 +68,7 @@ def _idx(mirrors: tuple[str, ...], files: dict[str, tuple[str, str]]) -> tuple[D
     )
 
 
-MNIST = Source(
+MNIST = KnownSet(
     "mnist",
     "MNIST",
     "handwritten digits, 60,000 + 10,000, 28 x 28 grey",
@@ -100,7 +101,7 @@ MNIST = Source(
     ),
 )
 
-FASHION = Source(
+FASHION = KnownSet(
     "fashion-mnist",
     "Fashion-MNIST",
     "clothes, 60,000 + 10,000, 28 x 28 grey",
@@ -133,7 +134,7 @@ FASHION = Source(
     also=(Path("/usr/share/datasets/fashion-mnist"),),
 )
 
-CIFAR10 = Source(
+CIFAR10 = KnownSet(
     "cifar10",
     "CIFAR-10",
     "photographs, 50,000 + 10,000, 32 x 32 RGB",
@@ -158,7 +159,7 @@ CIFAR10 = Source(
     ),
 )
 
-SVHN = Source(
+SVHN = KnownSet(
     "svhn",
     "SVHN",
     "house-number digits, cropped, 73,257 + 26,032, 32 x 32 RGB",
@@ -173,7 +174,7 @@ SVHN = Source(
     ),
 )
 
-AFFNIST = Source(
+AFFNIST = KnownSet(
     "affnist",
     "affNIST",
     "MNIST digits on 40 x 40 grey: 60,000 placed at random, 320,000 transformed (rebuilt from MNIST unless "
@@ -182,7 +183,7 @@ AFFNIST = Source(
     "none stated; the digits are MNIST's, CC BY-SA 3.0",
 )
 
-SAMPLE = Source(
+SAMPLE = KnownSet(
     "mnist-sample",
     "MNIST sample",
     "MNIST's 10,000 test images, 8,000 + 2,000, 28 x 28 grey; ships with the package",
@@ -190,15 +191,11 @@ SAMPLE = Source(
     "CC BY-SA 3.0",
 )
 
-SOURCES = {source.name: source for source in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE)}
+KNOWN_SETS = {known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE)}
 
 
-def is_known(source: object) -> TypeGuard[str]:
-    """Whether this is the name of a known set; a path is none, though it may read like one."""
-    return isinstance(source, str) and source in SOURCES
-
-
-def get(name: str) -> Source:
-    if name not in SOURCES:
-        raise unknown_name("data set", name, SOURCES)
-    return SOURCES[name]
+def known_set(name: str) -> KnownSet:
+    """The facts of a set by its name."""
+    if name not in KNOWN_SETS:
+        raise unknown_name("data set", name, KNOWN_SETS)
+    return KNOWN_SETS[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from hitnet.data.augment import Augmentation
@@ -15,24 +15,39 @@ Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """All choices of a training, the data and the network apart.
+    """All choices of a training, apart from the data and the network.
 
-    learning_rate  the highest one; `schedule` says how it changes:
-                   constant, exponential (times `decay` after each epoch), cosine (to 0),
-                   one-cycle (up from 0 over the first fifth, then down to 0, in straight lines)
-    shift, flip, cutout, warp, invert
-                   augmentation (see data.augment); flip acts only on sets whose images may be mirrored
-    average        the network that is tested and kept has the average of the weights over the last steps: what one step
-                   leaves of the steps before it, e.g. 0.998 for about the last 500; 0: the weights of the last step.
-                   More than a tenth of all steps is too many
-    miss_weight    for the centripetal loss alone: λ, what capsules that must miss weigh beside the one that must hit
-    label_smoothing  for cross-entropy alone
-    augment        "hybrid": images are modified by a trained network, as in the paper, before they are shifted;
-                   `augment_strength` is the spread of the noise on its capsules in units of m/√n, `augment_share` the
-                   part of each batch
-    precision      "mixed": matrix work in bfloat16 on GPUs and on CPUs with instructions for it; or "float32", on a GPU
-                   as PyTorch sets it, which is TF32 in convolutions
-    ghosts...      ghost capsules: how many, by which rule, with what probability, from which epoch on
+    Attributes:
+        name: What it is called.
+        epochs: Passes over the training images.
+        batch_size: Images per step (paper: 128).
+        optimizer: adam or sgd.
+        learning_rate: The highest learning rate (paper: 0.001).
+        schedule: How the rate changes: constant, exponential (times `decay` after each epoch), cosine (to 0) or
+            one-cycle (up from 0 over the first fifth, then down to 0, in straight lines).
+        decay: Factor per epoch of the exponential schedule (paper: 0.95).
+        weight_decay: Weight decay of the optimizer.
+        adam_epsilon: ε of Adam (Keras' default: 1e-7).
+        shift: Shift images by up to N pixels in each direction (paper: 2).
+        flip: Mirror half of the images, on data sets whose images may be mirrored.
+        cutout: Side of a square that is set to 0.
+        warp: Strength of random linear maps of the images (see data.augment).
+        invert: Turn half of the images into their negatives.
+        average: Keep the average of the weights over the last steps: the share that one step leaves of the average
+            before it, e.g. 0.998 for about the last 500. 0 keeps the weights of the last step. More than a tenth of
+            all steps is too many.
+        miss_weight: λ of the centripetal loss: the weight of capsules that must miss beside the one that must hit
+            (paper: 0.5).
+        label_smoothing: Label smoothing of the cross-entropy.
+        augment: hybrid: train on images that the network of another run modifies, before they are shifted.
+        augment_strength: Spread of the noise on that network's capsules, in units of m/√n (default 0.5).
+        augment_share: Part of each batch that is modified (default 0.25).
+        ghosts: Ghost capsules: classes that an image may hit unpunished.
+        ghost_rule: always (paper) or nearer (only where the ghost is nearer than the true class).
+        ghost_probability: Chance that a ghost goes unpunished.
+        ghosts_from_epoch: First epoch with ghosts.
+        precision: mixed (matrix work in bfloat16 on GPUs and on CPUs with instructions for it) or float32, which on
+            a GPU means TF32 in convolutions, as PyTorch sets it.
     """
 
     name: str = "fast"
@@ -99,11 +114,12 @@ class Recipe:
         return -(-images // self.batch_size)
 
     def epochs_for(self, steps: int, images: int) -> int:
-        """How many epochs make at least so many steps."""
+        """How many epochs make at least N `steps`."""
         return -(-steps // self.steps_per_epoch(images))
 
-    def augmentation(self, *, mirrored_ok: bool) -> Augmentation:
-        return Augmentation(self.shift, self.flip and mirrored_ok, self.cutout, self.warp, self.invert)
+    def augmentation(self, *, flip: bool) -> Augmentation:
+        """The augmentation of images that may be mirrored (`flip`) or not."""
+        return Augmentation(self.shift, self.flip and flip, self.cutout, self.warp, self.invert)
 
     def in_effect(self) -> Recipe:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
@@ -137,7 +153,7 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
-LEAST_STEPS = 750  # of `fast`: sets of few images are gone through more often, or next to nothing would be learned
+LEAST_STEPS = 750  # on small data sets, `fast` trains for more epochs
 
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
@@ -146,25 +162,45 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def recipe(
-    name: str | Recipe = "fast", *, features: str = "paper", images: int | None = None, **overrides: Any
-) -> Recipe:
-    """A recipe by name, with single entries replaced; entries given as None keep the recipe's own value.
+@dataclass(frozen=True)
+class RecipeChoice:
+    """A recipe by name, with entries that differ; it is complete once the network and the images are known."""
 
-    `fast` depends on the network's features (see FAST) and, unless epochs are given, takes as many as `images` need for
-    LEAST_STEPS; the paper's recipes are the same for all.
-    """
-    if isinstance(name, str) and name not in RECIPES:
-        raise unknown_name("recipe", name, RECIPES)
-    base = name if isinstance(name, Recipe) else RECIPES[name]
-    if name == "fast":
-        base = FAST.get(features, base)
-    check_entries("entry of a recipe", overrides, (f.name for f in fields(Recipe)))
-    changes = {key: value for key, value in overrides.items() if value is not None}
-    try:
-        made = replace(base, **changes)
-    except TypeError as error:
-        raise HitNetError(f"Recipe {base.name!r}: {error}") from None
-    if name != "fast" or images is None or "epochs" in changes:
-        return made
-    return replace(made, epochs=max(made.epochs, made.epochs_for(LEAST_STEPS, images)))
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in RECIPES:
+            raise unknown_name("recipe", self.name, RECIPES)
+        check_entries("entry of a recipe", self.changes, (f.name for f in fields(Recipe)))
+        self.complete()  # raises for values that no recipe takes
+
+    def complete(self, *, features: str = "paper", images: int | None = None) -> Recipe:
+        """The whole recipe.
+
+        `fast` depends on the network's features (see FAST) and, unless epochs are given, uses as many as `images` need
+        for LEAST_STEPS. The paper's recipes are the same for all.
+        """
+        base = FAST.get(features, RECIPES[self.name]) if self.name == "fast" else RECIPES[self.name]
+        try:
+            recipe = replace(base, **self.changes)
+        except TypeError as error:
+            raise HitNetError(f"Recipe {base.name!r}: {error}") from None
+        if self.name != "fast" or images is None or "epochs" in self.changes:
+            return recipe
+        return replace(recipe, epochs=max(recipe.epochs, recipe.epochs_for(LEAST_STEPS, images)))
+
+
+def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
+    """A recipe by name, with single entries replaced, e.g. epochs=40; entries given as None keep the recipe's own."""
+    return RecipeChoice(name, {key: value for key, value in changes.items() if value is not None})
+
+
+def complete_recipe(
+    recipe: str | Recipe | RecipeChoice, *, features: str = "paper", images: int | None = None
+) -> Recipe:
+    """The whole recipe that a name, a choice or a recipe stands for (see `RecipeChoice.complete`)."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    choice = RecipeChoice(recipe) if isinstance(recipe, str) else recipe
+    return choice.complete(features=features, images=images)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hitnet.data.table import Table
+from hitnet.data.table_rows import Table
 
 Cells = dict[str, dict[int, str]]  # the cells that change: by column, then by row
 OUTCOME = "label"  # the column that says what a table of votes comes to

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet import data as datasets
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.data import read_image
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
-from hitnet.training.run import Run
+from hitnet.training.runs import Run, open_run
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,32 @@ def verdict(distance: float) -> str:
     return "miss" if distance >= MISS_RADIUS else "near"
 
 
-def predict(run: Run, images: Sequence[str | Path], *, device: str = "auto") -> list[Prediction]:
-    """Classify image files, each brought to the size that the network was trained on."""
+def predict(run: Run | str | Path, images: Sequence[str | Path], *, device: str = "auto") -> list[Prediction]:
+    """Classify image files, each brought to the size that the network was trained on.
+
+    Args:
+        run: A run, or its folder.
+        images: Image files.
+        device: auto, cpu or cuda.
+    """
+    trained = run if isinstance(run, Run) else open_run(run)
     if not images:
         return []
-    pixels = torch.stack([datasets.read_image(path, run.config.model.in_shape) for path in images])
-    found = class_distances(run.model.to(pick_device(device)), pixels).cpu()
-    return [name_one(run, str(path), row) for path, row in zip(images, found, strict=True)]
+    pixels = torch.stack([read_image(path, trained.config.model.in_shape) for path in images])
+    distances = class_distances(trained.model.to(pick_device(device)), pixels).cpu()
+    return [make_prediction(trained, str(path), row) for path, row in zip(images, distances, strict=True)]
 
 
-def name_one(run: Run, image: str, distances: Tensor) -> Prediction:
+def make_prediction(run: Run, image: str, distances: Tensor) -> Prediction:
     head = run.model.head
     values, order = distances.sort(descending=not head.nearest_wins)
     best, second = float(values[0]), float(values[1])
-    said = verdict(best) if head.loss == "centripetal" else None
+    judged = verdict(best) if head.loss == "centripetal" else None
     return Prediction(
         image=image,
-        label=None if said == "miss" else run.class_names[int(order[0])],
+        label=None if judged == "miss" else run.class_names[int(order[0])],
         distance=best,
-        verdict=said,
+        verdict=judged,
         runner_up=run.class_names[int(order[1])],
         runner_up_distance=second,
     )

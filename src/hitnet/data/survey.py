@@ -1,15 +1,12 @@
-"""A list of image files and their labels, and how it becomes images; folders and tables both end here."""
+"""A list of image files and their labels, and what the headers of the files say of it: classes, size, splits."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,63 +15,40 @@ import torch
 from hitnet.data import decode
 from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
+from hitnet.data.left_out import Skipped, ignored_in_words
 from hitnet.data.split import even_draw, natural, no_images
+from hitnet.data.streamed import Pixels, Streamed, decoded, pixels_of
+from hitnet.data.threads import in_threads, thread_count
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
 LONGEST_SIDE = 64
-OUTSIDE = "images outside the class folders"
-KINDS_SHOWN = 10
-AHEAD = 4096  # files that threads may have read before they are asked for
-LARGEST_HANDFUL = 16
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something that was left out of a set, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What reading a source gave.
-
-    images   the set
-    skipped  files, folders and rows that should have given images but did not
-    ignored  how many files were passed over, by suffix, and how many images outside the class folders; those of them
-             that are pictures are among `skipped` too
-    """
-
-    images: Images
-    skipped: tuple[Skipped, ...] = ()
-    ignored: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Listing:
+    """The image files that a folder or a table names, before any of them is opened."""
+
     name: str
     entries: Entries
     skipped: tuple[Skipped, ...] = ()
     ignored: dict[str, int] = field(default_factory=dict)
 
 
-def in_words(ignored: dict[str, int]) -> str:
-    """As in "5 .heic, 1 image outside the class folders"; of many suffixes the commonest."""
-    kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
-    words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]
-    if more := sum(ignored[kind] for kind in kinds[KINDS_SHOWN:]):
-        words.append(f"{more} of other types")
-    if outside := ignored.get(OUTSIDE, 0):
-        words.append(f"{outside} {OUTSIDE if outside > 1 else OUTSIDE.replace('images', 'image')}")
-    return ", ".join(words)
-
-
 @dataclass(frozen=True)
 class Survey:
-    """What the headers of a listing's files say: the classes, the images of one split and the shape to read them at."""
+    """What the headers of a listing's files say.
+
+    Attributes:
+        listing: The files.
+        split: The split that was asked for.
+        classes: The classes of the whole listing, in natural order.
+        shape: (C, H, W) to read the images at.
+        sound: All files that can be used.
+        chosen: Those of the split.
+        skipped: What was left out so far.
+        strict: Whether anything left out is an error.
+    """
 
     listing: Listing
     split: str
@@ -86,7 +60,7 @@ class Survey:
     strict: bool
 
     def other(self, split: str) -> Survey:
-        """Another split of the same files; what was ignored, or left out for its header, is not told a second time."""
+        """Another split of the same files. What was left out so far is not reported a second time."""
         chosen = _choose(self.listing, self.sound, split)
         return replace(self, listing=replace(self.listing, ignored={}), split=split, chosen=chosen, skipped=())
 
@@ -121,11 +95,11 @@ def survey(
     entries = listing.entries
     good = np.zeros(len(entries), np.bool_)
     headers: Counter[decode.Header] = Counter()
-    for i, found in enumerate(in_threads(_header, entries)):
-        if isinstance(found, Skipped):
-            skipped.append(found)
+    for i, header in enumerate(in_threads(_header, entries)):
+        if isinstance(header, Skipped):
+            skipped.append(header)
         else:
-            headers[found] += 1
+            headers[header] += 1
             good[i] = True
     for own, reasons in _without_pixels(entries, np.flatnonzero(good)):
         good[own] = False
@@ -142,14 +116,61 @@ def survey(
     return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), strict)
 
 
+def read_survey(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
+    """Decode the images that a survey chose; with all that was left out."""
+    pixels = np.empty((len(surveyed.chosen), *surveyed.shape), np.uint8)
+    kept, lost = np.ones(len(pixels), np.bool_), []
+    for i, picture in enumerate(in_threads(lambda entry: pixels_of(entry, surveyed.shape), surveyed.chosen)):
+        if isinstance(picture, Skipped):
+            lost.append(picture)
+            kept[i] = False
+        else:
+            pixels[i] = picture
+    skipped = surveyed.without(lost)
+    entries = surveyed.chosen.take(kept) if lost else surveyed.chosen
+    images = Images.from_arrays(
+        pixels[kept] if lost else pixels,
+        surveyed.labels(entries),
+        class_names=surveyed.classes,
+        name=surveyed.listing.name,
+        paths=list(entries.paths),
+    )
+    return replace(images, ids=torch.from_numpy(entries.ids)), skipped
+
+
+def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
+    """The chosen images on disk. All files are read once: to know which can be decoded, and for the fingerprint."""
+    digest = hashlib.blake2b(digest_size=8)
+    kept, lost = np.ones(len(surveyed.chosen), np.bool_), []
+    for i, pixels in enumerate(decoded(surveyed.chosen, surveyed.shape)):
+        if isinstance(pixels, Skipped):
+            lost.append(pixels)
+            kept[i] = False
+        else:
+            digest.update(pixels.tobytes())
+    skipped = surveyed.without(lost)
+    entries = surveyed.chosen.take(kept) if lost else surveyed.chosen
+    labels = surveyed.labels(entries)
+    digest.update(labels.tobytes())
+    streamed = Streamed(
+        entries,
+        torch.from_numpy(labels),
+        surveyed.classes,
+        surveyed.listing.name,
+        surveyed.shape,
+        digest.hexdigest(),
+    )
+    return streamed, skipped
+
+
 def _without_pixels(
     entries: Entries, places: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
     """The places of each class of which no image can be decoded, though the headers there are sound, and why."""
     labels = entries.labels[places]
     known, first = np.unique(labels, return_index=True)
-    for label, one in zip(known, in_threads(_glance, entries.take(places[first])), strict=True):
-        if isinstance(one, Skipped):
+    for label, picture in zip(known, in_threads(_glance, entries.take(places[first])), strict=True):
+        if isinstance(picture, Skipped):
             own, reasons = places[labels == label], []
             for other in in_threads(_glance, entries.take(own), ahead=2 * thread_count()):
                 if not isinstance(other, Skipped):
@@ -166,61 +187,6 @@ def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = No
     return chosen if limit is None else chosen.take(np.array(even_draw(chosen.paths, limit)))
 
 
-def read_survey(found: Survey) -> Report:
-    """Decode the images that a survey chose."""
-    pixels = np.empty((len(found.chosen), *found.shape), np.uint8)
-    kept, lost = np.ones(len(pixels), np.bool_), []
-    for i, one in enumerate(in_threads(lambda entry: pixels_of(entry, found.shape), found.chosen)):
-        if isinstance(one, Skipped):
-            lost.append(one)
-            kept[i] = False
-        else:
-            pixels[i] = one
-    skipped = found.without(lost)
-    entries = found.chosen.take(kept) if lost else found.chosen
-    images = Images.from_arrays(
-        pixels[kept] if lost else pixels,
-        found.labels(entries),
-        class_names=found.classes,
-        name=found.listing.name,
-        paths=list(entries.paths),
-    )
-    return Report(replace(images, ids=torch.from_numpy(entries.ids)), skipped, found.listing.ignored)
-
-
-def thread_count() -> int:
-    return min(16, (os.cpu_count() or 1) + 2)
-
-
-def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: int = AHEAD) -> Iterator[T]:
-    """What `work` makes of each entry, in their order, by threads that stay at most `ahead` entries ahead.
-
-    Pillow lets go of the interpreter while it decodes, so threads are enough.
-    """
-    threads = thread_count()
-    # Small images take less time than handing them over one by one would.
-    size = max(1, min(LARGEST_HANDFUL, ahead // (2 * threads)))
-    rest = iter(entries)
-    handfuls = iter(lambda: list(islice(rest, size)), [])
-    pool = ThreadPoolExecutor(threads)
-    try:
-        pending: deque[Future[list[T]]] = deque()
-        for handful in islice(handfuls, ahead // size):
-            pending.append(pool.submit(_each, work, handful))
-        while pending:
-            with decode.quiet():
-                found = pending.popleft().result()
-            for handful in islice(handfuls, 1):
-                pending.append(pool.submit(_each, work, handful))
-            yield from found
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _each(work: Callable[[Entry], T], entries: list[Entry]) -> list[T]:
-    return [work(entry) for entry in entries]
-
-
 def _header(entry: Entry) -> decode.Header | Skipped:
     try:
         return decode.header(entry.file)
@@ -228,16 +194,9 @@ def _header(entry: Entry) -> decode.Header | Skipped:
         return Skipped(entry.path, str(error))
 
 
-def _glance(entry: Entry) -> npt.NDArray[np.uint8] | Skipped:
+def _glance(entry: Entry) -> Pixels | Skipped:
     """Whether a picture can be decoded, at the size that costs least."""
     return pixels_of(entry, (1, 1, 1))
-
-
-def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8] | Skipped:
-    try:
-        return decode.decode(entry.file, shape)
-    except decode.OddFileError as error:
-        return Skipped(entry.path, str(error))
 
 
 def _common_shape(
@@ -258,7 +217,7 @@ def _common_shape(
             width,
             other,
             headers.total(),
-            "" if image_size else " Set image_size (--image-size) for another.",
+            "" if image_size else " Set `image_size` for another size.",
         )
     return channels, height, width
 
@@ -279,14 +238,16 @@ def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
 def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Skipped]) -> None:
     if len(names) > 1:
         return
-    found = f"has one class only, {names[0]!r}; at least two are needed" if names else "holds no image that can be read"
-    ignored = f" Ignored: {in_words(listing.ignored)}." if listing.ignored else ""
-    raise HitNetError(f"{listing.name} {found}.{ignored} {_first(skipped)}".rstrip())
+    problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
+    ignored = f" Ignored: {ignored_in_words(listing.ignored)}." if listing.ignored else ""
+    raise HitNetError(f"{listing.name} {problem}.{ignored} {_first(skipped)}".rstrip())
 
 
 def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -> None:
     if strict and skipped:
-        raise HitNetError(f"{listing.name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or drop strict.")
+        raise HitNetError(
+            f"{listing.name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or leave out `strict`."
+        )
 
 
 def _first(skipped: Sequence[Skipped]) -> str:

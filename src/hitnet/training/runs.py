@@ -26,11 +26,11 @@ from torch import Tensor
 from hitnet import files
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig, Network
-from hitnet.training.recipe import Recipe
+from hitnet.training.recipes import Recipe
 
 FORMAT = 1
 # Fingerprints say whether weights and images are the same, wherever they lie.
-NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source")}
+NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "data_dir")}
 History = list[dict[str, Any]]
 
 
@@ -42,7 +42,7 @@ class RunConfig:
     model: ModelConfig
     recipe: Recipe
     seed: int
-    data: dict[str, Any]  # what train.describe says of it, and the limit that was asked for
+    data: dict[str, Any]  # see `configuration.describe`
     augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
 
     def __post_init__(self) -> None:
@@ -71,13 +71,19 @@ class RunConfig:
                 model=ModelConfig.from_dict(values["model"]),
                 recipe=Recipe.from_dict(values["recipe"]),
                 seed=values["seed"],
-                data={**values["data"], "class_names": list(values["data"]["class_names"])},
+                data=_data_entries(values["data"]),
                 augment_from=values.get("augment_from"),
             )
         except (KeyError, TypeError) as error:
             raise HitNetError(f"{where} is damaged: {error!r}.") from error
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
+
+
+def _data_entries(entries: dict[str, Any]) -> dict[str, Any]:
+    """The description of the data; earlier versions called `flip` mirror."""
+    renamed = {"flip" if name == "mirror" else name: value for name, value in entries.items()}
+    return {**renamed, "class_names": list(entries["class_names"])}
 
 
 class Saved(NamedTuple):
@@ -110,9 +116,9 @@ class RunFolder:
     def claim(self) -> bool:
         """Take the run for this process, until `release`; False if another process has it."""
         if self.path.exists() and not self.path.is_dir():
-            raise HitNetError(f"{self.path} is a file; choose another --out.")
+            raise HitNetError(f"{self.path} is a file; choose another `out`.")
         if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
-            raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another --out.")
+            raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another `out`.")
         return files.claim(self.claim_file)
 
     def release(self) -> None:
@@ -174,7 +180,7 @@ class RunFolder:
         """The trained network, in evaluation mode, on the CPU."""
         config = self.config()
         if not self.finished:
-            raise HitNetError(f"{self.path} has not been trained to its end. Go on with --resume.")
+            raise HitNetError(f"{self.path} has not been trained to its end. Train it with `resume`.")
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers are no matter of a network to be filled
             model = Network(config.model)
         tensors, _ = read_tensors(self.weights_file)
@@ -258,10 +264,10 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
 
 
 def check_same(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
-    """Whether the run in a folder may be gone on with, and is the one that is asked for."""
+    """Raise unless this folder's run can be resumed with this configuration."""
     if not resume:
-        raise HitNetError(f"{folder.path} already holds a run. Go on with it (--resume) or choose another --out.")
-    there, asked = (replace(one, recipe=one.recipe.in_effect()).to_dict() for one in (folder.config(), config))
+        raise HitNetError(f"{folder.path} already holds a run. Use `resume` to continue it, or choose another `out`.")
+    there, asked = (replace(run, recipe=run.recipe.in_effect()).to_dict() for run in (folder.config(), config))
     changed = {
         (part, key): f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
         for part in asked
@@ -271,7 +277,7 @@ def check_same(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     }
     if set(changed) == {("data", "fingerprint")}:
         raise HitNetError(
-            f"{folder.path} cannot be resumed: its images or their labels have changed since. Choose another --out."
+            f"{folder.path} cannot be resumed: its images or their labels have changed since. Choose another `out`."
         )
     if changed:
         raise HitNetError(
@@ -288,7 +294,7 @@ def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
     return [] if old == new else [("", old, new)]
 
 
-def load(run: str | Path) -> Run:
-    """A finished run: its network in evaluation mode on the CPU, its configuration and history."""
+def open_run(run: str | Path) -> Run:
+    """Open a finished run: its network in evaluation mode on the CPU, its configuration and history."""
     folder = RunFolder(run)
     return Run(folder.model(), folder.config(), folder.history(), folder.path)

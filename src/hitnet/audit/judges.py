@@ -1,0 +1,200 @@
+"""Who judges the labels: networks that are trained for it, or runs that are finished already.
+
+Judges give the distance of every image to every class, (M, N, K) from M networks. Everything after that is the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hitnet.audit.plan import Planned, need_hit_or_miss, plan
+from hitnet.data import Data, Images
+from hitnet.data.opened import match_classes
+from hitnet.errors import HitNetError
+from hitnet.models.network import Network, weights_fingerprint
+from hitnet.synthesis.decoding import to_pixels
+from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.training import Progress, Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
+from hitnet.training.api import make_job
+from hitnet.training.configuration import configure
+from hitnet.training.evaluation import check_fit, class_distances
+from hitnet.training.jobs import Job, JobSet, release, train_jobs
+
+BATCH = 10_000  # images on the device at once, in all their views
+VIEW_SHIFT = 2  # pixels
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What judges say of N images.
+
+    Attributes:
+        distances: (M, N, K) of M networks, float32.
+        images: The images, labelled in the networks' order of classes.
+        about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`.
+        prototypes: The decoded centre of each class, uint8 (K, C, H, W), where there is a decoder.
+    """
+
+    distances: np.ndarray
+    images: Images
+    about: dict[str, Any] = field(default_factory=dict)
+    prototypes: Tensor | None = None
+
+
+class Judges(ABC):
+    """A way to judge labels; options are its attributes."""
+
+    @abstractmethod
+    def judge(
+        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+    ) -> Judgement:
+        """Judge the images; what is expensive is kept below `folder`, and resumed from there."""
+
+
+@dataclass(frozen=True)
+class NewNetworks(Judges):
+    """Networks that are trained on the labels as given.
+
+    Attributes:
+        model: The kind of network, or several, which take turns. None: what suits the images and the device.
+        count: How many networks. None: 4, or 2 of each kind.
+        recipe: How they are trained. `fast` uses the audit's own number of epochs.
+        seed: Seed of the first network; the others count on from it.
+    """
+
+    model: str | Sequence[str] | None = None
+    count: int | None = None
+    recipe: str | Recipe | RecipeChoice = "fast"
+    seed: int = 0
+
+    def judge(
+        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+    ) -> Judgement:
+        networks = plan(images, model=self.model, count=self.count, device=device)
+        jobs = self._jobs(networks, data, images, folder, device)
+        try:
+            runs = train_jobs(JobSet(jobs, images, None), device=device, progress=progress)
+        finally:
+            release(jobs)
+        return judge_by_runs(runs, images, device)
+
+    def _jobs(
+        self, networks: Sequence[Planned], data: Data, images: Images, folder: Path | None, device: torch.device
+    ) -> list[Job]:
+        """The networks to train, or to resume. Only the first has a decoder, for prototypes."""
+        kinds: dict[str, RunConfig] = {}
+        for network in dict.fromkeys(networks):
+            recipe = self._recipe(network)
+            kinds[network.model], _ = configure(data, images, None, device=device, model=network.model, recipe=recipe)
+        configs = [replace(kinds[network.model], seed=self.seed + i) for i, network in enumerate(networks)]
+        configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
+        targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
+        return [
+            make_job(config, target, resume=True, device=device)
+            for config, target in zip(configs, targets, strict=True)
+        ]
+
+    def _recipe(self, network: Planned) -> Recipe | RecipeChoice:
+        if isinstance(self.recipe, Recipe):
+            return self.recipe
+        choice = choose_recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe
+        if choice.name == "fast" and "epochs" not in choice.changes:
+            return choose_recipe("fast", **choice.changes, epochs=network.epochs)
+        return choice
+
+
+@dataclass(frozen=True)
+class FinishedRuns(Judges):
+    """Finished runs, by their folders."""
+
+    runs: Sequence[str | Path | Run]
+
+    def judge(
+        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+    ) -> Judgement:
+        runs = [run if isinstance(run, Run) else open_run(run) for run in self.runs]
+        return judge_by_runs(runs, match_classes(images, runs[0].class_names), device)
+
+
+def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
+    """The judgement of trained networks."""
+    return Judgement(collect(runs, images, device), images, describe_networks(runs), prototype_images(runs))
+
+
+def describe_networks(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the summary says of the networks: how many, of which kinds, and each with its seed and recipe."""
+    configs = [run.config for run in runs]
+    return {
+        "models": len(configs),
+        "model": ", ".join(dict.fromkeys(config.model_name for config in configs)),
+        "networks": [
+            {"model": config.model_name, "seed": config.seed, "recipe": config.recipe.to_dict()} for config in configs
+        ],
+    }
+
+
+def collect(runs: Sequence[Run], images: Images, device: torch.device, *, plain: bool = False) -> np.ndarray:
+    """Class distances (M, N, K) in float32: the mean over each image's views or, if `plain`, of the image as it is."""
+    distances = []
+    check_differ(runs)
+    for run in runs:
+        need_hit_or_miss(run.config.model_name, run.model.head.loss)
+        if run.class_names != images.class_names:
+            raise HitNetError(
+                f"The runs must know the same classes in the same order, {', '.join(images.class_names[:20])}; "
+                f"{run.folder} knows {', '.join(run.class_names[:20])}."
+            )
+        check_fit(run.model, images)
+        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if plain:
+            seen = class_distances(network, images.pixels).cpu()
+        else:
+            parts = images.pixels.split(BATCH)
+            seen = torch.cat([mean_distances(network, part.to(device), flip=images.flip) for part in parts])
+        distances.append(seen.numpy())
+    return np.stack(distances)
+
+
+def check_differ(runs: Sequence[Run]) -> None:
+    """Raise if one network is given twice: its two votes would be counted as agreement."""
+    folders: dict[str, Path | None] = {}
+    for run in runs:
+        weights = weights_fingerprint(run.model)
+        if weights in folders:
+            raise HitNetError(f"{folders[weights]} and {run.folder} hold the same network. Give each network once.")
+        folders[weights] = run.folder
+
+
+def mean_distances(network: Network, pixels: Tensor, *, flip: bool) -> Tensor:
+    """Class distances (N, K) on the CPU: the mean over each image's views."""
+    seen = [class_distances(network, view) for view in views(pixels, flip=flip)]
+    return torch.stack(seen).mean(dim=0).cpu()
+
+
+def views(pixels: Tensor, *, flip: bool) -> Iterator[Tensor]:
+    """Images (N, C, H, W) as they are; colour images also shifted four ways; each also mirrored if `flip`."""
+    height, width = pixels.shape[2:]
+    by = VIEW_SHIFT if pixels.shape[1] > 1 else 0
+    around = F.pad(pixels, [by] * 4)
+    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
+        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
+        yield view
+        if flip:
+            yield view.flip(-1)
+
+
+def prototype_images(runs: Sequence[Run]) -> Tensor | None:
+    """The decoded centre of each class as uint8 (K, C, H, W), from the first network that has a decoder, if any."""
+    network = next((run.model for run in runs if run.model.decoder is not None), None)
+    if network is None:
+        return None
+    return to_pixels(class_prototypes(network, torch.arange(network.config.num_classes)))

@@ -1,0 +1,135 @@
+"""The label audit: let judges look at the labels as given, and rank the images by how doubtful theirs is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from hitnet import files
+from hitnet.audit import scores
+from hitnet.audit.annotators import compare_annotators
+from hitnet.audit.judges import Judges, NewNetworks
+from hitnet.audit.results import Audit
+from hitnet.audit.summary import summarise
+from hitnet.data import Images, Source, open_data
+from hitnet.errors import HitNetError
+from hitnet.training import Progress
+from hitnet.training.device import pick_device
+
+
+def audit_labels(
+    data: Source,
+    *,
+    judges: Judges | None = None,
+    split: str | None = None,
+    score: scores.Method = "margin",
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Audit:
+    """Find the doubtful labels of a data set.
+
+    Args:
+        data: Opened data, or what `open_data` takes.
+        judges: Who judges the labels: `NewNetworks(...)` or `FinishedRuns(...)`. None: new networks.
+        split: train, test or all. None: train for known sets, all for samples and your own data.
+        score: How doubt is measured; see `scores.doubt`.
+        out: Folder for the table, the summary and the page; new networks are kept in out/models.
+        resume: Resume the audit in `out`.
+        device: auto, cpu or cuda.
+        progress: Called after every step and epoch of a training.
+    """
+    started = time.perf_counter()
+    scores.check_method(score)
+    opened = open_data(data)
+    split = split or opened.audit_split
+    about: dict[str, Any] = {"source": opened.address, "split": split}
+    images = opened.load(split)
+    folder = prepare(out, about | {"images": len(images)}, resume=resume)
+    where = pick_device(device)
+    judgement = (judges or NewNetworks()).judge(opened, images, folder=folder, device=where, progress=progress)
+    result = judge(judgement.distances, judgement.images, method=score)
+    table = compare_annotators(opened.annotations(), result.table)
+    data_dir = opened.options.data_dir
+    about |= {
+        **judgement.about,
+        "score": score,
+        "limit": opened.options.limit,
+        "image_size": list(images.shape[1:]),
+        "data_dir": None if data_dir is None else str(files.expand(data_dir).absolute()),
+        "seconds": time.perf_counter() - started,
+    }
+    summary = summarise(table, judgement.images, about)
+    finished = replace(
+        result, table=table, summary=summary, prototypes=judgement.prototypes, folder=folder, data=opened
+    )
+    if folder is not None:
+        finished.write(folder)
+    return finished
+
+
+def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:
+    """The folder of an audit, new or to be resumed."""
+    if out is None:
+        return None
+    folder = Path(out)
+    try:
+        # An audit that never started, because of a wrong option, leaves only its settings.
+        begun = any(path.name != "settings.json" for path in folder.iterdir())
+    except FileNotFoundError:
+        begun = False
+    except NotADirectoryError as error:
+        raise HitNetError(f"{folder} is a file or lies in one; choose another `out`.") from error
+    except OSError as error:
+        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another `out`.") from error
+    if begun and not resume:
+        raise HitNetError(f"{folder} is not empty. Use `resume` to continue the audit there, or choose another `out`.")
+    settings_file = folder / "settings.json"
+    if begun and not settings_file.is_file():
+        raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
+    if begun and files.read_json(settings_file) != settings:
+        raise HitNetError(
+            f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another `out`."
+        )
+    files.write_json(settings_file, settings)
+    return folder
+
+
+def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "margin") -> Audit:
+    """The audit's table from class distances (M, N, K), without any training."""
+    labels = images.labels.numpy()
+    evidence = scores.gather(distances.astype(np.float64), labels)
+    doubts = scores.doubt(evidence, labels, method)
+    values = scores.score(doubts.value)
+    flags = scores.flags(evidence, doubts)
+    suggested = scores.suggest(doubts, labels, flags)
+    names = np.array(images.class_names, dtype=object)
+    table = pd.DataFrame(
+        {
+            "id": images.ids.numpy(),
+            "path": list(images.paths) if images.paths is not None else [""] * len(images),
+            "given": names[labels],
+            "suggested": names[suggested],
+            "score": values,
+            "hits": evidence.hits,
+            "votes": evidence.votes(suggested),
+            "models": evidence.models,
+            "margin_mean": evidence.margin_mean,
+            "margin_std": evidence.margin_std,
+            "ghost": names[evidence.ghost],
+            "ghost_distance": evidence.ghost_distance,
+            "flag": flags,
+            "rule": [scores.FLAGS[flag] for flag in flags],
+        }
+    )
+    order = np.lexsort((table["id"], -doubts.value))
+    table = table.iloc[order].reset_index(drop=True)
+    arranged = images.select(torch.from_numpy(order))
+    return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, {}, arranged)

@@ -1,0 +1,72 @@
+"""The door for data: `open_data` makes opened data of a name, a path or images in memory.
+
+A new format is one class derived from `Data` in a file of its own, and one entry in FORMATS.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hitnet.data.arrays import MemoryData
+from hitnet.data.folder import FolderData
+from hitnet.data.images import Images
+from hitnet.data.known import KnownData
+from hitnet.data.known_sets import KNOWN_SETS
+from hitnet.data.npz import NpzData
+from hitnet.data.opened import Check, Data, DataOptions
+from hitnet.data.table import TABLES, TableData
+from hitnet.errors import HitNetError, unknown_name
+from hitnet.files import expand
+
+FORMATS: list[type[Data]] = [MemoryData, KnownData, NpzData, FolderData, TableData]  # the first that accepts a source
+
+Source = str | Path | Images | Data
+
+
+def open_data(
+    source: Source,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    flip: bool | None = None,
+    limit: int | None = None,
+    strict: bool = False,
+    stream: bool | None = None,
+    test: Images | None = None,
+    data_dir: str | Path | None = None,
+    download: bool = True,
+) -> Data:
+    """Open a data source, once, with its options (see `DataOptions`).
+
+    A name goes before a folder of that name: write "./mnist" for the folder. A source that gives no split of its own
+    is split 80 to 20, class by class, by a fixed rule.
+
+    Args:
+        source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and
+            labels; a .npz of arrays; images in memory; or opened data, which is returned as it is.
+    """
+    options = DataOptions(image_size, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
+    if isinstance(source, Data):
+        if options != DataOptions():
+            raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")
+        return source
+    for data_format in FORMATS:
+        if data_format.accepts(source):
+            return data_format(source, options)
+    raise _no_format(source)
+
+
+def check_data(source: Source, **options: Any) -> Check:
+    """Check every file of a data source; options as for `open_data`."""
+    return open_data(source, **options).check()
+
+
+def _no_format(source: Any) -> HitNetError:
+    if not isinstance(source, str | Path):
+        return HitNetError(f"Data cannot be opened from {type(source).__name__}. Give a name, a path or `Images`.")
+    path = expand(source)
+    if path.exists():
+        return HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
+    if isinstance(source, str) and not path.suffix and "/" not in source:
+        return unknown_name("data set or folder", source, KNOWN_SETS)
+    return HitNetError(f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(KNOWN_SETS)}.")

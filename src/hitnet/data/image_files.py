@@ -1,0 +1,134 @@
+"""Data made of image files: what folders and tables have in common."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from hitnet.data.left_out import log_left_out
+from hitnet.data.opened import Data, ImageSet, Report, Room
+from hitnet.data.split import check_split
+from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
+from hitnet.errors import HitNetError
+from hitnet.files import check_vacant, expand
+
+log = logging.getLogger("hitnet")
+
+
+class FileData(Data):
+    """A folder or a table of image files. Images are identified by their paths, and can be streamed."""
+
+    by_path: ClassVar[bool] = True
+
+    @cached_property
+    def path(self) -> Path:
+        return expand(self.source)
+
+    @property
+    def address(self) -> str:
+        return str(self.path.absolute())
+
+    @cached_property
+    @abstractmethod
+    def listing(self) -> Listing:
+        """The files, by the order of the set."""
+
+    @property
+    def name(self) -> str:
+        return self.listing.name
+
+    def report(self, split: str = "train") -> Report:
+        check_split(split)
+        images, skipped = read_survey(self._survey(split))
+        return Report(self._with_flip(images), skipped, self.listing.ignored)
+
+    def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
+        """The headers of the files are looked at once for all splits."""
+        for split in splits:
+            check_split(split)
+        first, *others = splits
+        surveyed = self._survey(first)
+        surveys = [surveyed, *(surveyed.other(split) for split in others)]
+        return [self._with_flip(self._read(each, room())) for each in surveys]
+
+    def images_to_correct(self, split: str) -> ImageSet:
+        """All files that can be read, whatever the split; their pixels stay on disk."""
+        fresh = self.reopen(limit=None, image_size=None, strict=False)
+        streamed, skipped = stream_survey(fresh._survey("all"))
+        log_left_out(streamed.name, skipped, fresh.listing.ignored)
+        return streamed
+
+    def _survey(self, split: str) -> Survey:
+        options = self.options
+        size = options.image_size
+        return survey(self.listing, split, limit=options.limit, image_size=size, strict=options.strict)
+
+    def _read(self, surveyed: Survey, room: int) -> ImageSet:
+        """The images that a survey chose: streamed if `stream` says so or, where it is None, if they need more than
+        `room` bytes of memory."""
+        stream = self.options.stream
+        size = len(surveyed.chosen) * math.prod(surveyed.shape)
+        if stream is None and size > room:
+            log.info(
+                "%s: %d %s images would take %.1f GB of memory, so they are read from disk during training. "
+                "`stream` = False keeps them in memory.",
+                surveyed.listing.name,
+                len(surveyed.chosen),
+                surveyed.split,
+                size / 1e9,
+            )
+            stream = True
+        images: ImageSet
+        images, skipped = stream_survey(surveyed) if stream else read_survey(surveyed)
+        log_left_out(surveyed.listing.name, skipped, surveyed.listing.ignored)
+        return images
+
+
+def inside(path: str) -> PurePosixPath:
+    """The path, once it is sure that it stays below the folder it is joined to."""
+    parts = PurePosixPath(path).parts
+    if not parts or leads_out(path) or "\0" in path:
+        raise HitNetError(f"The file name {path!r} leads out of the data folder; nothing was written.")
+    return PurePosixPath(*parts)
+
+
+def leads_out(path: str) -> bool:
+    """Whether a file may lie outside the folder that its path is joined to."""
+    system = Path(path)  # knows the system's own separators and drives as well
+    return path.startswith("/") or system.is_absolute() or ".." in system.parts
+
+
+def check_target(out: Path, *, originals: Sequence[Path]) -> None:
+    """Refuse a folder for the copy that is taken or that lies among the original files."""
+    check_vacant(out)
+    for original in originals:
+        if out.resolve().is_relative_to(original.resolve()):
+            raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it.")
+
+
+def copy_files(paths: Sequence[str], targets: Sequence[PurePosixPath | None], root: Path, folder: Path) -> None:
+    """Copy each file below `root` to its target in `folder`; those without a target only have to be there."""
+    for path, target in zip(paths, targets, strict=True):
+        original = root / path
+        if not original.is_file():
+            raise HitNetError(f"{original} is not there any more. Nothing was written.")
+        if target is not None:
+            copy_file(original, folder / target)
+
+
+def copy_file(original: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(original, copy)
+
+
+def files_below(root: Path) -> set[str]:
+    """All files below a folder, by their paths in it; links that lead nowhere, pipes and the like are left out."""
+    paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in names)
+    return {path.relative_to(root).as_posix() for path in paths if path.is_file()}

@@ -1,0 +1,41 @@
+"""What a set leaves out: files, folders and rows that give no image, and how they are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+log = logging.getLogger("hitnet")
+OUTSIDE = "images outside the class folders"
+KINDS_SHOWN = 10
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was left out of a set, and why."""
+
+    path: str
+    reason: str
+
+
+def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int]) -> None:
+    """Log what a set leaves out."""
+    if ignored:
+        log.info("%s: ignored: %s", name, ignored_in_words(ignored))
+    if skipped:
+        shown = "\n".join(f"  {item.path}: {item.reason}" for item in skipped[:SHOWN])
+        more = f"\n  and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+        log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
+
+
+def ignored_in_words(ignored: dict[str, int]) -> str:
+    """As in "5 .heic, 1 image outside the class folders"; of many suffixes the most common."""
+    kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
+    words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]
+    if more := sum(ignored[kind] for kind in kinds[KINDS_SHOWN:]):
+        words.append(f"{more} of other types")
+    if outside := ignored.get(OUTSIDE, 0):
+        words.append(f"{outside} {OUTSIDE if outside > 1 else OUTSIDE.replace('images', 'image')}")
+    return ", ".join(words)

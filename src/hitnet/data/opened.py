@@ -1,0 +1,251 @@
+"""Opened data: one type per kind of source, which alone knows what kind it is.
+
+`open_data` (formats.py) makes it once, from a name, a path or images in memory, together with its options. Everything
+else receives the opened data and asks it to load, stream, split, report, name annotators or write a corrected copy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from hitnet.data.decode import check_shape
+from hitnet.data.images import Images
+from hitnet.data.left_out import Skipped, log_left_out
+from hitnet.data.split import check_limit
+from hitnet.data.streamed import Streamed
+from hitnet.errors import HitNetError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hitnet.data.catalogue import FileState
+
+ImageSet = Images | Streamed
+AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
+Room = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How a source is opened.
+
+    Attributes:
+        image_size: Height and width, or one number for both. Images are scaled to fit and centred on black.
+        flip: Whether images may be mirrored. None: the data set's default (False for your own files).
+        limit: Use at most N images of the split that is trained on or audited: a known set's first, else an even draw.
+        strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
+        stream: Read images from disk during training. None: only if the memory is short.
+        test: Images to test on, for images in memory.
+        data_dir: Folder of the known sets (default: $HITNET_DATA, else the user's cache).
+        download: Fetch a known set's missing files.
+    """
+
+    image_size: tuple[int, int] | None = None
+    flip: bool | None = None
+    limit: int | None = None
+    strict: bool = False
+    stream: bool | None = None
+    test: Images | None = None
+    data_dir: str | Path | None = None
+    download: bool = True
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+        if self.image_size is not None:
+            size = (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
+            height, width = size
+            check_shape((1, height, width))
+            object.__setattr__(self, "image_size", (height, width))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What reading a source gave.
+
+    Attributes:
+        images: The set.
+        skipped: Files, folders and rows that should have given images but did not.
+        ignored: How many files were passed over, by suffix, and how many images outside the class folders. Those of
+            them that are pictures are among `skipped` too.
+    """
+
+    images: Images
+    skipped: tuple[Skipped, ...] = ()
+    ignored: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check of a source gave: the state of a known set's files, or a report on your own data."""
+
+    files: tuple[FileState, ...] = ()
+    report: Report | None = None
+
+    @property
+    def sound(self) -> bool:
+        return all(state.usable for state in self.files) and not (self.report and self.report.skipped)
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """What a corrected copy changes.
+
+    Attributes:
+        images: The set before.
+        labels: The label of each image afterwards, (N,), as indices into `class_names`.
+        keep: Positions of the images that stay.
+        class_names: The set's classes, perhaps followed by others.
+        split: The split that was audited.
+    """
+
+    images: ImageSet
+    labels: Tensor
+    keep: list[int]
+    class_names: tuple[str, ...]
+    split: str = "all"
+
+    @property
+    def paths(self) -> list[str]:
+        """The path of each image that stays."""
+        paths = self.images.paths or ()
+        return [paths[i] for i in self.keep]
+
+    @property
+    def before(self) -> list[str]:
+        return [self.images.class_names[k] for k in self.images.labels[self.keep].tolist()]
+
+    @property
+    def after(self) -> list[str]:
+        return [self.class_names[k] for k in self.labels[self.keep].tolist()]
+
+    @property
+    def dropped(self) -> set[str]:
+        """The paths of the images that do not stay."""
+        return set(self.images.paths or ()) - set(self.paths)
+
+    def corrected(self) -> Images:
+        """The corrected set in memory."""
+        if isinstance(self.images, Streamed):
+            raise HitNetError(f"{self.images.name} is read from disk; it has no images in memory.")
+        whole = replace(self.images, labels=self.labels.long(), class_names=self.class_names)
+        return whole.select(self.keep)
+
+
+class Data(ABC):
+    """Opened data. Subclass it for a new format, and add the class to `hitnet.data.formats.FORMATS`.
+
+    Attributes:
+        source: What was opened: a name, a path or images.
+        options: How it was opened.
+        address: A name or an absolute path under which a run or an audit finds the data again.
+        name: What to call the data in folder names and titles.
+        train_split: The split that a training uses.
+        test_split: The split that an evaluation uses by default.
+        audit_split: The split that an audit looks at by default.
+        by_path: Whether images are identified by their paths (else by their ids).
+        sample: The name of the sample of the package that this is, if any.
+    """
+
+    train_split: str = "train"
+    test_split: str = "test"
+    audit_split: str = "all"
+    by_path: ClassVar[bool] = False
+    sample: str | None = None
+
+    def __init__(self, source: Any, options: DataOptions | None = None) -> None:
+        self.source = source
+        self.options = options or DataOptions()
+        if self.options.test is not None:
+            self._refuse_test()
+
+    @classmethod
+    @abstractmethod
+    def accepts(cls, source: Any) -> bool:
+        """Whether `source` is of this kind."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def report(self, split: str = "train") -> Report:
+        """One split in memory, with the list of what was left out and no word of it in the log."""
+
+    @abstractmethod
+    def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
+        """Write the corrected data into the new folder `out`, whole or not at all.
+
+        Returns:
+            The path that `open_data` reads, and a note on what else to know of it (mostly empty).
+        """
+
+    def load(self, split: str = "train") -> Images:
+        """One split ("train", "test" or "all") in memory. What was left out is logged."""
+        report = self.report(split)
+        log_left_out(report.images.name, report.skipped, report.ignored)
+        return report.images
+
+    def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
+        """The images of each split, in memory or streamed from disk; the option `limit` acts on the first split.
+
+        Args:
+            splits: "train", "test" or "all".
+            room: Gives the number of bytes that images may take in memory.
+        """
+        if self.options.stream:
+            raise HitNetError("Only a folder or a table of image files can be streamed. Leave out `stream`.")
+        whole = self.reopen(limit=None)
+        return [(self if i == 0 else whole).load(split) for i, split in enumerate(splits)]
+
+    def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
+        """The images to train on, and those to test on where there are any."""
+        train, test = self.image_sets(["train", "test"], room)
+        return train, test
+
+    def images_to_correct(self, split: str) -> ImageSet:
+        """The set that corrections of an audit of `split` apply to: with all images that the copy is to hold."""
+        return self.reopen(limit=None, image_size=None).load("all")
+
+    def annotations(self) -> pd.DataFrame | None:
+        """Several annotators' labels (see `table_rows.agreement_of`); None where there is one label per image."""
+        return None
+
+    def check(self) -> Check:
+        """Check every file."""
+        return Check(report=self.report("all"))
+
+    def reopen(self, **changes: Any) -> Self:
+        """The same source, read anew, with other options."""
+        return type(self)(self.source, replace(self.options, **changes))
+
+    def _refuse_test(self) -> None:
+        raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
+
+    def _with_flip(self, images: AnySet) -> AnySet:
+        flip = self.options.flip
+        return images if flip is None else replace(images, flip=flip)
+
+
+def match_classes(images: AnySet, class_names: tuple[str, ...]) -> AnySet:
+    """The images with labels counted in this order of classes; an error for a class that is not among them."""
+    if images.class_names == class_names:
+        return images
+    unknown = [name for name in images.class_names if name not in class_names]
+    if unknown:
+        raise HitNetError(
+            f"{images.name} has classes that the network does not know: {', '.join(unknown[:10])}. "
+            f"It knows: {', '.join(class_names[:20])}."
+        )
+    order = torch.tensor([class_names.index(name) for name in images.class_names])
+    return replace(images, labels=order[images.labels], class_names=class_names)

@@ -1,0 +1,209 @@
+"""The rows of a table of image files: which columns are read, and what they say of each image."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from hitnet.data.entries import Entries, Texts
+from hitnet.data.left_out import Skipped
+from hitnet.data.split import assign, natural, split_name
+from hitnet.data.survey import Listing
+from hitnet.errors import HitNetError
+
+PATHS = (
+    "path",
+    "image",
+    "file",
+    "filename",
+    "image_path",
+    "file_name",
+    "filepath",
+    "file_path",
+    "image_file",
+    "img",
+)
+LABELS = ("label", "class", "target", "category")
+VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's cells, and the names of the columns that are read: of paths, of labels, of votes and of splits."""
+
+    path: Path
+    frame: pd.DataFrame
+    image: str
+    stated: tuple[str, ...]
+    votes: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    def texts(self, column: str) -> list[str]:
+        return [_text(value, self.path, column) for value in self.frame[column]]
+
+    def files(self) -> list[str]:
+        """The image path of each row, as in `Images.paths`; empty where there is none."""
+        return [text.replace("\\", "/") for text in self.texts(self.image)]
+
+    def listing(self) -> Listing:
+        """The image files that the table names, in the order of its rows."""
+        rows, skipped = _gather(self)
+        named = [(row, row.label) for row in rows]
+        skipped += [Skipped(row.path, f"{row.where} gives no label") for row, label in named if label is None]
+        labelled = [(row, label) for row, label in named if label is not None]
+        if not labelled:
+            raise HitNetError(f"{self.path} holds no row with an image path and a label.")
+        paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
+        splits = assign(_given_splits([row for row, _ in labelled], self.path), paths, labels)
+        entries = Entries.of(self.path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
+        return Listing(self.path.stem, entries, tuple(skipped))
+
+
+@dataclass
+class _Row:
+    """What the table says of one image, gathered over its rows."""
+
+    id: int
+    path: str
+    where: str
+    stated: list[str] = field(default_factory=list)
+    votes: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+
+    @property
+    def ballots(self) -> list[str]:
+        return self.votes or self.stated
+
+    @property
+    def label(self) -> str | None:
+        # Counter keeps the order of first appearance, so max gives the first of those tied.
+        count = Counter(self.stated or self.votes)
+        return max(count, key=lambda label: count[label]) if count else None
+
+
+def agreement_of(table: Table) -> pd.DataFrame:
+    """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
+
+    path            as in `Images.paths`
+    label           the label that counts
+    votes           how many labels people gave the image (1 where the table has one label per image)
+    agreement       the share of these votes that say `label`, 0 to 1
+    votes_<class>   how many say each class; classes in natural order, with any that never won
+    """
+    rows = [row for row in _gather(table)[0] if row.label is not None]
+    classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
+    counts = [Counter(row.ballots) for row in rows]
+    agreement = pd.DataFrame(
+        {
+            "path": [row.path for row in rows],
+            "label": [row.label for row in rows],
+            "votes": [count.total() for count in counts],
+            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
+        },
+        index=pd.Index([row.id for row in rows], name="id"),
+    )
+    ballots = pd.DataFrame(
+        {f"votes_{label}": [count[label] for count in counts] for label in classes}, index=agreement.index
+    )
+    return pd.concat([agreement, ballots], axis=1)
+
+
+def read_table(path: Path) -> Table:
+    """The table as its file has it, once it is sure which columns are which."""
+    frame = _read(path)
+    columns = {str(column).strip().lower(): column for column in frame.columns}
+    image = _one_of(PATHS, columns, path, "image paths")
+    votes = [name for name in columns if VOTE.fullmatch(name)]
+    stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
+    splits = [name for name in columns if name == "split"]
+    named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
+    return Table(path, frame, columns[image], *named)
+
+
+def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
+    cells = {name: table.texts(name) for name in (*table.stated, *table.votes, *table.splits)}
+    rows: dict[str, _Row] = {}
+    skipped = []
+    for i, file in enumerate(table.files()):
+        where = f"row {i + 1}"
+        if not file:
+            skipped.append(Skipped(f"{table.path.name}, {where}", "it gives no image path"))
+            continue
+        row = rows.setdefault(file, _Row(len(rows), file, where))
+        for kept, names in ((row.stated, table.stated), (row.votes, table.votes), (row.splits, table.splits)):
+            kept += [cells[name][i] for name in names if cells[name][i]]
+    return list(rows.values()), skipped
+
+
+def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: str) -> str:
+    name = next((name for name in wanted if name in columns), None)
+    if name is None:
+        raise HitNetError(
+            f"{path} has no column of {what}. Expected one of {', '.join(wanted)}; "
+            f"found {', '.join(columns.values()) or 'none'}."
+        )
+    return name
+
+
+def _read(path: Path) -> pd.DataFrame:
+    kind = path.suffix.lower()
+    try:
+        if kind == ".parquet":
+            return pd.read_parquet(path)
+        separator = "\t" if kind == ".tsv" else ","
+        header = pd.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns
+        if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):
+            raise HitNetError(
+                f"{path}: columns must be separated by {'tabs' if kind == '.tsv' else 'commas'}; "
+                f"its header is one column only, {header[0]!r}."
+            )
+        with warnings.catch_warnings():
+            # Rows with more cells than the header are warned of if the first cell is not taken for the row's name.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
+            )
+    except pd.errors.ParserWarning as error:
+        raise HitNetError(
+            f"{path}: its rows have more cells than its header. Name every column, remove separators at the end of "
+            "rows, and put cells that hold one in quotes."
+        ) from error
+    except HitNetError:
+        raise
+    except UnicodeDecodeError as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
+    # A damaged file makes the readers raise almost anything.
+    except Exception as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
+
+
+def _text(value: object, path: Path, column: str) -> str:
+    """A cell as text; a missing one is empty, and a whole number is written without a point."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes | dict | list | np.ndarray):
+        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
+    if value is None or value is pd.NA or value != value:
+        return ""
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _given_splits(rows: list[_Row], path: Path) -> list[str] | None:
+    if not any(row.splits for row in rows):
+        return None
+    given = []
+    for row in rows:
+        meant = {split_name(split, where=f"{path}, {row.where}") for split in row.splits}
+        if len(meant) != 1:
+            problem = "gives no split" if not meant else f"and others put {row.path} into several splits"
+            raise HitNetError(f"{path}: {row.where} {problem}. Give each image one split, or remove the column.")
+        given.append(meant.pop())
+    return given

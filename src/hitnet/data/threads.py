@@ -1,0 +1,47 @@
+"""Work on many image files by threads, in the order of the files. Pillow releases the interpreter while it decodes."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from hitnet.data import decode
+from hitnet.data.entries import Entry
+
+AHEAD = 4096  # files that threads may have read before they are asked for
+LARGEST_HANDFUL = 16
+T = TypeVar("T")
+
+
+def thread_count() -> int:
+    return min(16, (os.cpu_count() or 1) + 2)
+
+
+def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: int = AHEAD) -> Iterator[T]:
+    """What `work` makes of each entry, in their order, by threads that stay at most `ahead` entries ahead."""
+    threads = thread_count()
+    # Small images take less time than handing them over one by one would.
+    size = max(1, min(LARGEST_HANDFUL, ahead // (2 * threads)))
+    rest = iter(entries)
+    handfuls = iter(lambda: list(islice(rest, size)), [])
+    pool = ThreadPoolExecutor(threads)
+    try:
+        pending: deque[Future[list[T]]] = deque()
+        for handful in islice(handfuls, ahead // size):
+            pending.append(pool.submit(_each, work, handful))
+        while pending:
+            with decode.quiet():
+                results = pending.popleft().result()
+            for handful in islice(handfuls, 1):
+                pending.append(pool.submit(_each, work, handful))
+            yield from results
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _each(work: Callable[[Entry], T], entries: list[Entry]) -> list[T]:
+    return [work(entry) for entry in entries]

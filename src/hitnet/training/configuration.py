@@ -1,0 +1,87 @@
+"""From what was asked for to the configuration of a run: data, network and recipe, checked against each other."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hitnet import models
+from hitnet.data import Data, ImageSet
+from hitnet.data.opened import Room, match_classes
+from hitnet.errors import HitNetError
+from hitnet.files import expand
+from hitnet.models import ModelChoice
+from hitnet.models.network import Network
+from hitnet.training.hybrid import hybrid_augmentation
+from hitnet.training.modification import Prepare
+from hitnet.training.objective import Objective
+from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
+from hitnet.training.runs import Run, RunConfig
+
+log = logging.getLogger("hitnet")
+
+
+def training_sets(data: Data, room: Room) -> tuple[ImageSet, ImageSet | None]:
+    """The images to train on and to test on, of one shape, labelled in one order of classes."""
+    images, test = data.training_sets(room)
+    for each in (images, test):
+        if each is not None and not len(each):
+            raise HitNetError(f"{each.name} holds no images.")
+    if test is None:
+        return images, None
+    if test.shape != images.shape:
+        raise HitNetError(
+            f"{test.name}, to test on, has images of shape {test.shape}, but those of {images.name} are "
+            f"{images.shape} (channels, height, width). Give images of one shape."
+        )
+    return images, match_classes(test, images.class_names)
+
+
+def configure(
+    data: Data,
+    images: ImageSet,
+    test: ImageSet | None,
+    *,
+    device: torch.device,
+    model: str | ModelChoice | None = None,
+    recipe: str | Recipe | RecipeChoice = "fast",
+    augment_from: Run | str | Path | None = None,
+) -> tuple[RunConfig, Prepare | None]:
+    """The configuration of a run, with seed 0, and what prepares the modification of its images, if there is any."""
+    choice = models.find_choice(model).named(images.shape, device.type)
+    built = choice.config(images.shape, images.num_classes)
+    completed = complete_recipe(recipe, features=built.features, images=len(images))
+    with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
+        Objective(Network(built), completed, epoch=1)
+    _warn_of_ghosts(completed.ghosts, images.num_classes)
+    modify, origin = hybrid_augmentation(completed, augment_from, images, device)
+    return RunConfig(str(choice.name), built, completed, 0, describe(data, images, test), augment_from=origin), modify
+
+
+def describe(data: Data, images: ImageSet, test: ImageSet | None) -> dict[str, Any]:
+    """What a run's configuration keeps of its data."""
+    return {
+        "source": data.address,
+        "name": images.name,
+        "images": len(images),
+        "test_images": None if test is None else len(test),
+        "class_names": list(images.class_names),
+        "flip": images.flip,
+        "fingerprint": images.fingerprint,
+        "limit": data.options.limit,
+        "data_dir": None if data.options.data_dir is None else str(expand(data.options.data_dir).absolute()),
+    }
+
+
+def _warn_of_ghosts(ghosts: int, classes: int) -> None:
+    if ghosts and ghosts >= classes - 1:
+        log.warning(
+            "With %d classes and %d ghosts, no capsule has to miss: an image may hit every class unpunished, and "
+            "nothing keeps the classes apart. Start ghosts later (`ghosts_from_epoch`), use them at times "
+            "(`ghost_probability`) or only where they are nearer than the true class (`ghost_rule` nearer).",
+            classes,
+            ghosts,
+        )
