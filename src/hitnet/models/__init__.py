@@ -1,4 +1,4 @@
-"""All networks that the paper compares, and three of our own, each built by name."""
+"""Networks by name: all that the paper compares, and three of our own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ __all__ = ["MODELS", "HitNet", "ModelConfig", "Network", "Output", "build", "con
 
 @dataclass(frozen=True)
 class Named:
-    """A network's entry in the list: what it is and what makes it differ from the paper's HitNet."""
+    """An entry of MODELS.
+
+    Attributes:
+        summary: One line for the list of models.
+        options: The entries of ModelConfig that differ from the paper's HitNet.
+    """
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -50,10 +55,17 @@ MODELS: dict[str, Named] = {
 
 
 def config(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> ModelConfig:
-    """The configuration behind a name; `overrides` replace single entries, e.g. capsule_dim=32."""
+    """The configuration of a named network.
+
+    Args:
+        name: A key of MODELS.
+        in_shape: (C, H, W) of an image.
+        num_classes: K.
+        **overrides: Entries of ModelConfig to replace, e.g. capsule_dim=32.
+    """
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
-    check_entries("entry of a network's configuration", overrides, (f.name for f in fields(ModelConfig)))
+    check_entries("model option", overrides, (f.name for f in fields(ModelConfig)))
     try:
         return ModelConfig(in_shape, num_classes, **{**MODELS[name].options, **overrides})
     except TypeError as error:
@@ -61,12 +73,12 @@ def config(name: str, in_shape: tuple[int, int, int], num_classes: int, **overri
 
 
 def build(name: str, in_shape: tuple[int, int, int], num_classes: int, **overrides: Any) -> Network:
-    """A network by name, for images (C, H, W) of any shape and any number of classes."""
+    """Build a named network for images of any shape (C, H, W) and any number of classes; see `config`."""
     return Network(config(name, in_shape, num_classes, **overrides))
 
 
 def default_name(in_shape: tuple[int, int, int], device: str) -> str:
-    """What to train where nothing is asked for."""
+    """The name of the network to train by default."""
     if device == "cpu":
         return "hitnet-small"
     return "hitnet-resnet9" if in_shape[0] == 3 else "hitnet-conv"
