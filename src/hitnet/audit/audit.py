@@ -27,7 +27,7 @@ from hitnet.data.sources import is_known
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import to_pixels
-from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.synthesis.prototype import class_prototypes
 from hitnet.training import Recipe, Run, load
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import check_fit, class_distances, match_classes

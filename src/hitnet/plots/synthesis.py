@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hitnet.synthesis.distributions import FeatureDistributions
-    from hitnet.synthesis.hybrid import HybridExamples
-    from hitnet.synthesis.prototypes import Prototypes
+    from hitnet.synthesis.hybrid_images import HybridExamples
+    from hitnet.synthesis.prototype import Prototypes
     from hitnet.synthesis.traversal import Traversal
 
 MOST_STEPS = 40  # columns of a traversal: more would be too narrow to see
