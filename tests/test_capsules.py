@@ -54,9 +54,9 @@ def test_layer_under_autocast_keeps_capsules_and_distances_in_float32():
     x = torch.randn(8, 20)
     with torch.autocast("cpu", torch.bfloat16):
         capsules = layer(x)
-        found = distances(capsules)
-    assert capsules.dtype == found.dtype == torch.float32
-    torch.testing.assert_close(found, distances(layer(x)), rtol=0.05, atol=0.05)
+        autocast_distances = distances(capsules)
+    assert capsules.dtype == autocast_distances.dtype == torch.float32
+    torch.testing.assert_close(autocast_distances, distances(layer(x)), rtol=0.05, atol=0.05)
 
 
 def test_distances_refuses_a_wrong_shape():
@@ -142,11 +142,11 @@ def test_layer_of_size_one_and_features_of_a_wrong_shape():
 
 def test_mask_keeps_one_capsule_and_zeroes_the_rest():
     capsules = torch.rand(3, 4, 2) + 0.1
-    kept = mask(capsules, torch.tensor([2, 0, 3]))
+    masked = mask(capsules, torch.tensor([2, 0, 3]))
     for i, true in enumerate([2, 0, 3]):
         for k in range(4):
             expected = capsules[i, k] if k == true else torch.zeros(2)
-            assert torch.equal(kept[i, k], expected)
+            assert torch.equal(masked[i, k], expected)
 
 
 def test_one_hot_says_what_is_wrong_with_targets():
@@ -208,7 +208,7 @@ def test_a_short_training_wants_a_higher_momentum():
     torch.manual_seed(0)
     features, labels = torch.rand(64, 16) * 3 + 5, torch.arange(64) % 4
     features[torch.arange(64), labels] += 3
-    found = {}
+    accuracy = {}
     for momentum in (0.01, 0.1):
         torch.manual_seed(0)
         layer = HitOrMiss(16, 4, momentum=momentum)
@@ -218,9 +218,9 @@ def test_a_short_training_wants_a_higher_momentum():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        found[momentum] = (distances(layer.eval()(features)).argmin(dim=1) == labels).float().mean()
-    assert found[0.1] > 0.95
-    assert found[0.01] < 0.7
+        accuracy[momentum] = (distances(layer.eval()(features)).argmin(dim=1) == labels).float().mean()
+    assert accuracy[0.1] > 0.95
+    assert accuracy[0.01] < 0.7
 
 
 def test_squash_against_a_loop():

@@ -1,12 +1,27 @@
 import pytest
 
-from hitnet.errors import HitNetError, check_choice, unknown_name
+from hitnet.errors import DivergedError, HitNetError, check_choice, finite, unknown_name, whole
 
 
 def test_a_choice_that_does_not_exist_is_refused_with_those_that_do():
     check_choice("Recipe", "optimizer", "adam", ("adam", "sgd"))
     with pytest.raises(HitNetError, match=r"^Recipe: optimizer must be one of adam, sgd; got 'adma'\.$"):
         check_choice("Recipe", "optimizer", "adma", ("adam", "sgd"))
+
+
+@pytest.mark.parametrize(
+    "wrong_value",
+    [
+        lambda: whole("Recipe", "epochs", 0, 1),
+        lambda: finite("Recipe", "lr", "fast"),
+        lambda: check_choice("Recipe", "optimizer", "adma", ("adam", "sgd")),
+    ],
+)
+def test_an_error_about_a_value_is_a_value_error(wrong_value):
+    with pytest.raises(ValueError, match=r"^Recipe: \w+ must be ") as caught:
+        wrong_value()
+    assert type(caught.value) is HitNetError
+    assert issubclass(DivergedError, HitNetError)
 
 
 def test_an_unknown_name_is_told_with_the_nearest_one():

@@ -48,18 +48,18 @@ def test_loss_against_a_loop(n, ghosts):
     expected = [
         naive_centripetal(r, t, n=n, ghosts=ghosts) for r, t in zip(d.tolist(), truths(targets, 7), strict=True)
     ]
-    found = CentripetalLoss(n, reduction="none", ghosts=ghosts)(d, targets)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    losses = CentripetalLoss(n, reduction="none", ghosts=ghosts)(d, targets)
+    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 def test_loss_with_other_hyperparameters():
     d, targets = some_distances(), torch.arange(32) % 7
-    found = CentripetalLoss(16, 0.2, 1.3, 0.15, 0.3, 0.25, 0.4, 0.7, "none")(d, targets)
+    losses = CentripetalLoss(16, 0.2, 1.3, 0.15, 0.3, 0.25, 0.4, 0.7, "none")(d, targets)
     expected = [
         naive_centripetal(r, t, m=0.2, m2=1.3, l=0.15, h=0.3, l2=0.25, h2=0.4, weight=0.7)
         for r, t in zip(d.tolist(), truths(targets, 7), strict=True)
     ]
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 def test_several_true_classes():
@@ -67,8 +67,8 @@ def test_several_true_classes():
     truth = torch.rand(32, 7, generator=torch.Generator().manual_seed(1)) < 0.3
     expected = [naive_centripetal(r, t) for r, t in zip(d.tolist(), truth.tolist(), strict=True)]
     for targets in (truth, truth.float(), truth.long()):
-        found = CentripetalLoss(reduction="none")(d, targets)
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+        losses = CentripetalLoss(reduction="none")(d, targets)
+        torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 def test_reductions():
@@ -85,9 +85,9 @@ def test_reductions():
 def test_dtypes(dtype, tolerance):
     d, targets = some_distances(), torch.arange(32) % 7
     exact = CentripetalLoss()(d, targets)
-    found = CentripetalLoss()(d.to(dtype), targets)
-    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert found.item() == pytest.approx(exact.item(), rel=tolerance)
+    loss = CentripetalLoss()(d.to(dtype), targets)
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert loss.item() == pytest.approx(exact.item(), rel=tolerance)
 
 
 def away_from_kinks(shape, generator):
@@ -180,8 +180,8 @@ def test_more_ghosts_than_other_classes():
     d = some_distances(4, 3)
     targets = torch.tensor([0, 1, 2, 0])
     expected = [naive_centripetal(r, t, ghosts=2) for r, t in zip(d.tolist(), truths(targets, 3), strict=True)]
-    found = CentripetalLoss(ghosts=9, reduction="none")(d, targets)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    losses = CentripetalLoss(ghosts=9, reduction="none")(d, targets)
+    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64))
 
 
 def naive_margin(v, truth, upper=0.9, lower=0.1, weight=0.5):
@@ -196,8 +196,8 @@ def test_margin_loss_against_a_loop(options):
     v = torch.rand(16, 5, dtype=torch.float64, requires_grad=True)
     targets = torch.arange(16) % 5
     expected = [naive_margin(r, t, *options) for r, t in zip(v.tolist(), truths(targets, 5), strict=True)]
-    found = MarginLoss(*options, reduction="none")(v, targets)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    losses = MarginLoss(*options, reduction="none")(v, targets)
+    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
     assert gradcheck(lambda x: MarginLoss(*options)(x, targets), (v,))
 
 

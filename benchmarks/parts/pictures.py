@@ -13,7 +13,7 @@ from hitnet.synthesis import feature_distributions
 from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.distributions import CapsuleGaussians, fit, true_capsules
 from hitnet.synthesis.generation import sample_images
-from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.synthesis.prototype import class_prototypes
 from hitnet.training.evaluation import class_distances, measure
 
 SPREADS = (1.0, 0.9, 0.8)

@@ -1,6 +1,6 @@
 """The Hit-or-Miss layer of HitNet (Deliège et al., 2018) and the capsule maths around it.
 
-Capsules are tensors (B, K, n): for each of B images, K classes with a vector of n components each.
+Capsules are tensors (B, K, n): B images, K classes, one vector of n components per image and class.
 """
 
 from __future__ import annotations
@@ -19,21 +19,28 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def full_precision(x: Tensor) -> Tensor:
-    """The tensor in float32 if it came in half precision; a capsule that hits differs from 0.5 by 0.025."""
+    """Convert half precision to float32: the components of a hit differ from 0.5 by only about 0.025."""
     return x.float() if x.dtype in HALF else x
 
 
 def in_precision_of(weight: Tensor, x: Tensor) -> Tensor:
-    """The tensor in the precision of the weights that it is about to meet; autocast sees to that by itself."""
+    """Convert `x` to the precision of `weight`, unless autocast is on and does so itself."""
     if x.dtype == weight.dtype or torch.is_autocast_enabled(x.device.type):
         return x
     return x.to(weight.dtype)
 
 
 def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
-    """Euclidean distance of each capsule (B, K, n) to the central capsule (Eq. 1): (B, K), in [0, √n/2].
+    """Euclidean distance of each capsule to the central capsule (Eq. 1), in float32 or better.
 
-    Computed in float32 or better. The gradient is zero, not undefined, where a capsule is the centre itself.
+    The gradient of a capsule that lies exactly at the centre is zero, not NaN.
+
+    Args:
+        capsules: (B, K, n).
+        centre: Value of every component of the central capsule (paper: 0.5).
+
+    Returns:
+        (B, K), in [0, √n/2] for capsules in [0, 1].
     """
     if capsules.ndim != 3:
         raise HitNetError(f"distances: capsules must be (B, K, n); got shape {tuple(capsules.shape)}.")
@@ -41,23 +48,27 @@ def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
 
 
 def one_hot(targets: Tensor, num_classes: int) -> Tensor:
-    """Class indices (B,), or zeros and ones (B, K), as booleans (B, K); never waits for a GPU.
+    """Convert targets to booleans (B, K) without waiting for a GPU.
 
-    Values are looked at where that costs nothing: on a CPU, and not while a network is exported or compiled.
+    Values are checked only where the check costs nothing: on a CPU, and not during export or compilation.
+
+    Args:
+        targets: Class indices (B,), or zeros and ones (B, K).
+        num_classes: K.
     """
-    looked_at = targets.device.type == "cpu" and targets.numel() and not torch.compiler.is_compiling()
+    check_values = targets.device.type == "cpu" and targets.numel() and not torch.compiler.is_compiling()
     if targets.ndim == 1 and not targets.is_floating_point() and targets.dtype != torch.bool:
-        if looked_at:
+        if check_values:
             low, high = int(targets.min()), int(targets.max())
             if low < 0 or high >= num_classes:
                 raise HitNetError(f"targets must lie in 0..{num_classes - 1}; got values from {low} to {high}.")
         return targets[:, None] == torch.arange(num_classes, device=targets.device)
     if targets.ndim == 2 and targets.shape[1] == num_classes:
         truth = targets == 1
-        if looked_at and not bool((truth | (targets == 0)).all()):
+        if check_values and not bool((truth | (targets == 0)).all()):
             raise HitNetError(
-                "targets of the shape (B, K) must be zeros and ones; got other values. A class is true or not: mixed "
-                "or smoothed labels have no meaning here."
+                "targets of shape (B, K) must be zeros and ones; got other values. Mixed or smoothed labels are not "
+                "supported."
             )
         return truth
     raise HitNetError(
@@ -67,13 +78,21 @@ def one_hot(targets: Tensor, num_classes: int) -> Tensor:
 
 
 def hits_and_misses(distances: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """How many true-class capsules hit, and how many others miss, from distances (B, K); never waits for a GPU."""
+    """Count the true-class capsules that hit and the other capsules that miss, without waiting for a GPU.
+
+    Args:
+        distances: (B, K).
+        targets: Class indices (B,), or zeros and ones (B, K).
+
+    Returns:
+        The number of hits and the number of misses, each a tensor ().
+    """
     truth = one_hot(targets, distances.shape[1])
     return (truth & (distances <= HIT_RADIUS)).sum(), (~truth & (distances >= MISS_RADIUS)).sum()
 
 
 def mask(capsules: Tensor, classes: Tensor) -> Tensor:
-    """Capsules (B, K, n) with all set to 0 except those of `classes`: (B,) indices or (B, K) zeros and ones."""
+    """Set all capsules (B, K, n) to 0 except those of `classes`: indices (B,), or zeros and ones (B, K)."""
     return capsules * one_hot(classes, capsules.shape[1])[..., None]
 
 
@@ -87,8 +106,14 @@ def squash(vectors: Tensor, dim: int = -1) -> Tensor:
 def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
     """Routing by agreement (Sabour et al., 2017, procedure 1).
 
-    votes (B, I, K, n): what each of I lower capsules predicts for each of K classes. Gives capsules (B, K, n).
-    The coupling coefficients count as constants: gradients flow through the last weighted sum alone.
+    The coupling coefficients are constants for autograd: gradients flow only through the last weighted sum.
+
+    Args:
+        votes: (B, I, K, n), the prediction of each of I lower capsules for each of K classes.
+        iterations: Number of routing iterations (paper: 3).
+
+    Returns:
+        Capsules (B, K, n).
     """
     if iterations < 1:
         raise HitNetError(f"dynamic_routing: iterations must be at least 1; got {iterations}.")
@@ -102,18 +127,18 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
 
 
 class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation that, given a single value a channel in training, uses its running statistics.
+    """Batch normalisation that also trains on a single value per channel, and never converts itself to half precision.
 
-    One value has no spread: normalising by its own statistics would erase it, so it is treated as in evaluation
-    and leaves the running statistics as they were. In a network of half precision its parameters stay as they are.
+    A single value has no spread: its own statistics would erase it. It is therefore normalised as in evaluation, with
+    the running statistics, which stay unchanged.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LoneValueNorm:
-        def careful(value: Tensor) -> Tensor:
-            changed = fn(value)
-            return value.to(changed.device) if changed.dtype in HALF else changed
+        def except_to_half(value: Tensor) -> Tensor:
+            converted = fn(value)
+            return value.to(converted.device) if converted.dtype in HALF else converted
 
-        return super()._apply(careful, recurse)
+        return super()._apply(except_to_half, recurse)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and input.numel() == input.shape[1]:
@@ -124,20 +149,24 @@ class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class CapsuleNorm(LoneValueNorm, nn.BatchNorm1d):
-    """For the components of capsules (B, F)."""
+    """Batch normalisation of capsule components (B, F)."""
 
 
 class MapNorm(LoneValueNorm, nn.BatchNorm2d):
-    """For maps (B, C, H, W)."""
+    """Batch normalisation of maps (B, C, H, W)."""
 
 
 class CapsuleLayer(nn.Module):
-    """Linear → batch-norm, reshaped to K vectors of n numbers: what all capsule heads of the paper share.
+    """Linear → batch-norm → K vectors of n components: the part that all capsule heads of the paper share.
 
-    Starts as in Keras: Glorot-uniform weights, zero biases, batch-norm epsilon 1e-3 and momentum 0.99.
+    Initialised as in Keras: Glorot-uniform weights, zero biases, batch-norm epsilon 1e-3 and momentum 0.99.
 
-    momentum  what one batch adds to the statistics that evaluation uses; with the default they take some hundred
-              batches to settle, so that a training of fewer wants 0.1
+    Args:
+        in_features: Number of features per image.
+        num_classes: K.
+        capsule_dim: n (paper: 16).
+        momentum: Weight of each batch in the running statistics. The default needs some hundred batches to settle;
+            use 0.1 for shorter trainings.
     """
 
     def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:
@@ -152,12 +181,12 @@ class CapsuleLayer(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def vectors(self, features: Tensor) -> Tensor:
-        """(B, in_features) → normalised vectors (B, K, n), in float32 or better."""
+        """Map features (B, in_features) to normalised vectors (B, K, n), in float32 or better."""
         if features.ndim != 2 or features.shape[1] != self.linear.in_features:
             raise HitNetError(
                 f"{type(self).__name__}: features must be (B, {self.linear.in_features}); got {tuple(features.shape)}."
             )
-        linear = self.linear(in_precision_of(self.linear.weight, features))  # a backbone may be of another precision
+        linear = self.linear(in_precision_of(self.linear.weight, features))  # the backbone's precision may differ
         return self.norm(full_precision(linear)).view(-1, self.num_classes, self.capsule_dim)
 
 

@@ -1,4 +1,4 @@
-"""What a user's mistake raises: a sentence that says what is wrong, where, and what to do."""
+"""Errors for mistakes that a user can fix: each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -9,38 +9,49 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class HitNetError(Exception):
-    """A mistake that the user can mend; the command line prints the message alone, without a traceback."""
+class HitNetError(ValueError):
+    """A mistake that the user can fix. The command line prints only the message, without a traceback."""
 
 
 class DivergedError(HitNetError):
-    """A training whose loss is no longer finite; `runs` are the finished runs of others beside it."""
+    """The loss of a training is no longer finite.
+
+    Attributes:
+        runs: The finished runs of the same call.
+    """
 
     runs: tuple[Any, ...] = ()
 
 
 class ToldElsewhereError(HitNetError):
-    """An error that another process of the same work tells the user of."""
+    """An error that another process of the same work reports to the user."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """The error for an unknown name; it suggests the nearest known name."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names)}.")
 
 
-def check_entries(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names of which one does not exist."""
-    names = set(known)
-    for name in given:
-        if name not in names:
-            raise unknown_name(kind, name, names)
+def check_entries(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise HitNetError for the first name that is not known."""
+    known = set(known)
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
 
 
 def whole(owner: str, name: str, value: Any, least: int) -> int:
-    """A whole number as an int, also where it is one of numpy's; an error for any other value, or one below `least`."""
+    """Convert a whole number (also numpy's) to an int; raise HitNetError for other values and below `least`.
+
+    Args:
+        owner: The class or function whose parameter this is.
+        name: The parameter.
+        value: What was passed.
+        least: The smallest value allowed.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -51,7 +62,14 @@ def whole(owner: str, name: str, value: Any, least: int) -> int:
 
 
 def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float:
-    """A finite number that is not negative as one of Python's own; an error for any other value, or for 0 too."""
+    """Convert a finite, non-negative number to one of Python's own; raise HitNetError for other values.
+
+    Args:
+        owner: The class or function whose parameter this is.
+        name: The parameter.
+        value: What was passed.
+        above_0: Also refuse 0.
+    """
     try:
         number = value if isinstance(value, int | float) else float(value)
     except (TypeError, ValueError):
@@ -63,5 +81,6 @@ def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float
 
 
 def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise HitNetError unless `value`, passed as parameter `name` of `owner`, is one of the choices."""
     if value not in choices:
         raise HitNetError(f"{owner}: {name} must be one of {', '.join(choices)}; got {value!r}.")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files that keep other processes out."""
+"""Write files whole or not at all, and keep other processes out with lock files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
-_claims: dict[Path, int] = {}  # what this process has claimed, with the open file of each
+_claims: dict[Path, int] = {}  # the lock files of this process, each with its open file descriptor
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; move it over `path` once the block has ended without error.
+    """Yield a temporary path beside `path`, and move it over `path` when the block ends without an error.
 
-    Who may read and write it stays as it was; for a new file the umask decides.
+    The permissions of an existing file are kept. The umask decides those of a new file.
     """
     target = Path(path)
     temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
@@ -43,10 +43,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(mode)  # safetensors puts a private file of its own there
+        temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
         temporary.replace(target)
     except OSError as error:
-        if error.errno not in NO_PLACE:  # whatever else went wrong is for the block's owner to say
+        if error.errno not in NO_PLACE:  # any other error is the block's own
             raise
         raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     finally:
@@ -55,7 +55,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Give a temporary folder beside `path`, which is not there yet or empty; it takes that name at the end."""
+    """Yield a temporary folder beside `path`, and rename it to `path` when the block ends without an error.
+
+    `path` must not exist, or be an empty folder.
+    """
     target = Path(path)
     temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}"
     try:
@@ -75,10 +78,10 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 
 def check_vacant(path: str | Path) -> None:
-    """An error where a new folder would lie over something: a file, a link, or a folder that is not empty."""
+    """Raise HitNetError if `path` is a file, a link, or a folder that is not empty."""
     target = Path(path)
     if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
-        raise HitNetError(f"{target} exists and is not an empty folder. Nothing is overwritten: choose another.")
+        raise HitNetError(f"{target} exists and is not an empty folder. Choose another folder; nothing was written.")
 
 
 def _mode(path: Path) -> int:
@@ -86,16 +89,16 @@ def _mode(path: Path) -> int:
 
 
 def expand(path: str | Path) -> Path:
-    """The path with its leading ~ or ~user replaced by the home folder."""
+    """Replace a leading ~ or ~user by the home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        whose = Path(path).parts[0]
-        raise HitNetError(f"{path}: no home folder is known for {whose}. Write the path out, or set $HOME.") from None
+        user = Path(path).parts[0]
+        raise HitNetError(f"{path}: no home folder is known for {user}. Write the full path, or set $HOME.") from None
 
 
 def is_unicode(name: str) -> bool:
-    """Whether all bytes of a file's name are UTF-8; Python keeps those that are not as surrogates."""
+    """Return whether a file's name is valid UTF-8. Python keeps all other bytes of a name as surrogates."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -109,13 +112,13 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """JSON in UTF-8, with escapes for the surrogates of a name that is none; whole numbers may be numpy's."""
+    """Write JSON in UTF-8, with surrogates escaped. Accepts numpy's integers too."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=operator.index) + "\n"
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def read_json(path: str | Path) -> Any:
-    """The value in a JSON file, or an error that names the file and the place of the damage."""
+    """Read a JSON file; the error for a damaged file names the file and the position of the damage."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -125,9 +128,10 @@ def read_json(path: str | Path) -> Any:
 
 
 def claim(path: str | Path) -> bool:
-    """Keep other processes from claiming `path`, a file made for this alone, until `release` or the end of this one.
+    """Lock the lock file `path` for this process, until `release` or the end of the process.
 
-    False if another process has it. Where the system or the disk knows no such locks, nobody is kept out.
+    Returns:
+        False if another process holds the lock. True also where the system or the disk does not support locks.
     """
     target = Path(path).absolute()
     while target not in _claims and fcntl is not None:
@@ -146,13 +150,13 @@ def claim(path: str | Path) -> bool:
             target.unlink(missing_ok=True)
             return True
         _claims[target] = handle
-        if os.fstat(handle).st_nlink == 0:  # whoever had it has just removed the file: once more
+        if os.fstat(handle).st_nlink == 0:  # its last holder removed the file just now: try again
             os.close(_claims.pop(target))
     return True
 
 
 def release(path: str | Path) -> None:
-    """Let other processes claim `path`; nothing happens where this one has not."""
+    """Release the lock file `path` if this process holds it."""
     handle = _claims.pop(Path(path).absolute(), None)
     if handle is not None:
         Path(path).unlink(missing_ok=True)

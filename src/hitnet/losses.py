@@ -1,4 +1,4 @@
-"""The centripetal loss of HitNet, with ghost capsules, and the margin loss that it is compared with."""
+"""The centripetal loss of HitNet with ghost capsules, and the margin loss of CapsNet for comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ MISS_WEIGHT = 0.5  # λ of the paper
 def staircase(x: Tensor, *, step: float, height: float, start: float) -> Tensor:
     """L_{l,h,m}(x) = H{x−m} (f+1) h (x − m − 0.5 f l), f = ⌊(x−m)/l⌋ (Eq. 2).
 
-    Its derivative is zero on [0, m] and then climbs by `height` every `step`.
+    The derivative is zero on [0, m] and then rises by h every l.
+
+    Args:
+        x: Any shape.
+        step: l.
+        height: h.
+        start: m.
     """
     excess = (x - start).clamp_min(0)
     stairs = torch.floor(excess.detach() / step)
@@ -34,17 +40,24 @@ def ghost_mask(
     rule: GhostRule = "always",
     probability: float = 1.0,
 ) -> Tensor:
-    """Which capsules (B, K) are ghosts: the `ghosts` closest ones to the centre that are not of a true class.
+    """Choose the ghost capsules: per image, the wrong-class capsules that are closest to the centre.
 
-    rule         "always" (the paper), or "nearer": only where the capsule is nearer than the true class's own
-    probability  chance that an image's ghosts are let go unpunished at this step (paper: 1)
+    Args:
+        distances: (B, K).
+        truth: (B, K) booleans, true for the true classes.
+        ghosts: Number of ghosts per image (paper: 1).
+        rule: "always" (paper), or "nearer": only capsules that are nearer than the true class's capsule.
+        probability: Chance per image that its ghosts are excused at this step (paper: 1).
+
+    Returns:
+        (B, K) booleans, true for the ghosts.
     """
-    away = distances.detach().masked_fill(truth, math.inf)
-    nearest = away.topk(min(ghosts, distances.shape[1]), dim=1, largest=False).indices
+    wrong_distances = distances.detach().masked_fill(truth, math.inf)
+    nearest = wrong_distances.topk(min(ghosts, distances.shape[1]), dim=1, largest=False).indices
     chosen = torch.zeros_like(truth).scatter_(1, nearest, True) & ~truth
     if rule == "nearer":
-        own = distances.detach().masked_fill(~truth, math.inf).amin(dim=1, keepdim=True)
-        chosen = chosen & (distances.detach() < own)
+        true_distance = distances.detach().masked_fill(~truth, math.inf).amin(dim=1, keepdim=True)
+        chosen = chosen & (distances.detach() < true_distance)
     if probability < 1:
         chosen = chosen & (torch.rand(len(distances), 1, device=distances.device) < probability)
     return chosen
@@ -63,10 +76,24 @@ def centripetal_loss(
     miss_weight: float = MISS_WEIGHT,
     excused: Tensor | None = None,
 ) -> Tensor:
-    """The centripetal loss of each image (Eq. 3): distances and truth (boolean), both (B, K) → (B,).
+    """The centripetal loss per image (Eq. 3): Σ_k y_k L_{l,h,m}(d_k) + λ (1 − y_k) L_{l',h',√n/2−m'}(√n/2 − d_k).
 
-    Σ_k y_k L_{l,h,m}(d_k) + λ (1 − y_k) L_{l',h',√n/2−m'}(√n/2 − d_k). The second argument less its start is
-    m' − d_k whatever n is, which is how it is computed. Capsules that are `excused` (ghosts, Eq. 4) cost nothing.
+    The argument of the second staircase minus its start is m' − d_k for every n, so the code uses m' − d_k.
+
+    Args:
+        distances: d (B, K).
+        truth: y (B, K), booleans.
+        hit_radius: m (paper: 0.1).
+        miss_radius: m' (paper: 0.9).
+        hit_step: l (paper: 0.1).
+        hit_height: h (paper: 0.2).
+        miss_step: l' (paper: 0.1).
+        miss_height: h' (paper: 0.2).
+        miss_weight: λ (paper: 0.5).
+        excused: (B, K) booleans: capsules without loss (ghosts, Eq. 4).
+
+    Returns:
+        (B,).
     """
     d = full_precision(distances)
     hit = staircase(d, step=hit_step, height=hit_height, start=hit_radius)
@@ -85,14 +112,22 @@ def reduce(values: Tensor, reduction: Reduction) -> Tensor:
 class CentripetalLoss(nn.Module):
     """Centripetal loss (Eqs. 2 and 3), summed over classes; with ghosts > 0, Eq. 4.
 
-    Called as loss(distances, targets) with distances (B, K) and targets (B,) class indices or (B, K) zeros
-    and ones. The paper's values are the defaults: m = hit_radius = 0.1, m' = miss_radius = 0.9,
-    l = l' = 0.1 (steps), h = h' = 0.2 (heights), λ = miss_weight = 0.5, n = capsule_dim = 16.
+    Call it as loss(distances, targets): distances (B, K), targets class indices (B,) or zeros and ones (B, K).
 
-    ghosts             how many of the closest capsules of other classes go unpunished (paper: 1; 0 = off);
-                       with two classes, one ghost leaves no capsule that must miss
-    ghost_rule         "always" (paper) or "nearer": only where the ghost is nearer than the true class's capsule
-    ghost_probability  chance that an image's ghosts go unpunished at a step (paper: 1)
+    Args:
+        capsule_dim: n (paper: 16).
+        hit_radius: m (paper: 0.1).
+        miss_radius: m' (paper: 0.9).
+        hit_step: l (paper: 0.1).
+        hit_height: h (paper: 0.2).
+        miss_step: l' (paper: 0.1).
+        miss_height: h' (paper: 0.2).
+        miss_weight: λ (paper: 0.5).
+        reduction: "mean" or "sum" over the batch, or "none".
+        ghosts: Number of closest wrong-class capsules per image that cost nothing (paper: 1; 0 = off). With two
+            classes, one ghost leaves no capsule that must miss.
+        ghost_rule: "always" (paper), or "nearer": only ghosts that are nearer than the true class's capsule.
+        ghost_probability: Chance per image that its ghosts are excused at a step (paper: 1).
     """
 
     def __init__(
@@ -122,8 +157,8 @@ class CentripetalLoss(nn.Module):
         farthest = math.sqrt(capsule_dim) / 2
         if miss_radius >= farthest:
             raise HitNetError(
-                f"CentripetalLoss: capsules of {capsule_dim} numbers are at most {farthest:.2f} from the centre, so "
-                f"none could miss it by {miss_radius}. Take a larger capsule_dim, or a smaller miss_radius."
+                f"CentripetalLoss: capsules of {capsule_dim} components are at most {farthest:.2f} from the centre, so "
+                f"none could miss it by {miss_radius}. Use a larger capsule_dim or a smaller miss_radius."
             )
         if not 0 <= ghost_probability <= 1:
             raise HitNetError(f"CentripetalLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")
@@ -161,7 +196,18 @@ class CentripetalLoss(nn.Module):
 def margin_loss(
     lengths: Tensor, truth: Tensor, *, upper: float = 0.9, lower: float = 0.1, down_weight: float = 0.5
 ) -> Tensor:
-    """T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)², summed over classes: (B, K) → (B,)."""
+    """The margin loss per image: Σ_k T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)².
+
+    Args:
+        lengths: |v| (B, K).
+        truth: T (B, K), booleans.
+        upper: m⁺ (paper: 0.9).
+        lower: m⁻ (paper: 0.1).
+        down_weight: λ (paper: 0.5).
+
+    Returns:
+        (B,).
+    """
     v = full_precision(lengths)
     present = (upper - v).clamp_min(0).square()
     absent = down_weight * (v - lower).clamp_min(0).square()
@@ -169,9 +215,15 @@ def margin_loss(
 
 
 class MarginLoss(nn.Module):
-    """The margin loss of Sabour et al., 2017 (Eq. 4); m⁺ = 0.9, m⁻ = 0.1, λ = 0.5.
+    """The margin loss of Sabour et al., 2017 (Eq. 4).
 
-    Called as loss(lengths, targets) with lengths (B, K) and targets (B,) class indices or (B, K) zeros and ones.
+    Call it as loss(lengths, targets): lengths (B, K), targets class indices (B,) or zeros and ones (B, K).
+
+    Args:
+        upper: m⁺ (paper: 0.9).
+        lower: m⁻ (paper: 0.1).
+        down_weight: λ (paper: 0.5).
+        reduction: "mean" or "sum" over the batch, or "none".
     """
 
     def __init__(
@@ -189,9 +241,9 @@ class MarginLoss(nn.Module):
 
 
 def matching_truth(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Targets as booleans (B, K) that fit the predictions (B, K), or an error that names both shapes."""
+    """Convert targets to booleans (B, K); raise HitNetError unless they fit the predictions (B, K)."""
     if predictions.ndim != 2:
-        raise HitNetError(f"The loss takes one number a class, (B, K); got shape {tuple(predictions.shape)}.")
+        raise HitNetError(f"The loss takes one number per class, (B, K); got shape {tuple(predictions.shape)}.")
     truth = one_hot(targets, predictions.shape[1])
     if len(truth) != len(predictions):
         raise HitNetError(f"The loss got {len(predictions)} images but {len(truth)} targets.")

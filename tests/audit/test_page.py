@@ -130,10 +130,10 @@ def test_page_holds_the_audits_figures(tmp_path):
 
 def test_fingerprint_tells_audits_apart(tmp_path):
     table, distances, pixels, names = make_audit()
-    _, one = write(tmp_path, (table, distances, pixels, names))
+    _, first = write(tmp_path, (table, distances, pixels, names))
     _, again = write(tmp_path, (table, distances, pixels, names), limit=10)
     _, other = write(tmp_path, (table.assign(score=table["score"] / 2), distances, pixels, names))
-    assert one.data["fingerprint"] == again.data["fingerprint"] != other.data["fingerprint"]
+    assert first.data["fingerprint"] == again.data["fingerprint"] != other.data["fingerprint"]
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_sheets_show_each_image_in_its_place():
     assert (layout["width"], layout["height"], len(sprites.sheets)) == (30, 20, 2)
     for i in (0, 17, 255, 256, 299):
         sheet = Image.open(io.BytesIO(base64.b64decode(sprites.sheets[i // layout["sheet"]])))
-        place = i % layout["sheet"]
-        x = place % layout["columns"] * layout["cell_width"]
-        y = place // layout["columns"] * layout["cell_height"]
+        index = i % layout["sheet"]
+        x = index % layout["columns"] * layout["cell_width"]
+        y = index // layout["columns"] * layout["cell_height"]
         tile = np.asarray(sheet.convert("RGB"))[y : y + 20, x : x + 30]
         np.testing.assert_allclose(tile[4:-4, 4:-4].mean((0, 1)), images[i, :, 0, 0], atol=14)
 

@@ -38,31 +38,31 @@ def nearest(row, leave_out=None):
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_evidence_against_loops(distances, labels):
-    found = scores.gather(distances, labels)
+    evidence = scores.gather(distances, labels)
     models = len(distances)
-    assert found.models == models
+    assert evidence.models == models
     for i, label in enumerate(labels.tolist()):
         mean = mean_of(distances, i)
         ghost = nearest(mean, leave_out=label)
         rows = [distances[m, i].tolist() for m in range(models)]
         margins = [row[label] - row[nearest(row, leave_out=label)] for row in rows]
-        assert found.mean[i] == pytest.approx(mean)
-        for k, spread in enumerate(found.spread[i].tolist()):
+        assert evidence.mean[i] == pytest.approx(mean)
+        for k, spread in enumerate(evidence.spread[i].tolist()):
             assert spread == pytest.approx(statistics.pstdev([row[label] - row[k] for row in rows]), abs=1e-12)
-        assert found.own[i] == pytest.approx(mean[label])
-        assert found.ghost[i] == ghost != label
-        assert found.ghost_distance[i] == pytest.approx(mean[ghost])
-        assert found.margin_mean[i] == pytest.approx(statistics.fmean(margins))
-        assert found.margin_std[i] == pytest.approx(statistics.pstdev(margins), abs=1e-12)
-        assert found.hits[i] == sum(row[label] <= 0.1 for row in rows)
-        assert found.nearest[:, i].tolist() == [nearest(row) for row in rows]
+        assert evidence.given_distance[i] == pytest.approx(mean[label])
+        assert evidence.ghost[i] == ghost != label
+        assert evidence.ghost_distance[i] == pytest.approx(mean[ghost])
+        assert evidence.margin_mean[i] == pytest.approx(statistics.fmean(margins))
+        assert evidence.margin_std[i] == pytest.approx(statistics.pstdev(margins), abs=1e-12)
+        assert evidence.hits[i] == sum(row[label] <= 0.1 for row in rows)
+        assert evidence.nearest[:, i].tolist() == [nearest(row) for row in rows]
 
 
 def test_votes_are_the_networks_that_name_a_class():
     distances, labels = CASES[0]
-    found = scores.gather(distances, labels)
+    evidence = scores.gather(distances, labels)
     named = (labels + 1) % 4
-    for i, votes in enumerate(found.votes(named).tolist()):
+    for i, votes in enumerate(evidence.votes(named).tolist()):
         assert votes == sum(nearest(network[i].tolist()) == named[i] for network in distances)
 
 
@@ -70,15 +70,15 @@ def prior_by_loops(doubts, labels, rivals, classes, strength=16):
     """The hit radius times the logarithms of the pair's rate of doubted labels and, halved, of their number."""
     doubted = [d > 0 for d in doubts]
     overall = max(sum(doubted) / len(doubts), 1 / len(doubts))
-    found = [[0.0] * classes for _ in range(classes)]
+    prior = [[0.0] * classes for _ in range(classes)]
     for given in range(classes):
         for other in range(classes):
             members = [doubted[i] for i in range(len(doubts)) if (labels[i], rivals[i]) == (given, other)]
             rate = (sum(members) + strength) / (len(members) + strength / overall)
             even = overall * sum(label == given for label in labels) / (classes - 1)
             number = (sum(members) + strength) / (even + strength)
-            found[given][other] = 0.1 * math.log(rate / overall) + 0.05 * math.log(number)
-    return found
+            prior[given][other] = 0.1 * math.log(rate / overall) + 0.05 * math.log(number)
+    return prior
 
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
@@ -87,9 +87,9 @@ def test_pair_prior_against_loops(distances, labels):
     doubts[:4] = 0  # not above 0
     classes, rivals = distances.shape[2], scores.gather(distances, labels).ghost
     for values in (doubts, -np.abs(doubts), np.abs(doubts)):
-        found = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
+        prior = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
         expected = prior_by_loops(values.tolist(), labels.tolist(), rivals.tolist(), classes)
-        assert found == pytest.approx(np.array(expected), abs=1e-12)
+        assert prior == pytest.approx(np.array(expected), abs=1e-12)
     loose = scores.pair_prior(scores.Doubt(doubts, rivals), labels, classes, strength=2)
     expected = prior_by_loops(doubts.tolist(), labels.tolist(), rivals.tolist(), classes, 2)
     assert loose == pytest.approx(np.array(expected), abs=1e-12)
@@ -98,10 +98,10 @@ def test_pair_prior_against_loops(distances, labels):
 def test_a_pair_with_many_mistakes_is_doubted_more():
     """Of 40 images of one class 10 are doubted, all with the same rival: 30 in pair (0, 1), 10 in pair (0, 2)."""
     doubts = scores.Doubt(np.array([0.5] * 10 + [-0.5] * 30), np.array([1] * 30 + [2] * 10))
-    found = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), 3)
-    assert found[0, 1] == pytest.approx(0.1 * math.log(26 / (30 + 64) / 0.25) + 0.05 * math.log(26 / (5 + 16)))
-    assert found[0, 2] == pytest.approx(0.1 * math.log(16 / (10 + 64) / 0.25) + 0.05 * math.log(16 / (5 + 16)))
-    assert found[0, 1] > 0 > found[0, 2]
+    prior = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), 3)
+    assert prior[0, 1] == pytest.approx(0.1 * math.log(26 / (30 + 64) / 0.25) + 0.05 * math.log(26 / (5 + 16)))
+    assert prior[0, 2] == pytest.approx(0.1 * math.log(16 / (10 + 64) / 0.25) + 0.05 * math.log(16 / (5 + 16)))
+    assert prior[0, 1] > 0 > prior[0, 2]
 
 
 def test_of_two_classes_as_near_the_frequent_confusion_is_the_rival():
@@ -110,9 +110,9 @@ def test_of_two_classes_as_near_the_frequent_confusion_is_the_rival():
     distances = np.array([[wrong] * 30 + [right] * 300 + [even]])
     labels = np.zeros(331, dtype=np.int64)
     evidence = scores.gather(distances, labels)
-    found = scores.doubt(evidence, labels)
-    assert (evidence.ghost[-1], found.rival[-1]) == (1, 2)
-    assert found.value[-1] > 0
+    doubt = scores.doubt(evidence, labels)
+    assert (evidence.ghost[-1], doubt.rival[-1]) == (1, 2)
+    assert doubt.value[-1] > 0
 
 
 def doubt_by_loops(distances, labels):
@@ -144,11 +144,11 @@ def doubt_by_loops(distances, labels):
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_doubt_against_loops(distances, labels):
     evidence = scores.gather(distances, labels)
-    found = scores.doubt(evidence, labels)
+    doubt = scores.doubt(evidence, labels)
     values, rivals = doubt_by_loops(distances, labels)
-    assert found.value == pytest.approx(values)
-    assert found.rival.tolist() == rivals
-    assert (found.rival != labels).all()
+    assert doubt.value == pytest.approx(values)
+    assert doubt.rival.tolist() == rivals
+    assert (doubt.rival != labels).all()
     plain, paper = (scores.doubt(evidence, labels, method) for method in ("plain-margin", "ghost-distance"))
     assert plain.value == pytest.approx(evidence.margin_mean)
     ghosts = [0.1 - min(d for k, d in enumerate(mean_of(distances, i)) if k != y) for i, y in enumerate(labels)]
@@ -176,14 +176,14 @@ def test_score_is_the_logistic_function_of_doubt_in_hit_radii():
 
 @pytest.mark.parametrize("method", scores.METHODS)
 def test_direction_0_is_surely_wrong_and_1_surely_right(method):
-    """The worse the label, the lower the score, by every method."""
+    """A worse label has a lower score, with every method."""
     right, unsure, wrong = [0.05, 1.5, 1.5], [0.3, 0.35, 1.5], [1.5, 0.02, 1.5]
     distances = np.array([[right, unsure, wrong, right, right]])
     labels = np.zeros(5, dtype=np.int64)
-    found = scores.score(scores.doubt(scores.gather(distances, labels), labels, method).value)
-    assert found[0] > 0.99
-    assert found[0] > found[1] > found[2]
-    assert found[2] < 0.5
+    values = scores.score(scores.doubt(scores.gather(distances, labels), labels, method).value)
+    assert values[0] > 0.99
+    assert values[0] > values[1] > values[2]
+    assert values[2] < 0.5
 
 
 def test_a_spread_over_the_networks_lowers_the_doubt():
@@ -223,9 +223,9 @@ def flag_of(*rows, label=0, method="plain-margin"):
         ([0.05, 1.2, 1.3], "ok"),
         ([0.89, 1.2, 1.3], "ok"),
         ([0.9, 0.95, 1.3], "none of the classes"),
-        ([1.3, 0.9, 1.3], "none of the classes"),  # goes before wrong
+        ([1.3, 0.9, 1.3], "none of the classes"),  # comes before wrong
         ([1.2, 0.05, 1.3], "wrong"),
-        ([0.42, 0.41, 1.3], "wrong"),  # goes before ambiguous
+        ([0.42, 0.41, 1.3], "wrong"),  # comes before ambiguous
         ([0.1, 0.39, 1.3], "ambiguous: two labels"),
         ([0.1, 0.41, 1.3], "ok"),  # more than 0.3 apart
         ([0.3, 0.49, 1.3], "ambiguous: two labels"),
@@ -292,10 +292,10 @@ def test_every_flag_has_its_rule_in_words():
 
 def test_ties_go_to_the_first_class():
     distances = np.array([[[0.5, 0.2, 0.2], [0.2, 0.2, 0.2]]])
-    found = scores.gather(distances, np.array([0, 1]))
-    assert found.nearest.tolist() == [[1, 0]]
-    assert found.ghost.tolist() == [1, 0]
-    assert found.margin_mean == pytest.approx([0.3, 0.0])
+    evidence = scores.gather(distances, np.array([0, 1]))
+    assert evidence.nearest.tolist() == [[1, 0]]
+    assert evidence.ghost.tolist() == [1, 0]
+    assert evidence.margin_mean == pytest.approx([0.3, 0.0])
 
 
 def test_the_hit_radius_itself_is_a_hit():

@@ -20,8 +20,8 @@ def case():
     images = Images(images.pixels, images.labels, names, "toy", images.ids)
     random = np.random.default_rng(4)
     distances = random.uniform(0.2, 1.4, (3, 200, 4)).astype(np.float32)
-    own = random.choice([0.05, 0.5, 1.2], 200, p=[0.7, 0.2, 0.1])
-    distances[:, np.arange(200), images.labels.numpy()] = own + random.uniform(0, 0.05, (3, 200))
+    given_distances = random.choice([0.05, 0.5, 1.2], 200, p=[0.7, 0.2, 0.1])
+    distances[:, np.arange(200), images.labels.numpy()] = given_distances + random.uniform(0, 0.05, (3, 200))
     table = judge(distances, images).table
     return table, images, summarise(table, images, {"source": "toy.npz", "models": 3})
 

@@ -1,4 +1,4 @@
-"""Batch-norm, relu and maximum in one, against plain PyTorch in float64; by Triton's interpreter without a GPU."""
+"""Batch-norm, relu and maximum in one, against plain PyTorch in float64; without a GPU in Triton's interpreter."""
 
 import copy
 import sys
@@ -18,15 +18,15 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def norm(channels=64):
     torch.manual_seed(0)
-    made = nn.BatchNorm2d(channels, momentum=0.3).to(DEVICE)
-    nn.init.normal_(made.weight)
-    nn.init.normal_(made.bias)
-    return made
+    layer = nn.BatchNorm2d(channels, momentum=0.3).to(DEVICE)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    return layer
 
 
-def plain(maps, given, *, pool):
-    found = F.relu(given(maps))
-    return F.max_pool2d(found, 2) if pool else found
+def plain(maps, layer, *, pool):
+    maps = F.relu(layer(maps))
+    return F.max_pool2d(maps, 2) if pool else maps
 
 
 @pytest.mark.parametrize(
@@ -41,34 +41,34 @@ def plain(maps, given, *, pool):
 )
 def test_values_gradients_and_running_statistics(shape, pool, monkeypatch):
     monkeypatch.setattr(fused, "SHARES", 4)  # so that several programs share the rows
-    given = norm(shape[1])
-    exact = copy.deepcopy(given).double()
+    layer = norm(shape[1])
+    exact = copy.deepcopy(layer).double()
     maps = (3 * torch.randn(shape, device=DEVICE) + 5).contiguous(memory_format=torch.channels_last).requires_grad_()
     precise = maps.detach().double().requires_grad_()
-    out, expected = fused.norm_relu(maps, given, pool=pool), plain(precise, exact, pool=pool)
+    out, expected = fused.norm_relu(maps, layer, pool=pool), plain(precise, exact, pool=pool)
     torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-4)
     pull = torch.randn_like(out)
-    found = torch.autograd.grad(out, [maps, given.weight, given.bias], pull)
-    wanted = torch.autograd.grad(expected, [precise, exact.weight, exact.bias], pull.double())
-    for mine, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=1e-4)
+    gradients = torch.autograd.grad(out, [maps, layer.weight, layer.bias], pull)
+    expected_gradients = torch.autograd.grad(expected, [precise, exact.weight, exact.bias], pull.double())
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient.double(), expected_gradient, rtol=1e-4, atol=1e-4)
     for name in ("running_mean", "running_var", "num_batches_tracked"):
-        torch.testing.assert_close(getattr(given, name).double(), getattr(exact, name).double(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(getattr(layer, name).double(), getattr(exact, name).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_large_mean_does_not_spoil_the_variance():
     maps = (torch.randn(8, 64, 8, 8, device=DEVICE) * 0.01 + 100).contiguous(memory_format=torch.channels_last)
-    given = norm()
-    fused.norm_relu(maps, given)
+    layer = norm()
+    fused.norm_relu(maps, layer)
     true = maps.double().var(dim=(0, 2, 3))
-    torch.testing.assert_close(given.running_var.double(), 0.7 + 0.3 * true, rtol=1e-6, atol=0)
-    found = fused.NormRelu.apply(
-        maps, given.weight, given.bias, given.running_mean, given.running_var, 0.3, given.eps, False
+    torch.testing.assert_close(layer.running_var.double(), 0.7 + 0.3 * true, rtol=1e-6, atol=0)
+    out = fused.NormRelu.apply(
+        maps, layer.weight, layer.bias, layer.running_mean, layer.running_var, 0.3, layer.eps, False
     )
     expected = F.relu(
-        F.batch_norm(maps.double(), None, None, given.weight.double(), given.bias.double(), training=True)
+        F.batch_norm(maps.double(), None, None, layer.weight.double(), layer.bias.double(), training=True)
     )
-    torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=2e-2)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-2, atol=2e-2)
 
 
 def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
@@ -78,8 +78,8 @@ def test_kernels_that_cannot_be_built_are_done_without(monkeypatch, caplog):
     )
     with caplog.at_level("WARNING", logger="hitnet"):
         assert not kernels.built(torch.device(DEVICE))
-    (said,) = caplog.messages
-    assert "cannot be built (no C compiler); PyTorch's take their place" in said
+    (message,) = caplog.messages
+    assert "cannot be built (no C compiler). PyTorch's slower kernels are used" in message
 
 
 def test_an_older_triton_is_done_without(monkeypatch, caplog):
@@ -103,8 +103,8 @@ def test_a_single_value_a_channel_is_left_to_the_running_statistics(monkeypatch)
 
 def test_a_norm_that_several_processes_share_keeps_its_own_forward(monkeypatch):
     monkeypatch.setattr(kernels, "wanted", lambda tensor: True)
-    maps, given = torch.randn(2, 64, 2, 2, device=DEVICE), norm()
-    by_kernel = features.norm_relu(maps, given)
+    maps, layer = torch.randn(2, 64, 2, 2, device=DEVICE), norm()
+    by_kernel = features.norm_relu(maps, layer)
     torch.testing.assert_close(by_kernel, plain(maps, norm(), pool=False), rtol=1e-4, atol=1e-4)
-    given.forward = lambda values: values + 1
-    assert torch.equal(features.norm_relu(maps, given), F.relu(maps + 1))
+    layer.forward = lambda values: values + 1
+    assert torch.equal(features.norm_relu(maps, layer), F.relu(maps + 1))

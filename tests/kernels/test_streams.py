@@ -1,4 +1,4 @@
-"""Branches beside the main stream, with streams that only note what they are asked; workspaces of captured graphs."""
+"""Side streams of a main stream, with fake streams that record their calls; workspaces of captured graphs."""
 
 import contextlib
 
@@ -23,12 +23,12 @@ class FakeStream:
 
 @pytest.fixture
 def current(monkeypatch):
-    """The current stream, in a list; streams that are made are fakes."""
-    found = [FakeStream()]
+    """The current stream, in a list; new streams are fakes."""
+    streams_in_use = [FakeStream()]
     monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: found[0])
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: streams_in_use[0])
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    return found
+    return streams_in_use
 
 
 def side_of(main):
@@ -38,16 +38,16 @@ def side_of(main):
 
 
 def test_every_main_stream_has_a_branch_of_its_own(current):
-    one, two = current[0], FakeStream()
-    beside_one = side_of(one)
-    assert beside_one.waited == [one]
-    current[0] = two
-    beside_two = side_of(two)
-    assert beside_two is not beside_one
-    assert beside_two.waited == [two]
-    current[0], made = one, FakeStream.made
-    assert side_of(one) is beside_one
-    assert FakeStream.made == made
+    first, second = current[0], FakeStream()
+    first_branch = side_of(first)
+    assert first_branch.waited == [first]
+    current[0] = second
+    second_branch = side_of(second)
+    assert second_branch is not first_branch
+    assert second_branch.waited == [second]
+    current[0], count = first, FakeStream.made
+    assert side_of(first) is first_branch
+    assert FakeStream.made == count
 
 
 def test_without_a_gpu_work_is_done_at_once():
@@ -70,24 +70,24 @@ def test_a_captured_graph_has_workspaces_that_no_other_had_or_will_have(monkeypa
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_graphs_captured_on_the_same_stream_run_side_by_side():
-    """Products of few rows over a long sum are cut into parts, which are added up in a workspace."""
-    common, lanes, made = torch.cuda.Stream(), [torch.cuda.Stream() for _ in range(4)], []
+    """cuBLAS cuts products with few rows and long sums into parts, and adds them up in a workspace."""
+    common, lanes, captured = torch.cuda.Stream(), [torch.cuda.Stream() for _ in range(4)], []
     for _ in lanes:
         x = torch.randn(128, 9216, device="cuda", dtype=torch.bfloat16)
         weight = torch.randn(9216, 160, device="cuda", dtype=torch.bfloat16)
         common.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(common):
-            x @ weight  # cuBLAS makes itself ready
+            x @ weight  # cuBLAS initialises itself
         graph = torch.cuda.CUDAGraph()
         with streams.own_workspaces(), torch.cuda.graph(graph, stream=common):
             products = torch.stack([x @ weight for _ in range(100)])
         graph.replay()
-        made.append((graph, products, products.clone(), x, weight))  # graphs read where these are
+        captured.append((graph, products, products.clone(), x, weight))  # graphs read these tensors
     torch.cuda.synchronize()
     for _ in range(20):
-        for lane, (graph, *_) in zip(lanes, made, strict=True):
+        for lane, (graph, *_) in zip(lanes, captured, strict=True):
             with torch.cuda.stream(lane):
                 graph.replay()
     torch.cuda.synchronize()
-    for _, products, alone, *_ in made:
+    for _, products, alone, *_ in captured:
         assert torch.equal(products, alone)

@@ -33,25 +33,27 @@ def plain(images, first, second, *, relu):
     [(3, (1, 7, 8), 3, True), (3, (3, 9, 6), 3, False), (130, (1, 6, 5), 2, True)],
 )
 def test_values_and_gradients_are_those_of_plain_convolutions(images, shape, side, relu, monkeypatch):
-    # Work is split up, too.
+    # Small limits, so that the work is split up.
     monkeypatch.setattr("hitnet.kernels.two_convolutions.multiprocessors", lambda device: 12)
     monkeypatch.setattr("hitnet.kernels.two_convolutions.PLACES", 2)
     first, second = layers(shape[0], side)
     batch = torch.rand(images, *shape, device=first.weight.device)
     out = two_convolutions(batch, first, second, relu=relu, dtype=torch.float32)
     expected, parameters = plain(batch, first, second, relu=relu)
-    # Compiled, products of float32 are made of TF32 ones, and a relu near 0 may open on one side alone.
+    # Compiled kernels multiply float32 as TF32, so a relu near 0 may open on only one of the two sides.
     most = 5e-2 if GPU else 1e-5
     assert relative_difference(out, expected) < most
     pull = torch.randn_like(out)
-    found = torch.autograd.grad(out, [*first.parameters(), *second.parameters()], pull)
-    for mine, theirs in zip(found, torch.autograd.grad(expected, parameters, pull.double()), strict=True):
-        assert relative_difference(mine, theirs) < most
+    gradients = torch.autograd.grad(out, [*first.parameters(), *second.parameters()], pull)
+    for gradient, expected_gradient in zip(
+        gradients, torch.autograd.grad(expected, parameters, pull.double()), strict=True
+    ):
+        assert relative_difference(gradient, expected_gradient) < most
 
 
-def relative_difference(found, expected):
-    assert found.shape == expected.shape
-    return float((found.detach().double() - expected.detach()).norm() / expected.detach().norm())
+def relative_difference(actual, expected):
+    assert actual.shape == expected.shape
+    return float((actual.detach().double() - expected.detach()).norm() / expected.detach().norm())
 
 
 def test_gradients_of_weights_come_in_their_own_memory_order():

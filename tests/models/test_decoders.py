@@ -18,12 +18,12 @@ def parameters(module):
 def test_standardise_by_hand():
     torch.manual_seed(0)
     capsules, classes = torch.rand(5, 3, 4), torch.tensor([0, 2, 1, 1, 0])
-    shown = standardise(capsules, classes)
+    standardised = standardise(capsules, classes)
     for i in range(5):
         for k in range(3):
             for j in range(4):
                 on = (float(capsules[i, k, j]) - 0.5) / (0.1 / math.sqrt(4)) + 1
-                assert float(shown[i, k, j]) == pytest.approx(on if k == int(classes[i]) else 0.0, abs=1e-5)
+                assert float(standardised[i, k, j]) == pytest.approx(on if k == int(classes[i]) else 0.0, abs=1e-5)
 
 
 def test_the_centre_of_the_standardised_capsule_is_the_heads():

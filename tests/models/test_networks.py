@@ -148,7 +148,7 @@ def test_names_and_shapes_are_checked():
 def test_config_round_trip():
     original = config("hitnet-resnet9", (3, 32, 32), 7, capsule_dim=24)
     assert ModelConfig.from_dict(original.to_dict()) == original
-    with pytest.raises(HitNetError, match="no entry of a network's configuration named 'colour'"):
+    with pytest.raises(HitNetError, match="no model option named 'colour'"):
         ModelConfig.from_dict({**original.to_dict(), "colour": 1})
 
 
@@ -195,8 +195,8 @@ def test_export_for_batches_of_any_size(name):
     images = torch.rand(7, 1, 20, 20)
     size = torch.export.Dim("batch", min=2)
     exported = torch.export.export(network, (images[:4],), dynamic_shapes={"images": {0: size}}).module()
-    for one, other in zip(exported(images)[:4], network(images)[:4], strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
+    for exported_value, value in zip(exported(images)[:4], network(images)[:4], strict=True):
+        assert torch.allclose(exported_value, value, atol=1e-5)
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
@@ -205,7 +205,7 @@ def test_networks_of_half_precision(name, half):
     torch.manual_seed(0)
     network, images = hitnet.build(name, (1, 20, 20), 3), torch.rand(8, 1, 20, 20)
     network(images)
-    whole = network.eval()(images)
-    found = network.to(half)(images.to(half))
-    assert found.distances.dtype == found.reconstruction.dtype == torch.float32
-    assert torch.allclose(found.distances, whole.distances, atol=0.1)
+    full_output = network.eval()(images)
+    half_output = network.to(half)(images.to(half))
+    assert half_output.distances.dtype == half_output.reconstruction.dtype == torch.float32
+    assert torch.allclose(half_output.distances, full_output.distances, atol=0.1)

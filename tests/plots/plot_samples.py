@@ -1,4 +1,4 @@
-"""What figures are drawn of in tests, and how a written picture is looked at."""
+"""Sample data for figures, and helpers that look at a written picture."""
 
 import numpy as np
 import torch
@@ -27,12 +27,12 @@ def distributions(classes=3, images=60):
 
 def examples(count, shape=(1, 8, 8)):
     torch.manual_seed(0)
-    one, many = torch.rand(shape), torch.rand(7, *shape)
-    return [HybridExamples(one, one, many, many, f"class {k}") for k in range(count)]
+    image, modified = torch.rand(shape), torch.rand(7, *shape)
+    return [HybridExamples(image, image, modified, modified, f"class {k}") for k in range(count)]
 
 
 def opened(paths):
-    """The one picture written, as RGB."""
+    """The only picture that was written, as RGB."""
     (path,) = paths
     with Image.open(path) as picture:
         return np.asarray(picture.convert("RGB")), picture.size

@@ -33,8 +33,8 @@ def test_long_names_leave_the_hits_in_sight(tmp_path, most, names):
     ghosts, images = case(names)
     figures = plots.doubtful_figures(ghosts, images, most=most)
     rows = ghosts.doubtful().tail(most)
-    found = [text for figure in figures for text in texts(figure)]
-    for text, row in zip(found, rows.itertuples(), strict=True):
+    labels = [text for figure in figures for text in texts(figure)]
+    for text, row in zip(labels, rows.itertuples(), strict=True):
         label, ghost, hits = text[1:-1].split(", ")
         assert row.label.startswith(label.rstrip("…"))
         assert len(label) > 2

@@ -62,14 +62,14 @@ def test_more_runs_than_colours(tmp_path):
 def test_nothing_to_draw():
     with pytest.raises(HitNetError, match="no epochs to draw of b, c"):
         plots.history_figure({"a": history([1.0]), "b": [], "c": []})
-    with pytest.raises(HitNetError, match="no run at all"):
+    with pytest.raises(HitNetError, match="at least one run; got none"):
         plots.history_figure({})
 
 
 def test_every_run_is_named_below_whatever_its_name(tmp_path):
     rows = [{"epoch": epoch, "loss": 1 / epoch, "train_error": 1.0} for epoch in (1, 2)]
     figure = plots.history_figure({"_a": rows, "x" * 300: rows, "$b": rows})
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert (shown[0], shown[2]) == ("_a", "$b")
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert (names[0], names[2]) == ("_a", "$b")
     plots.save([figure], tmp_path / "a.png")
     assert figure.legends[0].get_window_extent().width <= figure.bbox.width

@@ -50,8 +50,8 @@ def test_many_classes_take_several_pages(tmp_path):
 
 def test_pages_hold_every_row_once():
     for rows in (0, 1, 7, 40, 999):
-        found = plots.pages(rows, 1.3)
-        assert [row for page in found for row in page] == list(range(rows))
+        cut = plots.pages(rows, 1.3)
+        assert [row for page in cut for row in page] == list(range(rows))
 
 
 STARTS = [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG"), ("jpg", b"\xff\xd8")]
@@ -90,7 +90,7 @@ def test_missing_characters_are_said_in_one_sentence(tmp_path, caplog, recwarn):
     names = [f"{chr(0x20000 + k)} {k}" for k in range(4)]
     plots.save(plots.tile_figures(torch.rand(4, 1, 8, 8), 2, labels=names), tmp_path / "a.png")
     assert [record.message for record in caplog.records if "font lacks" in record.message] == [caplog.messages[-1]]
-    assert not [one for one in recwarn if "Glyph" in str(one.message)]
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
 
 
 def test_other_warnings_pass(tmp_path):
@@ -104,10 +104,10 @@ def test_other_warnings_pass(tmp_path):
 def test_images_stay_apart_and_sharp_in_pictures_made_of_lines(tmp_path):
     images = torch.rand(6, 1, 8, 8)
     plots.save(plots.tile_figures(images, 3), tmp_path / "a.svg")
-    found = re.findall(r'base64,\s*([^"]+)"', (tmp_path / "a.svg").read_text())
-    assert len(found) == 6
-    for one in found:
-        with Image.open(io.BytesIO(base64.b64decode(one))) as picture:
+    encoded = re.findall(r'base64,\s*([^"]+)"', (tmp_path / "a.svg").read_text())
+    assert len(encoded) == 6
+    for data in encoded:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
             assert picture.width == pytest.approx(1.25 * 600, abs=2)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of what was learned: their sizes, that they show what they should, and that nothing global is touched."""
+"""Figures of what was learned: their sizes, their contents, and that no global state changes."""
 
 import logging
 import sys
@@ -40,10 +40,10 @@ def test_every_picture_is_written_at_its_size(tmp_path, kind):
 def test_names_are_shown_as_they_are(tmp_path):
     names = ("$x_", "a_b^c", "a very long name that does not fit above its image", "ok")
     (figure,) = plots.prototype_figures(prototypes(names=names))
-    shown = texts(figure)
-    assert shown[:2] == list(names[:2])
-    assert shown[2].startswith("a very long")
-    assert shown[2].endswith("…")
+    labels = texts(figure)
+    assert labels[:2] == list(names[:2])
+    assert labels[2].startswith("a very long")
+    assert labels[2].endswith("…")
     plots.save([figure], tmp_path / "a.svg")
     plots.save(
         plots.hybrid_figures([HybridExamples(*[torch.rand(1, 4, 4)] * 2, *[torch.rand(2, 1, 4, 4)] * 2, "$")]),
@@ -73,15 +73,15 @@ def test_draw_on_given_axes():
 
     axes = Figure().subplots()
     assert plots.draw_image(axes, torch.rand(3, 4, 4)) is axes
-    found = distributions()
-    assert plots.draw_features(axes, found.capsules, found, reach=0.2, title="all") is axes
+    features = distributions()
+    assert plots.draw_features(axes, features.capsules, features, reach=0.2, title="all") is axes
 
 
 def test_the_share_is_written_beside_the_distribution():
-    found = distributions(classes=2)
-    (figure,) = plots.feature_figures(found)
-    own = found.capsules[found.labels == 0].double()
-    share = float(((own - 0.5).abs() <= 0.08).double().mean())
+    features = distributions(classes=2)
+    (figure,) = plots.feature_figures(features)
+    capsules = features.capsules[features.labels == 0].double()
+    share = float(((capsules - 0.5).abs() <= 0.08).double().mean())
     assert f"{100 * share:.0f} % within 2σ" in texts(figure)[0]
 
 
@@ -90,8 +90,8 @@ def test_the_share_is_written_beside_the_distribution():
 def test_ticks_of_distributions_do_not_meet(classes, wider):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    found = distributions(classes=classes)
-    (figure,) = plots.feature_figures(replace(found, spread=found.spread / wider))
+    features = distributions(classes=classes)
+    (figure,) = plots.feature_figures(replace(features, spread=features.spread / wider))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     boxes = [
@@ -108,22 +108,24 @@ def test_ticks_of_distributions_do_not_meet(classes, wider):
 def test_distributions_count_what_lies_beyond_the_edges(recwarn):
     from matplotlib.figure import Figure
 
-    found = distributions(classes=1)
+    features = distributions(classes=1)
     axes = Figure().subplots()
     capsules = torch.cat([torch.full((30, 2), 0.5), torch.full((10, 2), 9.0)])
     capsules[:, 1] = 9.0
-    plots.draw_features(axes, capsules, found, reach=0.1)
+    plots.draw_features(axes, capsules, features, reach=0.1)
     height, edges, _ = axes.patches[0].get_data()
     assert float((height * np.diff(edges)).sum()) == pytest.approx(30 / 80)
-    assert axes.lines[1].get_ydata().max() == 0  # the component that lies beyond altogether
+    assert axes.lines[1].get_ydata().max() == 0  # all values of this component lie beyond the edges
     assert not recwarn.list
 
 
 def test_captions_of_hybrid_images_fit_their_panels():
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    one, many = torch.rand(1, 4, 4), torch.rand(2, 1, 4, 4)
-    (figure,) = plots.hybrid_figures([HybridExamples(one, one, many, many, name) for name in ("W" * 40, "$a\\$")])
+    image, modified = torch.rand(1, 4, 4), torch.rand(2, 1, 4, 4)
+    (figure,) = plots.hybrid_figures(
+        [HybridExamples(image, image, modified, modified, name) for name in ("W" * 40, "$a\\$")]
+    )
     renderer = FigureCanvasAgg(figure).get_renderer()
     captions = [text for text in figure.axes[0].texts if text.get_fontsize() == 8]
     boxes = [text.get_window_extent(renderer) for text in captions]
@@ -144,8 +146,8 @@ def test_a_traversal_has_room_for_its_columns():
 
 
 def test_small_changes_are_no_zeros():
-    found = traversal(components=3)
-    (figure,) = plots.traversal_figures(replace(found, images=0.5 + found.images / 1000))
+    original = traversal(components=3)
+    (figure,) = plots.traversal_figures(replace(original, images=0.5 + original.images / 1000))
     assert not {"0.000", "0e+00"} & set(texts(figure))
     assert len([text for text in texts(figure) if text.endswith("e-04")]) == 3
 

@@ -1,4 +1,4 @@
-"""One small trained run for all tests of synthesis, and its data on disk."""
+"""A small trained run for all tests of synthesis, and its data on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def toy_file(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def toy_run(toy_file, tmp_path_factory) -> Run:
-    """Trained long enough that prototypes differ; in a run folder, on data that can be read again."""
+    """A run folder, trained long enough that prototypes differ, on data that can be loaded again."""
     out = tmp_path_factory.mktemp("runs") / "bands"
     options = {"recipe_options": {"batch_size": 16, "learning_rate": 5e-3, "shift": 0}}
     return hitnet.train(

@@ -43,51 +43,51 @@ def test_by_class(spread_out):
     rows, table = spread_out.by_class(), spread_out.table()
     assert rows["class"].tolist() == ["b", "a"]  # in the set's order
     assert rows["images"].tolist() == [25, 25]
-    own = table[table["class"] == "a"]
-    assert rows["mean"][1] == pytest.approx(own["mean"].mean())
-    assert rows["spread"][1] == pytest.approx(math.sqrt((own["spread"] ** 2).mean()))
-    assert rows["within"][1] == pytest.approx(own["within"].mean())
+    class_table = table[table["class"] == "a"]
+    assert rows["mean"][1] == pytest.approx(class_table["mean"].mean())
+    assert rows["spread"][1] == pytest.approx(math.sqrt((class_table["spread"] ** 2).mean()))
+    assert rows["within"][1] == pytest.approx(class_table["within"].mean())
 
 
 def test_capsules_are_those_of_the_true_class(toy_run, toy_set):
-    found = true_capsules(toy_run.model, toy_set)
+    capsules = true_capsules(toy_run.model, toy_set)
     for i in (0, 1, 2, 50):
         output = toy_run.model(toy_set.pixels[i : i + 1].float() / 255)
-        assert torch.allclose(found[i], output.capsules[0, int(toy_set.labels[i])], atol=1e-5)
+        assert torch.allclose(capsules[i], output.capsules[0, int(toy_set.labels[i])], atol=1e-5)
 
 
 def test_a_runs_own_data(toy_run, toy_set):
-    found = feature_distributions(toy_run, device="cpu")
-    assert len(found.capsules) == len(toy_set)
-    assert found.spread == pytest.approx(0.1 / math.sqrt(4))
+    distributions = feature_distributions(toy_run, device="cpu")
+    assert len(distributions.capsules) == len(toy_set)
+    assert distributions.spread == pytest.approx(0.1 / math.sqrt(4))
     assert len(feature_distributions(toy_run, split="test", device="cpu").labels) == 120 - len(toy_set)
-    one = feature_distributions(toy_run, classes=["band 1"], device="cpu")
-    assert one.labels.unique().tolist() == [1]
+    single_class = feature_distributions(toy_run, classes=["band 1"], device="cpu")
+    assert single_class.labels.unique().tolist() == [1]
     assert len(feature_distributions(toy_run, limit=10, device="cpu").labels) == 10
 
 
 def test_the_fit_by_hand():
     torch.manual_seed(0)
     vectors, labels = torch.rand(30, 3), torch.arange(30) % 2
-    found = fit(vectors, labels, 3)
+    gaussians = fit(vectors, labels, 3)
     for k in range(2):
         rows = [vectors[i].double().numpy() for i in range(30) if i % 2 == k]
         mean = sum(rows) / len(rows)
         covariance = sum(np.outer(row - mean, row - mean) for row in rows) / len(rows)
-        assert np.allclose(found.mean[k], mean)
-        assert np.allclose(found.covariance[k], covariance)
-        root = found.root(k).numpy()
+        assert np.allclose(gaussians.mean[k], mean)
+        assert np.allclose(gaussians.covariance[k], covariance)
+        root = gaussians.root(k).numpy()
         assert np.allclose(root @ root.T, covariance)
-    assert found.count.tolist() == [15, 15, 0]
-    assert not found.mean[2].any()
-    assert not found.covariance[2].any()
-    assert found.mean.dtype == found.covariance.dtype == torch.float64
+    assert gaussians.count.tolist() == [15, 15, 0]
+    assert not gaussians.mean[2].any()
+    assert not gaussians.covariance[2].any()
+    assert gaussians.mean.dtype == gaussians.covariance.dtype == torch.float64
 
 
 def test_the_root_of_a_covariance_without_inverse():
-    found = fit(torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.6, 0.9]]), torch.zeros(2, dtype=torch.long), 1)
-    root = found.root(0)
-    assert torch.allclose(root @ root.T, found.covariance[0])
+    gaussians = fit(torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.6, 0.9]]), torch.zeros(2, dtype=torch.long), 1)
+    root = gaussians.root(0)
+    assert torch.allclose(root @ root.T, gaussians.covariance[0])
     assert root.isfinite().all()
 
 
@@ -117,7 +117,7 @@ def test_damaged_gaussians_are_fitted_again(own_folder, caplog):
     first = fitted_gaussians(own_folder, device="cpu")
     (own_folder / GAUSSIANS_FILE).write_bytes(b"torn")
     assert torch.equal(first.covariance, fitted_gaussians(own_folder, device="cpu").covariance)
-    assert "fitted anew" in caplog.text
+    assert "are fitted again" in caplog.text
     assert torch.equal(first.mean, read_tensors(own_folder / GAUSSIANS_FILE)[0]["mean"])
 
 
@@ -130,8 +130,8 @@ def test_gaussians_of_other_weights_are_fitted_again(own_folder):
 
 
 def test_gaussians_of_other_data_are_not_kept(own_folder, toy_set):
-    found = fitted_gaussians(own_folder, toy_set.select(range(12)), device="cpu")
-    assert found.count.sum() == 12
+    gaussians = fitted_gaussians(own_folder, toy_set.select(range(12)), device="cpu")
+    assert gaussians.count.sum() == 12
     assert not (own_folder / GAUSSIANS_FILE).exists()
 
 
@@ -169,8 +169,8 @@ def test_images_that_were_left_out_do_not_change_the_draw(tmp_path, caplog, limi
     run = hitnet.train(tmp_path / "photos", limit=limit, out=tmp_path / "run", **options)
     assert run.config.data["limit"] == limit
     assert run.config.data["images"] < (limit or 48)
-    found = run_images(run)
-    assert fingerprint(found) == run.config.data["fingerprint"]
+    reloaded = run_images(run)
+    assert fingerprint(reloaded) == run.config.data["fingerprint"]
     assert len(run_images(run, limit=5)) <= 5
     fitted_gaussians(run, device="cpu")
     assert "has changed since" not in caplog.text
@@ -192,8 +192,8 @@ def test_the_limit_of_a_run_is_for_the_images_that_it_was_trained_on(toy_file, t
 def test_other_data_by_their_place(toy_run, tmp_path):
     other = toy_images(30, seed=5)
     save_npz(other, tmp_path / "other.npz")
-    found = run_images(toy_run, tmp_path / "other.npz", split="all")
-    assert torch.equal(found.pixels, other.pixels)
+    images = run_images(toy_run, tmp_path / "other.npz", split="all")
+    assert torch.equal(images.pixels, other.pixels)
     with pytest.raises(HitNetError, match="does not exist") as error:
         run_images(toy_run, tmp_path / "nowhere")
     assert "trained on" not in str(error.value)

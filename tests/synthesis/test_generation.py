@@ -38,10 +38,10 @@ def test_an_image_depends_on_seed_class_and_place_alone(toy_run):
 
 
 def test_the_papers_gaussian(extra_network):
-    found = paper_gaussians(extra_network)
-    assert found.mean[1].tolist() == [0.5] * 4 + [0.0] * 2
+    gaussians = paper_gaussians(extra_network)
+    assert gaussians.mean[1].tolist() == [0.5] * 4 + [0.0] * 2
     expected = torch.diag(torch.tensor([0.1 / math.sqrt(4)] * 4 + [1.0] * 2, dtype=torch.float64) ** 2)
-    assert torch.allclose(found.covariance[2], expected)
+    assert torch.allclose(gaussians.covariance[2], expected)
 
 
 def test_capsules_follow_the_gaussian(toy_run, monkeypatch):
@@ -106,7 +106,7 @@ def test_errors_come_before_capsules_are_fitted(toy_run, monkeypatch, options, s
 
 
 def test_a_class_without_images(toy_run, toy_set):
-    some = toy_set.select((toy_set.labels != 1).nonzero()[:, 0])
+    without_band_1 = toy_set.select((toy_set.labels != 1).nonzero()[:, 0])
     with pytest.raises(HitNetError, match="no images of band 1 to fit"):
-        generate(toy_run, data=some, device="cpu")
-    assert len(list(generate(toy_run, ["band 0"], 2, data=some, device="cpu"))) == 1
+        generate(toy_run, data=without_band_1, device="cpu")
+    assert len(list(generate(toy_run, ["band 0"], 2, data=without_band_1, device="cpu"))) == 1

@@ -28,10 +28,10 @@ def stream(images, *, total=None, fail=False, names=None):
 def test_arrays_come_back(tmp_path, shape):
     images, sizes = toy_images(16, shape=shape), []
     write_images(stream(images), tmp_path / "a.npz", on_batch=sizes.append)
-    found = load(tmp_path / "a.npz", "all")
-    assert torch.equal(found.pixels, images.pixels)
-    assert torch.equal(found.labels, images.labels)
-    assert (found.name, found.flip, found.class_names) == ("made", True, images.class_names)
+    loaded = load(tmp_path / "a.npz", "all")
+    assert torch.equal(loaded.pixels, images.pixels)
+    assert torch.equal(loaded.labels, images.labels)
+    assert (loaded.name, loaded.flip, loaded.class_names) == ("made", True, images.class_names)
     assert len(load(tmp_path / "a.npz", "train")) == 10
     assert sizes == [10, 6]
 
@@ -39,9 +39,9 @@ def test_arrays_come_back(tmp_path, shape):
 def test_colour_folders_come_back(tmp_path):
     images = toy_images(16, shape=(3, 12, 12))
     write_images(stream(images), tmp_path / "new")
-    found = load(tmp_path / "new", "test")
-    assert found.shape == (3, 12, 12)
-    assert sorted(map(bytes, found.pixels.numpy())) == sorted(map(bytes, images.pixels[10:].numpy()))
+    loaded = load(tmp_path / "new", "test")
+    assert loaded.shape == (3, 12, 12)
+    assert sorted(map(bytes, loaded.pixels.numpy())) == sorted(map(bytes, images.pixels[10:].numpy()))
 
 
 @pytest.mark.parametrize("name", ["a.npz", "folder"])
@@ -72,7 +72,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_too_few_images(tmp_path):
-    with pytest.raises(HitNetError, match="20 images were announced but 16 came"):
+    with pytest.raises(HitNetError, match="announced 20 images but gave 16"):
         write_images(stream(toy_images(16), total=20), tmp_path / "a.npz")
 
 
@@ -80,7 +80,7 @@ def test_too_few_images(tmp_path):
 def test_names_that_can_be_no_folder(tmp_path, name):
     images = toy_images(16)
     renamed = Images(images.pixels, images.labels, ("x", "y", name), "odd", images.ids)
-    with pytest.raises(HitNetError, match=r"can be no folder.*\.npz"):
+    with pytest.raises(HitNetError, match=r"cannot be a folder name.*\.npz"):
         write_images(stream(renamed), tmp_path / "new")
 
 
@@ -97,7 +97,7 @@ def test_masks_come_back(tmp_path):
 
 def test_a_folder_says_once_that_it_holds_no_masks(tmp_path, caplog):
     write_images(stream(masked()), tmp_path / "new")
-    assert ["holds no masks" in message for message in caplog.messages] == [True]
+    assert ["masks are not written" in message for message in caplog.messages] == [True]
 
 
 def test_a_full_disk_is_said_in_a_sentence(tmp_path):

@@ -1,8 +1,7 @@
-"""An audit for other tools: tasks for Label Studio, probabilities for cleanlab.
+"""Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab.
 
-Both rest on one map from distances to probabilities, the softmax of -distance / 0.1. The nearer its capsule,
-the likelier a class, so that the likeliest class is the nearest capsule's. The temperature is the hit radius:
-each hit radius by which one capsule is farther than another makes its class e times less likely. An image with
+Both use the same probabilities, the softmax of −distance / 0.1, so the nearest capsule's class is the likeliest. The
+temperature is the hit radius: each hit radius of additional distance makes a class e times less likely. An image with
 one capsule on the hit radius (0.1) and nine on the miss radius (0.9) gets 0.997 for the hit.
 """
 
@@ -24,9 +23,9 @@ TEMPERATURE = HIT_RADIUS
 
 
 def pred_probs(distances: np.ndarray) -> np.ndarray:
-    """Class probabilities (N, K) of mean capsule distances (N, K), in the same order; each row sums to 1."""
+    """Convert mean capsule distances (N, K) to class probabilities (N, K); each row sums to 1."""
     if distances.ndim != 2 or not np.isfinite(distances).all():
-        raise HitNetError(f"distances must be finite, images by classes; got shape {distances.shape}.")
+        raise HitNetError(f"distances must be finite and of shape (N, K); got shape {distances.shape}.")
     exponents = -distances.astype(np.float64) / TEMPERATURE
     likely = np.exp(exponents - exponents.max(1, keepdims=True, initial=-np.inf))
     probabilities: np.ndarray = likely / likely.sum(1, keepdims=True)
@@ -34,13 +33,18 @@ def pred_probs(distances: np.ndarray) -> np.ndarray:
 
 
 def write_pred_probs(table: pd.DataFrame, distances: np.ndarray, path: str | Path) -> None:
-    """Write the probabilities as .npy, images by ascending id and classes in their order.
+    """Write class probabilities as a .npy file, images sorted by id.
 
-    With labels in the order of ids, `cleanlab.filter.find_label_issues(labels, np.load(path))` takes it so.
+    If the labels are sorted by id too, call `cleanlab.filter.find_label_issues(labels, np.load(path))`.
+
+    Args:
+        table: The audit's table.
+        distances: (N, K), in the table's order.
+        path: A file whose name ends in .npy.
     """
     _check(table, distances)
     if Path(path).suffix.lower() != ".npy":
-        raise HitNetError(f"{path}: the name of a file of probabilities ends in .npy.")
+        raise HitNetError(f"{path}: choose a file name for the probabilities that ends in .npy.")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, pred_probs(distances)[order], allow_pickle=False)
@@ -54,25 +58,33 @@ def label_studio(
     *,
     image_root: str = "/data/local-files/?d=",
 ) -> list[Path]:
-    """Write the audit as Label Studio tasks, worst image first, and beside them the labelling set-up as .xml; gives
-    both files.
+    """Write the audit as Label Studio tasks, worst image first, and the labelling set-up beside them as .xml.
 
-    Each task predicts the suggested class, with its probability as score; the given label, the audit's
-    score, flag and rule are columns of the task. `image_root` goes before each file's path: by default the
-    address at which Label Studio serves a folder of its local storage.
+    Each task predicts the suggested class, with its probability as score. The given label and the audit's score, flag
+    and rule are columns of the task.
+
+    Args:
+        table: The audit's table.
+        distances: (N, K), in the table's order.
+        class_names: The K classes.
+        path: A file whose name ends in .json.
+        image_root: Prefix of each image's path. The default is the address of Label Studio's local storage.
+
+    Returns:
+        The two files.
     """
     _check(table, distances)
     target = Path(path)
     if target.suffix.lower() != ".json":
-        raise HitNetError(f"{path}: the name of a file of Label Studio tasks ends in .json.")
-    set_up, setting = target.with_suffix(".xml"), label_studio_config(class_names)
-    if set_up.exists() and (not set_up.is_file() or set_up.read_bytes() != setting.encode()):
-        raise HitNetError(f"{set_up} exists, and is not this audit's labelling set-up. Choose another name.")
+        raise HitNetError(f"{path}: choose a file name for the Label Studio tasks that ends in .json.")
+    config_file, config = target.with_suffix(".xml"), label_studio_config(class_names)
+    if config_file.exists() and (not config_file.is_file() or config_file.read_bytes() != config.encode()):
+        raise HitNetError(f"{config_file} exists and is not this audit's labelling set-up. Choose another name.")
     files = table["path"].fillna("").astype(str).tolist()
     if not all(files):
-        raise HitNetError("Label Studio needs an image file for each task; this audit's images have none.")
+        raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
     index = {name: k for k, name in enumerate(class_names)}
-    chances = pred_probs(distances)
+    probabilities = pred_probs(distances)
     columns = ("id", "given", "suggested", "score", "flag", "rule")
     records = zip(files, *(table[column].tolist() for column in columns), strict=True)
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
@@ -88,19 +100,19 @@ def label_studio(
         }
         prediction = {
             "model_version": "hitnet-audit",
-            "score": float(chances[row, index[suggested]]),
+            "score": float(probabilities[row, index[suggested]]),
             "result": [choice],
         }
         facts = {"given": given, "label_score": score, "flag": flag, "rule": rule}
         data = {"image": address, "image_id": number, **facts}
         tasks.append({"data": data, "predictions": [prediction]})
     write_json(target, tasks)
-    write_text(set_up, setting)
-    return [target, set_up]
+    write_text(config_file, config)
+    return [target, config_file]
 
 
 def label_studio_config(class_names: Sequence[str]) -> str:
-    """The labelling set-up that the tasks of `label_studio` fit: one image, one choice of class."""
+    """The labelling set-up for the tasks of `label_studio`: one image, one choice of class."""
     lines = [
         "<View>",
         '  <Image name="image" value="$image"/>',
@@ -115,4 +127,4 @@ def label_studio_config(class_names: Sequence[str]) -> str:
 
 def _check(table: pd.DataFrame, distances: np.ndarray) -> None:
     if len(table) != len(distances):
-        raise HitNetError(f"The audit table has {len(table)} rows, the distances have {len(distances)}.")
+        raise HitNetError(f"The audit table has {len(table)} rows, but distances has {len(distances)}.")

@@ -1,4 +1,4 @@
-"""The paper's analysis of ghost capsules over several runs: read from the runs, written as tables and pictures."""
+"""The paper's analysis of ghost capsules for several runs, written as tables and figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from hitnet.training.evaluation import load_for
 def analyse_ghosts(
     runs: Sequence[str | Path | Run], data: Source, *, split: str | None = None, device: str = "auto"
 ) -> tuple[Ghosts, Images]:
-    """The ghosts of a data set's images in the networks of several runs, and the images."""
+    """Find the ghosts of a data set's images in the networks of several runs.
+
+    Args:
+        runs: Runs, or their folders.
+        data: Opened data, or what `open_data` takes.
+        split: train, test or all. None: the default of an audit.
+        device: auto, cpu or cuda.
+
+    Returns:
+        The ghosts, and the images in the same order.
+    """
     trained = [run if isinstance(run, Run) else open_run(run) for run in runs]
     opened = open_data(data)
     images = load_for(trained[0], opened, split or opened.audit_split)
@@ -25,23 +35,23 @@ def analyse_ghosts(
     return find_ghosts(distances, images.labels.numpy(), images.class_names), images
 
 
-def write_ghosts(found: Ghosts, images: Images, out: Path) -> list[Path]:
-    """Tables and pictures of the analysis in a new folder; gives what was written."""
+def write_ghosts(ghosts: Ghosts, images: Images, out: Path) -> list[Path]:
+    """Write tables and figures of the analysis into a new folder; return the files."""
     files.check_vacant(out)
-    doubtful = found.doubtful()
-    which = {"id": images.ids.numpy()} | ({} if images.paths is None else {"path": list(images.paths)})
-    every = found.table.assign(**which)
+    doubtful = ghosts.doubtful()
+    identity = {"id": images.ids.numpy()} | ({} if images.paths is None else {"path": list(images.paths)})
+    table = ghosts.table.assign(**identity)
     tables = {
-        "ghosts.csv": every,
-        "agreement.csv": found.agreement(),
-        "pairs.csv": found.pairs(found.agreed()).reset_index(allow_duplicates=True),
-        "doubtful_pairs.csv": found.pairs(doubtful).reset_index(allow_duplicates=True),
-        "doubtful.csv": every.loc[doubtful.index],
+        "ghosts.csv": table,
+        "agreement.csv": ghosts.agreement(),
+        "pairs.csv": ghosts.pairs(ghosts.agreed()).reset_index(allow_duplicates=True),
+        "doubtful_pairs.csv": ghosts.pairs(doubtful).reset_index(allow_duplicates=True),
+        "doubtful.csv": table.loc[doubtful.index],
     }
     for name, frame in tables.items():
         with files.replacing(out / name) as temporary:
             frame.to_csv(temporary, index=False)
-    pictures = plots.save([plots.analysis_figure(found)], out / "analysis.png")
+    pictures = plots.save([plots.analysis_figure(ghosts)], out / "analysis.png")
     if len(doubtful):
-        pictures += plots.save(plots.doubtful_figures(found, images), out / "doubtful.png")
+        pictures += plots.save(plots.doubtful_figures(ghosts, images), out / "doubtful.png")
     return [out / name for name in tables] + pictures

@@ -1,7 +1,7 @@
 """The paper's analysis of ghost capsules over M networks (section 3.3): agreement, pairs, distances, hits.
 
 Shapes: distances (M, N, K), labels (N,). The ghost of an image in a network is the capsule nearest to the centre
-among those that are not of its given class.
+among those of all classes but the given one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from hitnet.capsules import HIT_RADIUS
 
 @dataclass(frozen=True)
 class Ghosts:
-    """The ghosts of N images in M networks; `table` has one row an image.
+    """The ghosts of N images in M networks.
 
-    Columns of `table`: label, ghost (the class most often chosen), classes (N_c, how many different classes the M
-    ghosts have), mean_distance, std_distance (of the M ghosts' own distances), hits (ghosts within the hit zone).
+    Attributes:
+        models: M.
+        class_names: The K classes.
+        table: One row per image. Columns: label; ghost (the most frequent class of the M ghosts); classes (N_c, the
+            number of different classes among them); mean_distance and std_distance (of the M ghosts); hits (ghosts
+            within the hit zone).
     """
 
     models: int
@@ -28,27 +32,27 @@ class Ghosts:
     table: pd.DataFrame
 
     def agreement(self) -> pd.DataFrame:
-        """How many images have N_c = 1, 2, … different ghost classes."""
+        """Number of images with N_c = 1, 2, … different ghost classes."""
         counts = self.table["classes"].value_counts().sort_index()
         return pd.DataFrame(
             {"classes": counts.index, "images": counts.to_numpy(), "percent": 100 * counts.to_numpy() / len(self.table)}
         )
 
     def agreed(self) -> pd.DataFrame:
-        """The images on whose ghost class all networks agree (N_c = 1)."""
+        """The images for which all networks agree on the ghost class (N_c = 1)."""
         return self.table[self.table["classes"] == 1]
 
     def doubtful(self) -> pd.DataFrame:
-        """Images with N_c = 1 and a mean distance below the hit radius, sorted by hits as in the paper's figure."""
+        """The images with N_c = 1 and a mean distance below the hit radius, sorted by hits as in the paper's figure."""
         agreed = self.agreed()
         return agreed[agreed["mean_distance"] < HIT_RADIUS].sort_values(["hits", "label", "ghost"])
 
     def pairs(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Counts of (ghost class, true class) over some rows of the table: ghosts down, labels across, with totals."""
+        """Counts of (ghost class, true class) in some rows of the table: one row per ghost class, with totals."""
         names = list(self.class_names)
         counts = pd.crosstab(rows["ghost"], rows["label"]).reindex(index=names, columns=names, fill_value=0).to_numpy()
         across = np.column_stack([counts, counts.sum(axis=1)])
-        # By place, not by name: a class may be named Total.
+        # By position, not by name: a class may be named Total.
         return pd.DataFrame(
             np.vstack([across, across.sum(axis=0)]),
             index=pd.Index([*names, "Total"], name="ghost class"),
@@ -57,9 +61,9 @@ class Ghosts:
 
 
 def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -> Ghosts:
-    """Look at the ghost of every image in every network."""
-    away = others(distances, labels)
-    chosen, nearest = away.argmin(axis=2), away.min(axis=2)
+    """Find the ghost of every image in every network, from distances (M, N, K) and labels (N,)."""
+    other_distances = others(distances, labels)
+    chosen, nearest = other_distances.argmin(axis=2), other_distances.min(axis=2)
     counts = np.stack([(chosen == k).sum(axis=0) for k in range(distances.shape[2])], axis=1)
     names = np.array(class_names, dtype=object)
     table = pd.DataFrame(

@@ -22,7 +22,7 @@ from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.synthesis.decoding import to_pixels
-from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.synthesis.prototype import class_prototypes
 from hitnet.training import Progress, Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
 from hitnet.training.api import make_job
 from hitnet.training.configuration import configure

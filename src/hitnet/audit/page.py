@@ -1,8 +1,8 @@
-"""The review page: one HTML file in which a person goes through the doubtful labels and decides.
+"""The review page: one HTML file in which a person reviews the doubtful labels and decides.
 
-The page opens from disk, asks nothing of the network, and keeps the decisions in the browser until they are
-exported as a CSV that `hitnet.audit.corrections` applies. Everything from the data set (file names, class
-names) enters it as JSON and is shown as text only.
+The page opens from disk and never uses the network. It keeps the decisions in the browser until the person exports
+them as a CSV file, which `hitnet.audit.corrections` applies. Everything from the data set (file names, class names)
+enters the page as JSON and is shown only as text.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ COLUMNS = (
     *("id", "path", "given", "suggested", "score", "hits", "votes", "models"),
     *("margin_mean", "margin_std", "ghost", "ghost_distance", "flag", "rule"),
 )
-SHOWN = ("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes")  # of the summary
+SHOWN = ("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes")  # from the summary
 BARS = 10  # classes in an image's chart of distances
-MARKUP = 20_000  # bytes kept for the tags around the sheets
-FEWEST = 200  # images on a page, where there are as many, however few are suspect
+MARKUP = 20_000  # bytes reserved for the tags around the sheets
+FEWEST = 200  # unsuspicious images to show at least, if there are that many
 
 
 def write_page(
@@ -51,43 +51,53 @@ def write_page(
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
-    """Write the review page of an audit and return how many images it shows.
+    """Write the review page of an audit.
 
-    table       the audit's table, worst image first
-    distances   (N, K), mean distance of each class's capsule, in the table's order
-    images      uint8 (N, C, H, W) in the table's order, or a function that gives those at a list of rows
-    summary     the audit's figures, as in summary.json
-    prototypes  uint8 (K, C, H, W), a typical image of each class
-    limit       the most images to show: suspects first, then the most doubtful of the rest
-    max_bytes   the most that the file may weigh: thumbnails become coarser, then fewer
+    Args:
+        path: The HTML file.
+        table: The audit's table, worst image first.
+        distances: (N, K), mean distance of each class's capsule, in the table's order.
+        images: uint8 (N, C, H, W) in the table's order, or a function that returns those at a list of rows.
+        class_names: The K classes.
+        title: Title of the page.
+        summary: The audit's figures, as in summary.json.
+        prototypes: uint8 (K, C, H, W), a typical image of each class.
+        limit: Show at most N images: suspects first, then the most doubtful of the rest.
+        max_bytes: Largest size of the file. To fit, thumbnails become coarser, then fewer.
+
+    Returns:
+        The number of images on the page.
     """
     names = _checked(table, distances, class_names, prototypes)
     rows = choose_rows(table["flag"].to_numpy(), limit=limit)
     head = {
         "title": title,
-        "fingerprint": fingerprint(table, names),
+        "fingerprint": audit_fingerprint(table, names),
         "names": names,
         "summary": {key: summary[key] for key in SHOWN if key in summary},
     }
     pick: Thumbnails = images if not isinstance(images, Tensor) else images.__getitem__
-    typical = None
+    prototype_sprites = None
     if prototypes is not None:
-        typical = make_sprites(prototypes.__getitem__, len(prototypes), budget=max_bytes // 5)
-        typical = typical if typical.count == len(prototypes) else None
-    spare = max_bytes - len(_render(title, "", []).encode()) - (typical.size if typical else 0)
+        prototype_sprites = make_sprites(prototypes.__getitem__, len(prototypes), budget=max_bytes // 5)
+        prototype_sprites = prototype_sprites if prototype_sprites.count == len(prototypes) else None
+    spare = max_bytes - len(_render(title, "", []).encode()) - (prototype_sprites.size if prototype_sprites else 0)
     rows, text = _fitting_rows(head, table, distances, rows, budget=spare // 2)
     room = spare - len(text) - MARKUP
-    shown = make_sprites(lambda places: pick([int(rows[i]) for i in places]), len(rows), budget=room)
-    if shown.count == 0:
+    sprites = make_sprites(lambda indices: pick([int(rows[i]) for i in indices]), len(rows), budget=room)
+    if sprites.count == 0:
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for a single image. Raise max_bytes.")
-    data = page_data(head, table, distances, rows[: shown.count])
-    data["tiles"] = {"images": shown.layout(), "prototypes": typical.layout() if typical else None}
-    write_text(path, _render(title, _json(data), [("images", shown), ("prototypes", typical)]))
-    return shown.count
+    data = page_data(head, table, distances, rows[: sprites.count])
+    data["tiles"] = {
+        "images": sprites.layout(),
+        "prototypes": prototype_sprites.layout() if prototype_sprites else None,
+    }
+    write_text(path, _render(title, _json(data), [("images", sprites), ("prototypes", prototype_sprites)]))
+    return sprites.count
 
 
 def choose_rows(flags: np.ndarray, *, limit: int) -> np.ndarray:
-    """Rows to show, in the table's order: the suspects, and as many others, 200 at least, worst first."""
+    """Rows to show, in the table's order: all suspects, and the same number of others (at least 200), worst first."""
     if limit < 1:
         raise HitNetError(f"limit must be at least 1; got {limit}.")
     suspects, others = np.flatnonzero(flags != "ok"), np.flatnonzero(flags == "ok")
@@ -96,8 +106,8 @@ def choose_rows(flags: np.ndarray, *, limit: int) -> np.ndarray:
     return np.sort(chosen)
 
 
-def fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
-    """What tells this audit from another: decisions stored in a browser are kept under it."""
+def audit_fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
+    """A hash that identifies this audit: the browser stores its decisions under it."""
     digest = hashlib.sha256(json.dumps(list(names)).encode())
     for column in ("id", "path", "given", "suggested", "score"):
         digest.update(json.dumps(table[column].tolist()).encode())
@@ -105,7 +115,7 @@ def fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
 
 
 def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    """What the page's script reads: the shown rows by column, names as indices, the nearest classes."""
+    """The data for the page's script: the shown rows by column, class names as indices, the nearest classes."""
     index = {name: k for k, name in enumerate(head["names"])}
     part = table.iloc[rows]
     columns: dict[str, Any] = {c: part[c].tolist() for c in ("id", "hits", "votes", "models")}
@@ -123,27 +133,28 @@ def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarra
 
 
 def _nearest(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
-    """The nearest classes of each image (n, at most BARS); the given and the suggested one are among them."""
+    """The nearest classes per image (n, at most BARS), always with the given and the suggested class."""
     bars = min(BARS, distances.shape[1])
-    at = np.arange(len(distances))
-    urgent = distances.astype(float)
-    urgent[at, given] = urgent[at, suggested] = -1.0
-    chosen = np.argpartition(urgent, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(at), 0), int)
+    rows = np.arange(len(distances))
+    priority = distances.astype(float)
+    priority[rows, given] = priority[rows, suggested] = -1.0
+    chosen = np.argpartition(priority, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(rows), 0), int)
     order = np.argsort(np.take_along_axis(distances, chosen, 1), axis=1, kind="stable")
     nearest: np.ndarray = np.take_along_axis(chosen, order, 1)
     return nearest
 
 
 def _vocabulary(values: pd.Series, known: Sequence[str] = ()) -> tuple[list[str], list[int]]:
-    places = {word: i for i, word in enumerate(known)}
-    indices = [places.setdefault(str(value), len(places)) for value in values]
-    return list(places), indices
+    """Distinct texts, the known ones first, and the index of each value among them."""
+    index_of = {word: i for i, word in enumerate(known)}
+    indices = [index_of.setdefault(str(value), len(index_of)) for value in values]
+    return list(index_of), indices
 
 
 def _fitting_rows(
     head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarray, rows: np.ndarray, *, budget: int
 ) -> tuple[np.ndarray, bytes]:
-    """As many of the rows as their text leaves room for, and that text."""
+    """The first rows whose text fits into the budget, and that text."""
     while True:
         text = _json(page_data(head, table, distances, rows)).encode()
         if len(text) <= budget or len(rows) <= 1:
@@ -164,7 +175,7 @@ def _checked(
         expected = (len(table), len(names))
         raise HitNetError(f"distances must be {expected}, images by classes; got {distances.shape}.")
     if len(set(names)) < len(names):
-        raise HitNetError("Two classes have the same name. Give every class a name of its own.")
+        raise HitNetError("Two classes have the same name. Give every class a different name.")
     if prototypes is not None and len(prototypes) != len(names):
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(names)} classes.")
     unknown = (set(table["given"]) | set(table["suggested"]) | set(table["ghost"])) - set(names)
@@ -193,12 +204,12 @@ def _render(title: str, data: str, groups: Sequence[tuple[str, Sprites | None]])
 
 
 def _source(text: str) -> str:
-    """The hash by which the content security policy knows an inline style or script."""
+    """The hash that allows an inline style or script in the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _json(value: object) -> str:
-    """JSON that can stand inside a script element: no "<", no NaN, no half of a surrogate pair."""
+    """JSON that is safe inside a script element: no "<", no NaN, no half of a surrogate pair."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = text.replace("<", "\\u003c")
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)

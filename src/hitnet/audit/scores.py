@@ -1,8 +1,8 @@
-"""How doubtful a label is, from the class distances of several networks: pure functions on arrays.
+"""Score how doubtful labels are, from the class distances of several networks: pure functions on arrays.
 
-Shapes: distances (M, N, K) of M networks, N images and K classes; labels (N,). The direction of every figure is
-said beside it. The networks are trained on the very labels that are judged: the centripetal loss pulls every
-image towards its given class, so a capsule that stays far from the centre all the same is telling.
+Shapes: distances (M, N, K) of M networks, N images and K classes; labels (N,). The networks are trained on the same
+labels that they judge: the centripetal loss pulls every image towards its given class, so a given class's capsule that
+stays far from the centre is strong evidence.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
 
 @dataclass(frozen=True)
 class Evidence:
-    """What M networks say of N images.
+    """The distances of M networks, summarised per image.
 
-    mean            (N, K) distances, averaged over the networks
-    spread          (N, K) standard deviation of d_given − d_k over the networks
-    own             (N,) mean distance of the given class's capsule
-    ghost           (N,) class of the nearest other capsule, by mean distance
-    ghost_distance  (N,) its mean distance
-    margin_mean     (N,) d_given − d_nearest-other, averaged; above 0: another class is nearer
-    margin_std      (N,) its spread over the networks
-    hits            (N,) networks in which the given class's capsule is a hit
-    nearest         (M, N) class of the nearest capsule in each network
+    Attributes:
+        models: M.
+        mean: (N, K), distances averaged over the networks.
+        spread: (N, K), standard deviation of d_given − d_k over the networks.
+        given_distance: (N,), mean distance of the given class's capsule.
+        ghost: (N,), class of the nearest other capsule, by mean distance.
+        ghost_distance: (N,), its mean distance.
+        margin_mean: (N,), mean of d_given − d_nearest-other; above 0, another class is nearer.
+        margin_std: (N,), standard deviation of this margin over the networks.
+        hits: (N,), number of networks in which the given class's capsule is a hit.
+        nearest: (M, N), class of the nearest capsule in each network.
     """
 
     models: int
     mean: Floats
     spread: Floats
-    own: Floats
+    given_distance: Floats
     ghost: Ints
     ghost_distance: Floats
     margin_mean: Floats
@@ -50,36 +52,36 @@ class Evidence:
     nearest: Ints
 
     def votes(self, classes: Ints) -> Ints:
-        """How many networks name the class that is given for each image (N,)."""
+        """Number of networks that predict classes[i] for image i (N,)."""
         return (self.nearest == classes).sum(axis=0)
 
 
 def others(distances: Floats, labels: Ints) -> Floats:
-    """Distances (…, N, K) with the given class's set to infinity."""
-    found = distances.copy()
-    found[..., np.arange(len(labels)), labels] = np.inf
-    return found
+    """Distances (…, N, K) with those of the given class set to infinity."""
+    masked = distances.copy()
+    masked[..., np.arange(len(labels)), labels] = np.inf
+    return masked
 
 
 def gather(distances: Floats, labels: Ints) -> Evidence:
-    """Sum up what the networks say."""
+    """Summarise distances (M, N, K) for labels (N,)."""
     if distances.ndim != 3 or distances.shape[1] != len(labels):
         raise HitNetError(f"distances must be (M, {len(labels)}, K); got {distances.shape}.")
     rows = np.arange(len(labels))
     mean = distances.mean(axis=0)
-    own = distances[:, rows, labels]
-    margins = own - others(distances, labels).min(axis=2)
+    given = distances[:, rows, labels]
+    margins = given - others(distances, labels).min(axis=2)
     ghost = others(mean, labels).argmin(axis=1)
     return Evidence(
         models=len(distances),
         mean=mean,
-        spread=(own[:, :, None] - distances).std(axis=0),
-        own=mean[rows, labels],
+        spread=(given[:, :, None] - distances).std(axis=0),
+        given_distance=mean[rows, labels],
         ghost=ghost,
         ghost_distance=mean[rows, ghost],
         margin_mean=margins.mean(axis=0),
         margin_std=margins.std(axis=0),
-        hits=(own <= HIT_RADIUS).sum(axis=0),
+        hits=(given <= HIT_RADIUS).sum(axis=0),
         nearest=distances.argmin(axis=2),
     )
 
@@ -92,8 +94,9 @@ def check_method(method: str) -> None:
 class Doubt:
     """How doubtful N labels are.
 
-    value  (N,) the higher, the more doubtful; above 0, another class is the better label
-    rival  (N,) that class: the one that speaks most against the given one
+    Attributes:
+        value: (N,), higher is more doubtful; above 0, another class is the better label.
+        rival: (N,), the strongest other class.
     """
 
     value: Floats
@@ -101,52 +104,62 @@ class Doubt:
 
 
 def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Doubt:
-    """How doubtful each label is, and in favour of which class.
+    """Compute how doubtful each label is, and in favour of which class.
 
-    margin          of `advantages`, plus `pair_prior`, each image's highest
-    plain-margin    the mean margin alone
-    ghost-distance  the paper's: how near the nearest other capsule is, whatever the given class's does
+    Args:
+        evidence: From `gather`.
+        labels: (N,).
+        method: "margin": the highest of `advantages` plus `pair_prior`. "plain-margin": only the mean margin.
+            "ghost-distance": the paper's, how near the nearest other capsule is, regardless of the given class.
     """
     check_method(method)
     if method == "plain-margin":
         return Doubt(evidence.margin_mean, evidence.ghost)
     if method == "ghost-distance":
         return Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)
-    found = advantages(evidence, labels)
-    prior = pair_prior(highest(found), labels, found.shape[1])
-    return highest(found + prior[labels])
+    advantage = advantages(evidence, labels)
+    prior = pair_prior(highest(advantage), labels, advantage.shape[1])
+    return highest(advantage + prior[labels])
 
 
 def highest(advantage: Floats) -> Doubt:
+    """The class with the highest advantage (N, K) per image, and that advantage."""
     return Doubt(advantage.max(axis=1), advantage.argmax(axis=1))
 
 
 def advantages(evidence: Evidence, labels: Ints) -> Floats:
-    """By how much each class fits better than the given one (N, K); −∞ for the given one itself.
+    """By how much each class fits better than the given class (N, K); −∞ for the given class itself.
 
-    The mean of d_given − d_k, less half its spread over the networks (those that disagree prove less), less half of
-    what the class's median margin stands above that of all (a class that is hard as a whole is not wrong as a whole).
+    The mean of d_given − d_k, minus half its spread over the networks (networks that disagree prove less), minus half
+    of the difference between the class's median margin and the overall median (a hard class is not a wrong class).
     """
-    found = evidence.own[:, None] - evidence.mean - 0.5 * evidence.spread
+    advantage = evidence.given_distance[:, None] - evidence.mean - 0.5 * evidence.spread
     overall = np.median(evidence.margin_mean)
     for k in np.unique(labels):
         members = labels == k
-        found[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
-    found[np.arange(len(labels)), labels] = -np.inf
-    return found
+        advantage[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
+    advantage[np.arange(len(labels)), labels] = -np.inf
+    return advantage
 
 
 def pair_prior(doubts: Doubt, labels: Ints, classes: int, *, strength: float = 16.0) -> Floats:
-    """What the pair (given, other) adds to the doubt (K, K): m · ln(r_pair / r) + ½ m · ln(n_pair / n), m the hit
-    radius: mistakes come in pairs of classes.
+    """What each pair of classes adds to the doubt: m ln(r_pair / r) + ½ m ln(n_pair / n).
 
-    r       the share of labels with a doubt above 0
-    r_pair  that share among the images of the given class whose rival is the other
-    n_pair  the number of these, n what it would be if errors fell evenly on classes and pairs
+    Label errors come in pairs of classes. m is the hit radius, and r the fraction of labels with a doubt above 0. Among
+    the images of the given class whose rival is the other class, r_pair is that fraction and n_pair that number; n is
+    the number expected if errors were spread evenly over classes and pairs.
 
-    Numbers are drawn towards evenness as if by `strength` further errors: where errors are few, no pair stands out.
-    As `score` is the logistic function of doubt / m, r_pair enters by Bayes' rule as the prior odds; n_pair favours
-    the frequent confusions of a class over the rare ones.
+    `score` is the logistic function of −doubt / m, so by Bayes' rule r_pair acts as prior odds. n_pair favours the
+    frequent confusions of a class over the rare ones.
+
+    Args:
+        doubts: The doubt before the prior.
+        labels: (N,).
+        classes: K.
+        strength: Number of imagined errors that pull the numbers towards evenness. With few errors, no pair stands out.
+
+    Returns:
+        (K, K), by given class and other class.
     """
     shape = (classes, classes)
     pair = labels * classes + doubts.rival
@@ -160,9 +173,9 @@ def pair_prior(doubts: Doubt, labels: Ints, classes: int, *, strength: float = 1
 
 
 def score(doubts: Floats) -> Floats:
-    """Doubt as a score in (0, 1): 0 = surely wrong, 1 = surely right, 0.5 = two classes equally near.
+    """Convert doubts to scores in (0, 1): 0 = surely wrong, 1 = surely right, 0.5 = two classes equally near.
 
-    The logistic function of the doubt in units of the hit radius.
+    The score is the logistic function of −doubt in units of the hit radius.
     """
     return 1 / (1 + np.exp(np.clip(doubts / HIT_RADIUS, -30, 30)))
 
@@ -178,20 +191,21 @@ FLAGS = {
 
 
 def flags(evidence: Evidence, doubts: Doubt) -> list[str]:
-    """One of FLAGS for each image; where several of the rules hold, the first of those below."""
-    rival = evidence.mean[np.arange(len(doubts.rival)), doubts.rival]
+    """One of FLAGS per image. If several rules hold, the first one below counts."""
+    given, rival = evidence.given_distance, evidence.mean[np.arange(len(doubts.rival)), doubts.rival]
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": score(doubts.value) < 0.5,
-        "ambiguous: two labels": (evidence.own < HALFWAY)
-        & (rival < HALFWAY)
-        & (np.abs(evidence.own - rival) < 3 * HIT_RADIUS),
+        "ambiguous: two labels": (given < HALFWAY) & (rival < HALFWAY) & (np.abs(given - rival) < 3 * HIT_RADIUS),
     }
     return np.select(list(rules.values()), list(rules), default="ok").tolist()
 
 
 def suggest(doubts: Doubt, labels: Ints, flag: list[str]) -> Ints:
-    """The class to propose for each image (N,): the rival where it is the better label or, of two labels, the other;
-    otherwise the given one, which of an image that fits no class may still be the nearest."""
+    """The class to propose per image (N,).
+
+    This is the rival if it is the better label, or the second of two labels. Otherwise it is the given class; even for
+    an image that fits no class, the given class may be the nearest.
+    """
     two_labels = np.array(flag) == "ambiguous: two labels"
     return np.where((doubts.value > 0) | two_labels, doubts.rival, labels)

@@ -1,4 +1,4 @@
-"""Thumbnails on sheets: many small images as a few WebP files, as fine as a budget of bytes allows."""
+"""Sheets of thumbnails: many small images as a few WebP files, in the best quality that fits a budget of bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn import functional
 
 COLUMNS = 16
-SHEET = 256  # thumbnails on a sheet
+SHEET = 256  # thumbnails per sheet
 
-# WebP codes blocks of 16 x 16: cells of whole blocks keep one image's edges out of its neighbour.
+# WebP encodes blocks of 16 x 16 pixels: with cells of whole blocks, an image does not blur into its neighbour.
 BLOCK = 16
 
-# (longest side in pixels, WebP quality), finest first.
+# (longest side in pixels, WebP quality), best first.
 LADDER = ((64, 85), (64, 65), (48, 60), (32, 50))
 
 Thumbnails = Callable[[Sequence[int]], Tensor]
@@ -27,7 +27,14 @@ Thumbnails = Callable[[Sequence[int]], Tensor]
 
 @dataclass(frozen=True)
 class Sprites:
-    """`count` thumbnails of width x height pixels, on base64 WebP sheets of cells, row by row."""
+    """Thumbnails on sheets, row by row.
+
+    Attributes:
+        sheets: WebP files in base64.
+        count: Number of thumbnails.
+        width: Width of a thumbnail in pixels.
+        height: Height of a thumbnail in pixels.
+    """
 
     sheets: tuple[str, ...]
     count: int
@@ -36,10 +43,11 @@ class Sprites:
 
     @property
     def size(self) -> int:
-        """Bytes that the sheets take in the page."""
+        """Bytes of the sheets in the page."""
         return sum(map(len, self.sheets))
 
     def layout(self) -> dict[str, int]:
+        """The sizes that the page's script needs to find a thumbnail."""
         return {
             "width": self.width,
             "height": self.height,
@@ -51,10 +59,14 @@ class Sprites:
 
 
 def make_sprites(thumbnails: Thumbnails, count: int, *, budget: int) -> Sprites:
-    """The finest sheets of images 0..count-1 that take at most `budget` bytes.
+    """Make the best sheets of images 0..count-1 that fit into `budget` bytes.
 
-    thumbnails  gives the uint8 images (n, C, H, W) at n places
-    Where even the coarsest sheets are too large, the first images that fit are kept: see `Sprites.count`.
+    If even the coarsest sheets are too large, only the first images are included: see `Sprites.count`.
+
+    Args:
+        thumbnails: Returns the uint8 images (n, C, H, W) at n indices.
+        count: Number of images.
+        budget: Largest size in bytes.
     """
     sample = list(range(0, count, max(1, count // SHEET)))[:SHEET]
     for side, quality in LADDER[:-1]:
@@ -68,20 +80,20 @@ def make_sprites(thumbnails: Thumbnails, count: int, *, budget: int) -> Sprites:
 
 def _fill(thumbnails: Thumbnails, count: int, side: int, quality: int, budget: int) -> Sprites:
     sheets: list[str] = []
-    kept = width = height = 0
+    included = width = height = 0
     for start in range(0, count, SHEET):
-        places = range(start, min(start + SHEET, count))
-        sheet, width, height = _encode(thumbnails(list(places)), side, quality)
+        indices = range(start, min(start + SHEET, count))
+        sheet, width, height = _encode(thumbnails(list(indices)), side, quality)
         budget -= len(sheet)
         if budget < 0:
             break
         sheets.append(sheet)
-        kept += len(places)
-    return Sprites(tuple(sheets), kept, width, height)
+        included += len(indices)
+    return Sprites(tuple(sheets), included, width, height)
 
 
 def _encode(images: Tensor, side: int, quality: int) -> tuple[str, int, int]:
-    """One sheet in base64, and the width and height of a thumbnail."""
+    """A sheet in base64, and the width and height of a thumbnail."""
     tiles = _shrink(images, side)
     n, height, width, _ = tiles.shape
     cell_height, cell_width = _whole_blocks(height), _whole_blocks(width)
@@ -98,7 +110,7 @@ def _encode(images: Tensor, side: int, quality: int) -> tuple[str, int, int]:
 
 
 def _shrink(images: Tensor, side: int) -> np.ndarray:
-    """RGB images (n, H, W, 3) whose longest side is at most `side`; small images stay as they are."""
+    """Shrink images to a longest side of at most `side`: RGB (n, H, W, 3). Small images keep their size."""
     height, width = images.shape[-2:]
     scale = side / max(height, width, side)
     if scale < 1:

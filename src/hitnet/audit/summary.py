@@ -1,4 +1,4 @@
-"""An audit in figures: health of each class, pairs of classes, expected number of errors."""
+"""Summary of an audit: health of each class, pairs of classes, expected number of errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from hitnet.data.images import Images
 def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dict[str, Any]:
     """Plain values for summary.json.
 
-    expected_errors  the sum of 1 − score: how many labels are wrong if the score is taken for a probability
-    pairs            how many images are flagged as wrong, by given and suggested class: [given, suggested, count], most
-                     first
+    `expected_errors` is the sum of 1 − score: the expected number of wrong labels if the score is a probability.
+    `pairs` lists [given, suggested, count] of the images that are flagged as wrong, highest count first.
+
+    Args:
+        table: The audit's table.
+        images: The images of the audit.
+        extra: Further entries, e.g. source and models.
     """
     names = list(images.class_names)
-    doubted = table[table["flag"] == "wrong"]
-    pairs = Counter(zip(doubted["given"], doubted["suggested"], strict=True))
+    wrong = table[table["flag"] == "wrong"]
+    pairs = Counter(zip(wrong["given"], wrong["suggested"], strict=True))
     return {
         "data": images.name,
         "images": len(table),
@@ -35,6 +39,7 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
 
 
 def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+    """The figures of one class, from its rows of the audit's table."""
     return {
         "name": name,
         "images": len(rows),
@@ -45,9 +50,9 @@ def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def verified_errors(table: pd.DataFrame, source: str) -> dict[str, int] | None:
-    """For the sample that ships with the package: how many of the labels that people found wrong stand how high."""
+    """For the sample that ships with the package: how many of its known label errors are among the worst images."""
     if source != "mnist-sample":
         return None
     wrong = set(sample.label_errors()["id"])
-    found = {f"in_top_{most}": int(table["id"].head(most).isin(wrong).sum()) for most in (100, 200)}
-    return {"errors": int(table["id"].isin(wrong).sum()), **found}
+    top = {f"in_top_{count}": int(table["id"].head(count).isin(wrong).sum()) for count in (100, 200)}
+    return {"errors": int(table["id"].isin(wrong).sum()), **top}

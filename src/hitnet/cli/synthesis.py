@@ -19,7 +19,7 @@ from hitnet.plots.synthesis import check_steps
 from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.generation import LAWS
-from hitnet.synthesis.hybrid import STRENGTH
+from hitnet.synthesis.hybrid_images import STRENGTH
 from hitnet.synthesis.writing import check_new
 from hitnet.training import Run
 

@@ -1,4 +1,4 @@
-"""Kernels for GPUs, written in Triton, for what PyTorch's own do too slowly; each computes what plain PyTorch would."""
+"""Triton kernels for GPUs that replace slower ones of PyTorch and compute the same values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("hitnet")
 
 @functools.cache
 def usable(device: torch.device) -> bool:
-    """Whether a device can run the kernels: they need Triton, and a GPU of Hopper's generation or later."""
+    """Return whether a device can run the kernels: they need Triton and a GPU of the Hopper generation or later."""
     return (
         device.type == "cuda"
         and importlib.util.find_spec("triton") is not None
@@ -25,26 +25,25 @@ def usable(device: torch.device) -> bool:
 
 
 def built(device: torch.device) -> bool:
-    """Whether a first small kernel can be compiled and launched, and Triton has what the others need; if not, one line
-    says why."""
+    """Return whether a small kernel can be compiled and launched, and Triton is new enough; log the reason if not."""
     try:
         from hitnet.kernels.norm_relu import norm_relu
 
-        importlib.import_module("hitnet.kernels.two_convolutions")  # Triton before 3.4 lacks what it imports
+        importlib.import_module("hitnet.kernels.two_convolutions")  # its imports fail before Triton 3.4
 
         norm_relu(torch.zeros(1, 64, 1, 2, device=device), nn.BatchNorm2d(64, device=device))
-    except Exception as error:  # whatever Triton, the C compiler that it calls, or the driver may say
-        said = str(error).strip().splitlines()
+    except Exception as error:  # Triton, the C compiler that it calls, and the driver raise errors of any type
+        lines = str(error).strip().splitlines()
         log.warning(
-            "The GPU's own kernels cannot be built (%s); PyTorch's take their place, more slowly.",
-            said[0] if said else type(error).__name__,
+            "The GPU kernels cannot be built (%s). PyTorch's slower kernels are used instead.",
+            lines[0] if lines else type(error).__name__,
         )
         return False
     return True
 
 
 def wanted(tensor: Tensor) -> bool:
-    """Whether the kernels are to work on a tensor: in mixed precision, where they can."""
+    """Return whether to use the kernels on a tensor: in mixed precision, on a device that can run them."""
     return (
         tensor.is_cuda
         and torch.is_autocast_enabled("cuda")

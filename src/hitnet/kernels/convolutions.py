@@ -1,10 +1,10 @@
-"""The paper's two convolutions on tensor cores, as matrix products of one image position each.
+"""The paper's two convolutions on tensor cores, with one matrix product per image position.
 
-Activations lie position-major, (positions, images, channels): all images' values of one place are one matrix. A product
-then has one place of the result as its rows, so that every row takes part in the same taps of the kernel: the borders
-and the stride of 2 cost nothing, neither forward nor backward. Sums are in float32, whatever the operands.
+Activations are stored position-major, (positions, images, channels): the values of all images at one position form a
+matrix. All rows of a product belong to one position of the result and use the same taps of the kernel, so borders and
+the stride of 2 cost nothing, neither forward nor backward. Sums are always in float32.
 
-Images are counted in blocks of 128; the rows that fill up the last block are zero in all gradients.
+Images are padded to blocks of 128. The padding rows are zero in all gradients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def tap_offset(k, taps, side: tl.constexpr, height, width):
-    """Where the k-th number of a first-layer kernel (channel, row, column) lies in an image, from its corner."""
+    """Offset in an image, from the kernel's corner, of value k of a first-layer kernel (channel, row, column)."""
     channel, tap = k // taps, k % taps
     return (channel * height + tap // side) * width + tap % side
 
@@ -72,7 +72,7 @@ def first_weight_gradient(
 ):
     """Σ pixelsᵀ gradient over the positions of this program: parts (programs, inner + 1 padded, channels).
 
-    The row after the last is the bias's: its pixels are all 1.
+    The row after the last belongs to the bias: its pixels are all 1.
     """
     program, programs, first = tl.program_id(0), tl.num_programs(0), tl.program_id(1) * block_k
     k = first + tl.arange(0, block_k)
@@ -80,8 +80,8 @@ def first_weight_gradient(
     offset = tap_offset(k, side * side, side, height, width)
     total = tl.zeros((block_k, channels), dtype=tl.float32)
     blocks = padded // depth
-    own = (positions - program + programs - 1) // programs
-    for i in range(own * blocks):
+    own_positions = (positions - program + programs - 1) // programs
+    for i in range(own_positions * blocks):
         position = program + (i // blocks) * programs
         b = (i % blocks) * depth + tl.arange(0, depth)
         corner = (position // out_width) * width + position % out_width
@@ -141,7 +141,7 @@ def second_gather(
     channels: tl.constexpr,
     relu: tl.constexpr,
 ):
-    """Add up the shares and the bias of one image's channels: parts → out (images, channels, positions)."""
+    """Add up the shares and the bias for channels of one image: parts → out (images, channels, positions)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
@@ -159,7 +159,7 @@ def second_gather(
 def second_scatter(
     gradient,
     out,
-    kept,
+    scattered,
     images,
     positions,
     padded,
@@ -168,7 +168,7 @@ def second_scatter(
     channels: tl.constexpr,
     relu: tl.constexpr,
 ):
-    """The way back, past the relu: gradient (images, channels, positions) → kept (positions, images, channels)."""
+    """Backward through the relu: gradient (images, channels, positions) → scattered (positions, images, channels)."""
     b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
@@ -178,7 +178,7 @@ def second_scatter(
     if relu:
         g = tl.where(tl.load(out + place, mask=real, other=0.0) > 0, g, 0.0)
     rowstart = (p * padded + b).to(tl.int64) * channels
-    tl.store(kept + rowstart[:, None] + n[None, :], g.to(kept.dtype.element_ty), mask=inside)
+    tl.store(scattered + rowstart[:, None] + n[None, :], g.to(scattered.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -198,7 +198,7 @@ def second_data_gradient(
     depth: tl.constexpr,
     channels: tl.constexpr,
 ):
-    """The gradient of `maps` (before their relu) at one position, from the outputs that it took part in."""
+    """The gradient of `maps` (before their relu) at one position, from all outputs that depend on it."""
     tile = tl.program_id(0)
     position, block = tile // blocks, tile % blocks
     y, x = position // width, position % width

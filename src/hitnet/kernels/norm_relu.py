@@ -1,4 +1,4 @@
-"""batch-norm → relu (→ 2x2 maximum) as one differentiable function over the kernels of `normalisation`."""
+"""batch-norm → relu (→ 2x2 maximum) as one differentiable function, with the kernels of `normalisation`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from torch import Tensor, nn
 from hitnet.kernels import normalisation as kernels
 
 SHARES = 256  # programs that sum up rows
-ROWS = 64  # of a block
+ROWS = 64  # per block
 
 
 def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tensor:
-    """relu(norm(maps)) in training, then a 2x2 maximum if wanted; updates the running statistics of `norm`.
+    """relu(norm(maps)) in training, then optionally a 2x2 maximum; updates the running statistics of `norm`.
 
-    For maps (B, C, H, W) with C a multiple of 16; kept in the order of memory (B, H, W, C).
+    Args:
+        maps: (B, C, H, W), C a multiple of 16.
+        norm: Batch normalisation in training mode.
+        pool: Take the 2x2 maximum.
+
+    Returns:
+        Maps in channels-last memory order.
     """
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
@@ -29,17 +35,17 @@ def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tens
 
 
 def block_of(channels: int) -> int:
-    """How many channels a block takes: a power of 2 that divides them, up to 64."""
+    """Number of channels per block: the largest power of 2, up to 64, that divides the channels."""
     return min(64, channels & -channels)
 
 
 def with_pool(pool: bool) -> dict[str, int]:
-    """A square of four rows for each row of the result wants twice the threads to hold it in registers."""
+    """Launch options. With the maximum, each result row needs four input rows and twice the threads to hold them."""
     return {"pool": pool, "num_warps": 8 if pool else 4}
 
 
 def shares(rows: int) -> tuple[int, int]:
-    """How many programs sum up the rows, and how many rows each of them takes."""
+    """Number of programs that sum up the rows, and number of rows per program."""
     each = -(-rows // SHARES)
     each = -(-each // ROWS) * ROWS
     return -(-rows // each), each
@@ -64,7 +70,7 @@ class NormRelu(torch.autograd.Function):
         columns = channels // block
         programs, each = shares(rows)
         parts = torch.empty(3, programs, channels, dtype=torch.float32, device=x.device)
-        found = torch.empty(4, channels, dtype=torch.float32, device=x.device)
+        coefficients = torch.empty(4, channels, dtype=torch.float32, device=x.device)
         kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=block)
         kernels.combine[(columns,)](
             parts,
@@ -72,7 +78,7 @@ class NormRelu(torch.autograd.Function):
             bias,
             running_mean,
             running_var,
-            found,
+            coefficients,
             programs,
             rows,
             momentum,
@@ -86,15 +92,15 @@ class NormRelu(torch.autograd.Function):
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]
         kernels.apply[(-(-results // ROWS), columns)](
-            x, found, out, results, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
+            x, coefficients, out, results, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
         )
-        ctx.save_for_backward(x, found)
+        ctx.save_for_backward(x, coefficients)
         ctx.pool = pool
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, found = ctx.saved_tensors
+        x, coefficients = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         images, channels, height, width = x.shape
         rows = images * gradient.shape[2] * gradient.shape[3]
@@ -102,10 +108,10 @@ class NormRelu(torch.autograd.Function):
         columns = channels // block
         parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
         sizes = {"channels": channels, "block_r": ROWS, "block_c": block, **with_pool(ctx.pool)}
-        kernels.gradient_sums[(programs, columns)](gradient, x, found, parts, rows, each, width, **sizes)
+        kernels.gradient_sums[(programs, columns)](gradient, x, coefficients, parts, rows, each, width, **sizes)
         sums = parts.sum(dim=0)
         out = torch.empty_like(x)
         kernels.input_gradient[(-(-rows // ROWS), columns)](
-            gradient, x, found, sums, out, rows, images * height * width, width, **sizes
+            gradient, x, coefficients, sums, out, rows, images * height * width, width, **sizes
         )
         return out, sums[1], sums[0], None, None, None, None, None

@@ -1,8 +1,10 @@
-"""Batch-norm, ReLU and, where wanted, a 2x2 maximum over matrices (rows, channels): one reading for the statistics, one
-for the result, and the same on the way back. Nothing but the input is kept; sums are in float32.
+"""Batch-norm, ReLU and optionally a 2x2 maximum over matrices (rows, channels).
 
-With the maximum, a row of the result has four rows of the input, a square of one image; they are found anew from the
-input on the way back, and the first of equal ones takes the gradient.
+Forward and backward each read the input twice: once for sums, once for the result. Only the input is saved for the
+backward pass. Sums are in float32.
+
+With the maximum, a result row has four input rows, a square of one image. The backward pass computes again which one
+is largest; the first of equal ones takes the gradient.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def combine(
     bias,
     running_mean,
     running_var,
-    found,
+    coefficients,
     programs,
     rows,
     momentum,
@@ -53,7 +55,7 @@ def combine(
     block_p: tl.constexpr,
     block_c: tl.constexpr,
 ):
-    """All shares together: found (4, channels) is mean, 1/deviation, and the scale and shift of the result."""
+    """Combine all shares: coefficients (4, channels) are mean, 1/deviation, and scale and shift of the result."""
     c = tl.program_id(0) * block_c + tl.arange(0, block_c)
     p = tl.arange(0, block_p)
     inside = (p < programs)[:, None]
@@ -66,10 +68,10 @@ def combine(
     variance = tl.sum(squares + count * away * away, axis=0) / rows
     inverse = 1.0 / tl.sqrt(variance + epsilon)
     scale = tl.load(weight + c) * inverse
-    tl.store(found + c, mean)
-    tl.store(found + channels + c, inverse)
-    tl.store(found + 2 * channels + c, scale)
-    tl.store(found + 3 * channels + c, tl.load(bias + c) - mean * scale)
+    tl.store(coefficients + c, mean)
+    tl.store(coefficients + channels + c, inverse)
+    tl.store(coefficients + 2 * channels + c, scale)
+    tl.store(coefficients + 3 * channels + c, tl.load(bias + c) - mean * scale)
     unbiased = variance * (rows / (rows - 1.0))
     tl.store(running_mean + c, tl.load(running_mean + c) * (1 - momentum) + momentum * mean)
     tl.store(running_var + c, tl.load(running_var + c) * (1 - momentum) + momentum * unbiased)
@@ -88,7 +90,7 @@ def input_rows(r, width, pool: tl.constexpr):
 @triton.jit
 def apply(
     x,
-    found,
+    coefficients,
     out,
     rows,
     width,
@@ -100,7 +102,7 @@ def apply(
     """relu(scale x + shift), then the maximum of each square: out (rows, channels)."""
     r = tl.program_id(0) * block_r + tl.arange(0, block_r)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
-    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    scale, shift = tl.load(coefficients + 2 * channels + c)[None, :], tl.load(coefficients + 3 * channels + c)[None, :]
     inside = (r < rows)[:, None]
     place = x + input_rows(r, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
     y = tl.load(place, mask=inside, other=0.0).to(tl.float32) * scale + shift
@@ -116,7 +118,7 @@ def apply(
 def gradient_sums(
     gradient,
     x,
-    found,
+    coefficients,
     parts,
     rows,
     each,
@@ -126,11 +128,11 @@ def gradient_sums(
     block_c: tl.constexpr,
     pool: tl.constexpr,
 ):
-    """Σ g and Σ g·x̂ over a share of the result's rows, g past the relu: parts (programs, 2, channels)."""
+    """Σ g and Σ g·x̂ over a share of the result rows, g behind the relu: parts (programs, 2, channels)."""
     program = tl.program_id(0)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
-    mean, inverse = tl.load(found + c)[None, :], tl.load(found + channels + c)[None, :]
-    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    mean, inverse = tl.load(coefficients + c)[None, :], tl.load(coefficients + channels + c)[None, :]
+    scale, shift = tl.load(coefficients + 2 * channels + c)[None, :], tl.load(coefficients + 3 * channels + c)[None, :]
     plain = tl.zeros((block_c,), dtype=tl.float32)
     weighted = tl.zeros((block_c,), dtype=tl.float32)
     end = tl.minimum((program + 1) * each, rows)
@@ -159,7 +161,7 @@ def gradient_sums(
 def input_gradient(
     gradient,
     x,
-    found,
+    coefficients,
     sums,
     out,
     rows,
@@ -170,11 +172,11 @@ def input_gradient(
     block_c: tl.constexpr,
     pool: tl.constexpr,
 ):
-    """scale · (g − mean g − x̂ · mean g·x̂), where g goes to one row of each square: out as x."""
+    """scale · (g − mean g − x̂ · mean g·x̂), where only one row of each square receives g: out as x."""
     r = tl.program_id(0) * block_r + tl.arange(0, block_r)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
-    mean, inverse = tl.load(found + c)[None, :], tl.load(found + channels + c)[None, :]
-    scale, shift = tl.load(found + 2 * channels + c)[None, :], tl.load(found + 3 * channels + c)[None, :]
+    mean, inverse = tl.load(coefficients + c)[None, :], tl.load(coefficients + channels + c)[None, :]
+    scale, shift = tl.load(coefficients + 2 * channels + c)[None, :], tl.load(coefficients + 3 * channels + c)[None, :]
     plain, weighted = tl.load(sums + c)[None, :] / total, tl.load(sums + channels + c)[None, :] / total
     inside = (r < rows)[:, None]
     g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)

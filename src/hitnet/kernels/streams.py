@@ -1,4 +1,4 @@
-"""Branches of work on a GPU that may overlap, inside a captured step too."""
+"""Overlapping work on a GPU, also inside a captured step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ import torch
 
 @functools.cache
 def branch(main: torch.cuda.Stream) -> torch.cuda.Stream:
-    """The stream beside a main one; each has its own, so that networks on several streams do not wait for one another.
+    """The side stream of a main stream. Each has its own, so networks on several streams do not wait for each other.
 
-    PyTorch hands out a fixed number of streams in turn: few are ever kept here.
+    PyTorch hands out a fixed number of streams in turn, so this cache stays small.
     """
     return torch.cuda.Stream(main.device)
 
 
 @contextmanager
 def beside(device: torch.device) -> Iterator[Callable[[], None]]:
-    """Work that need not be done before what follows; the function that it gives ends the overlap.
+    """Run a block on a side stream, so that it overlaps with the code after it. Without a GPU, it runs in order.
 
-    Elsewhere than on a GPU the work is done at once. What it reads must be kept until it is joined.
+    Keep the tensors that the block reads until the work is joined.
+
+    Yields:
+        A function that joins the work: the main stream waits for it.
     """
     if device.type != "cuda":
         yield lambda: None
@@ -36,12 +39,12 @@ def beside(device: torch.device) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def own_workspaces() -> Iterator[None]:
-    """Let a graph that is captured meanwhile have workspaces of its own, in its own memory.
+    """Give a graph that is captured in this block its own cuBLAS workspaces, in its own memory.
 
-    cuBLAS keeps one for each stream, and PyTorch hands out a fixed number of streams in turn: graphs of many networks
-    may be captured on the same one, and would write into each other's sums wherever they overlap.
+    cuBLAS keeps one workspace per stream, and PyTorch hands out a fixed number of streams in turn. Graphs of several
+    networks may be captured on the same stream; with a shared workspace they would overwrite each other's sums.
     """
-    torch._C._cuda_clearCublasWorkspaces()  # made again where they are wanted
+    torch._C._cuda_clearCublasWorkspaces()  # cuBLAS allocates them again when it needs them
     try:
         yield
     finally:

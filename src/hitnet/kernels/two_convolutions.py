@@ -1,4 +1,4 @@
-"""conv → relu → strided conv (→ relu) as one differentiable function over the kernels of `convolutions`."""
+"""conv → relu → strided conv (→ relu) as one differentiable function, with the kernels of `convolutions`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from hitnet.kernels import convolutions as kernels
 from hitnet.kernels.streams import beside
 
-ROWS, DEPTH = 128, 64  # images in a block, and how much of the inner dimension is multiplied at a time
-PLACES = 64  # positions of one image that are gathered or scattered at a time
+ROWS, DEPTH = 128, 64  # images per block, and length of the inner dimension per multiplication
+PLACES = 64  # positions of one image to gather or scatter at a time
 WIDE = {"num_warps": 8, "num_stages": 4}
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of one call; only that part of the first maps is computed which the second convolution reads."""
+    """Sizes of one call. Only the part of the first maps that the second convolution reads is computed."""
 
     images: int
     in_channels: int
@@ -51,7 +51,7 @@ class Geometry:
 
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
-    """How many programs are worth starting where there are too few tiles to keep a device busy."""
+    """Number of programs to start when there are too few tiles to keep the device busy."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
@@ -61,7 +61,7 @@ def geometry(images: Tensor, weight: Tensor, stride: int) -> Geometry:
 
 
 def rows_of(matrix: Tensor, block: tuple[int, int]) -> TensorDescriptor:
-    """A matrix as the copy engine reads it, a block at a time."""
+    """Describe a matrix for the copy engine, which reads it block by block."""
     return TensorDescriptor.from_tensor(matrix, list(block))
 
 
@@ -119,13 +119,22 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
 
 
 def position_major(g: Geometry, gradient: Tensor, out: Tensor, *, relu: bool) -> Tensor:
-    """The gradient (images, channels, height, width) of the output, past its relu, as (positions·images, channels)."""
+    """Gradient of the output (images, channels, height, width), behind its relu, as (positions·images, channels)."""
     positions = g.out_size[0] * g.out_size[1]
-    kept = out.new_empty(positions * g.padded, g.channels)
+    scattered = out.new_empty(positions * g.padded, g.channels)
     kernels.second_scatter[(g.padded, g.channels // 32, -(-positions // PLACES))](
-        gradient, out, kept, g.images, positions, g.padded, block_p=PLACES, block_n=32, channels=g.channels, relu=relu
+        gradient,
+        out,
+        scattered,
+        g.images,
+        positions,
+        g.padded,
+        block_p=PLACES,
+        block_n=32,
+        channels=g.channels,
+        relu=relu,
     )
-    return kept
+    return scattered
 
 
 def second_data_gradient(g: Geometry, gradient: Tensor, weight: Tensor, maps: Tensor) -> Tensor:
@@ -226,12 +235,12 @@ class TwoConvolutions(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         pixels, maps, second, out = ctx.saved_tensors
         g = ctx.geometry
-        kept = position_major(g, gradient.contiguous(), out, relu=ctx.relu)
-        with beside(kept.device) as join:  # neither branch fills the GPU to its last wave of tiles alone
-            weight2 = second_weight_gradient(g, kept, maps).permute(0, 3, 1, 2)
-            bias2 = kept.sum(dim=0, dtype=torch.float32)
-        before = second_data_gradient(g, kept, second, maps)
-        weight1, bias1 = first_weight_gradient(g, pixels, before)
+        scattered = position_major(g, gradient.contiguous(), out, relu=ctx.relu)
+        with beside(scattered.device) as join:  # neither branch alone fills the GPU in its last wave of tiles
+            weight2 = second_weight_gradient(g, scattered, maps).permute(0, 3, 1, 2)
+            bias2 = scattered.sum(dim=0, dtype=torch.float32)
+        maps_gradient = second_data_gradient(g, scattered, second, maps)
+        weight1, bias1 = first_weight_gradient(g, pixels, maps_gradient)
         join()
         return None, weight1.reshape(g.channels, g.in_channels, g.side, g.side), bias1, weight2, bias2, None, None, None
 
@@ -239,10 +248,10 @@ class TwoConvolutions(torch.autograd.Function):
 def two_convolutions(
     images: Tensor, first: nn.Conv2d, second: nn.Conv2d, *, relu: bool, dtype: torch.dtype = torch.bfloat16
 ) -> Tensor:
-    """second(relu(first(images))), then relu if wanted, in `dtype`; differentiable by the weights and biases alone.
+    """second(relu(first(images))), then optionally relu, in `dtype`. Only weights and biases get gradients.
 
-    For two convolutions of equally many channels, a multiple of 64, and square kernels of one size, the first of
-    stride 1, neither padded.
+    Both convolutions must have the same number of channels, a multiple of 64, square kernels of the same size and no
+    padding; the first must have stride 1.
     """
     stride = second.stride[0]
     out: Tensor = TwoConvolutions.apply(

@@ -1,4 +1,4 @@
-"""All networks that the paper compares, and three of our own, each built by name."""
+"""Networks by name: all that the paper compares, and three of our own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Named:
-    """A network's entry in the list: what it is and what makes it differ from the paper's HitNet."""
+    """An entry of MODELS.
+
+    Attributes:
+        summary: One line for the list of models.
+        options: The entries of ModelConfig that differ from the paper's HitNet.
+    """
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -124,7 +129,7 @@ def build(name: str, in_shape: tuple[int, int, int], num_classes: int, **changes
 
 
 def default_name(in_shape: tuple[int, int, int], device: str) -> str:
-    """What to train where nothing is asked for."""
+    """The name of the network to train by default."""
     if device == "cpu":
         return "hitnet-small"
     return "hitnet-resnet9" if in_shape[0] == 3 else "hitnet-conv"

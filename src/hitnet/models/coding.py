@@ -1,4 +1,4 @@
-"""From images to the capsules that count and back, by a trained network: batches on its device."""
+"""Encode images to true-class capsules and decode them back: batches on the device of a trained network."""
 
 from __future__ import annotations
 
@@ -12,44 +12,73 @@ from hitnet.errors import HitNetError
 from hitnet.models.decoders import Decoder
 from hitnet.models.network import Network
 
-BATCH = 500  # images that are decoded or encoded at once
+BATCH = 500  # images to encode or decode at once
 
 
 def need_decoder(network: Network) -> Decoder:
+    """The decoder of a network; raise HitNetError if it has none."""
     if network.decoder is None:
         raise HitNetError(
-            "This network has no decoder, so that it can make no images (n1 is such a network). "
-            "Train one that has, e.g. hitnet, hitnet-small or hitnet-resnet9."
+            "This network has no decoder and cannot make images (n1 is such a network). "
+            "Train a network with a decoder, e.g. hitnet, hitnet-small or hitnet-resnet9."
         )
     return network.decoder
 
 
 def component_spread(network: Network) -> float:
-    """m/√n, the spread that the paper expects of a component of the true class's capsule."""
+    """m/√n, the standard deviation that the paper expects of a true-class capsule's components."""
     return HIT_RADIUS / math.sqrt(network.config.capsule_dim)
 
 
 def encode_batch(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The capsules (B, n) of the true classes of images (B, C, H, W) in [0, 1], and the extra components (B, e) of a
-    network that has them. Nothing here waits for the device."""
+    """Encode images without waiting for the device.
+
+    Args:
+        network: On the device of the images.
+        images: (B, C, H, W) in [0, 1].
+        labels: (B,).
+
+    Returns:
+        The true-class capsules (B, n), and the extra components (B, e) if the network has them.
+    """
     output = network(images, reconstruct=False)
     return mask(output.capsules, labels).sum(dim=1), output.extra
 
 
 def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None) -> Tensor:
-    """Capsules (B, n) of the classes (B,), and extra components (B, e) where the network has them → images
-    (B, C, H, W) in [0, 1], in one call of its decoder."""
-    # All classes get the capsule: the decoder masks those that do not count.
-    everywhere = capsules[:, None].expand(-1, network.config.num_classes, -1)
-    pictures: Tensor = need_decoder(network)(everywhere, classes, extra)
-    return pictures
+    """Decode capsules in one call of the decoder.
+
+    Args:
+        network: On the device of the capsules.
+        capsules: (B, n).
+        classes: (B,).
+        extra: (B, e) if the network has extra components, else None.
+
+    Returns:
+        Images (B, C, H, W) in [0, 1].
+    """
+    # Every class gets the capsule: the decoder masks all classes but the one to decode.
+    repeated = capsules[:, None].expand(-1, network.config.num_classes, -1)
+    images: Tensor = need_decoder(network)(repeated, classes, extra)
+    return images
 
 
 def before_and_after(
     network: Network, labels: Tensor, capsules: Tensor, extra: Tensor | None, change: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """X_rec and X_mod from true-class capsules (B, n) and a change of them, both in one call of the decoder."""
+    """Decode true-class capsules without and with a change, in one call of the decoder.
+
+    Args:
+        network: On the device of the capsules.
+        labels: (B,).
+        capsules: (B, n).
+        extra: (B, e) if the network has extra components, else None.
+        change: (B, n), added to the capsules.
+
+    Returns:
+        X_rec and X_mod, each (B, C, H, W).
+    """
     both = torch.cat([capsules, capsules + change])
-    besides = None if extra is None else extra.repeat(2, 1)
-    reconstruction, modified = decode_batch(network, both, labels.repeat(2), besides).chunk(2)
+    extra_twice = None if extra is None else extra.repeat(2, 1)
+    reconstruction, modified = decode_batch(network, both, labels.repeat(2), extra_twice).chunk(2)
     return reconstruction, modified

@@ -1,7 +1,7 @@
-"""Decoders: the capsule of the one class that counts → an image.
+"""Decoders: the capsule of one class → an image.
 
-A hit differs from 0.5 by about m/√n = 0.025 a component. Fed with the capsule itself, as in the paper, a decoder
-therefore learns the style of an image very slowly; a standardised one sees (capsule − 0.5) / (m/√n) + 1.
+The components of a hit differ from 0.5 by only about m/√n = 0.025. A decoder that sees the capsule itself, as in the
+paper, therefore learns the style of an image very slowly. A standardised decoder sees (capsule − 0.5) / (m/√n) + 1.
 """
 
 from __future__ import annotations
@@ -21,28 +21,36 @@ DECODERS = ("paper", "standardised", "conv", "none")
 
 
 def standardise(capsules: Tensor, classes: Tensor, *, centre: float = CENTRE) -> Tensor:
-    """Capsules (B, K, n) as (capsule − centre) / (m/√n) + 1 for the class (B,) that counts, and 0 for the others.
+    """Standardise the capsule of one class per image, and set the others to 0: (capsule − centre) / (m/√n) + 1.
 
-    The 1 keeps the central capsule apart from the capsules that are masked.
+    The 1 distinguishes the central capsule from the masked ones.
+
+    Args:
+        capsules: (B, K, n).
+        classes: (B,), the class to keep.
+        centre: Value of the central capsule's components.
     """
     scale = math.sqrt(capsules.shape[2]) / HIT_RADIUS
     return ((capsules - centre) * scale + 1) * one_hot(classes, capsules.shape[1])[..., None]
 
 
 def masked_target(images: Tensor, masks: Tensor) -> Tensor:
-    """Images (B, C, H, W) with the background set to 0: what a decoder rebuilds that need not know the background.
+    """Set the background to 0: the target of a decoder that does not learn the background.
 
-    masks (B, 1, H, W) are 0 on the background and anything else on the object.
+    Args:
+        images: (B, C, H, W).
+        masks: (B, 1, H, W), 0 on the background and any other value on the object.
     """
     return images * (masks != 0).to(images.dtype)
 
 
 class Decoder(nn.Module):
-    """What every decoder offers: forward from capsules (B, K, n), the class to decode (B,) and, where the network
-    has them, extra components (B, e), to images (B, C, H, W) in [0, 1].
+    """Base class: capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1].
 
-    centre       where the head's capsules are measured from
-    standardised whether the decoder sees the capsule's deviation from the centre instead of the capsule
+    Args:
+        in_shape: (C, H, W) of an image.
+        standardised: Show the decoder the capsule's deviation from the centre instead of the capsule.
+        centre: Value of the central capsule's components in the network's head.
     """
 
     def __init__(self, in_shape: tuple[int, int, int], *, standardised: bool, centre: float) -> None:
@@ -50,19 +58,19 @@ class Decoder(nn.Module):
         self.in_shape, self.standardised, self.centre = in_shape, standardised, centre
 
     def forward(self, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
-        one = standardise(capsules, classes, centre=self.centre) if self.standardised else mask(capsules, classes)
-        shown = one.flatten(1)
+        masked = standardise(capsules, classes, centre=self.centre) if self.standardised else mask(capsules, classes)
+        inputs = masked.flatten(1)
         if extra is not None:
-            shown = torch.cat([shown, extra.to(shown.dtype)], dim=1)
-        return torch.sigmoid(self.logits(in_precision_of(next(self.parameters()), shown)).float())
+            inputs = torch.cat([inputs, extra.to(inputs.dtype)], dim=1)
+        return torch.sigmoid(self.logits(in_precision_of(next(self.parameters()), inputs)).float())
 
     @abstractmethod
-    def logits(self, shown: Tensor) -> Tensor:
-        """(B, K·n + e) → images (B, C, H, W) before the sigmoid."""
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Map inputs (B, K·n + e) to images (B, C, H, W) before the sigmoid."""
 
 
 class DenseDecoder(Decoder):
-    """The decoder of Sabour et al. and of the paper: fully connected, 512 → 1024 → image."""
+    """The decoder of the paper and of Sabour et al. (2017): fully connected, 512 → 1024 → image."""
 
     def __init__(
         self,
@@ -82,21 +90,21 @@ class DenseDecoder(Decoder):
         )
         keras_init(self)
 
-    def logits(self, shown: Tensor) -> Tensor:
-        logits: Tensor = self.layers(shown)
+    def logits(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layers(inputs)
         return logits.view(-1, *self.in_shape)
 
 
 class Doubling(nn.Module):
-    """Maps of twice the height and width: nearest neighbours, then a 3x3 convolution, batch-norm and ReLU.
+    """Double the height and width of maps: nearest neighbours → 3x3 convolution → batch-norm → ReLU.
 
-    Enlarging before convolving leaves no chequered pattern, as a transposed convolution would.
+    A transposed convolution would leave a chequered pattern; enlarging before a convolution does not.
     """
 
-    def __init__(self, inward: int, outward: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(inward, outward, 3, padding=1, bias=False)
-        self.norm = MapNorm(outward)
+        self.conv = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+        self.norm = MapNorm(out_channels)
 
     def forward(self, maps: Tensor) -> Tensor:
         return norm_relu(self.conv(F.interpolate(maps, scale_factor=2.0, mode="nearest")), self.norm)
@@ -105,16 +113,16 @@ class Doubling(nn.Module):
 class ConvDecoder(Decoder):
     """Linear → linear → small maps, doubled in size until they cover the image, then cropped to it.
 
-    The maps start at no more than 4x4 with 128 channels, and each doubling halves the channels, down to 32.
-    For images of 3x32x32, ten classes and n = 16 this makes 0.7 million parameters; the dense decoder has 3.8.
+    The maps start at 4x4 or less with 128 channels. Each doubling halves the channels, down to 32. For images of
+    3x32x32, ten classes and n = 16, this decoder has 0.7 million parameters; the dense decoder has 3.8 million.
     """
 
-    most, widest, narrowest, hidden = 4, 128, 32, 256
+    first_size, widest, narrowest, hidden = 4, 128, 32, 256
 
     def __init__(self, in_shape: tuple[int, int, int], in_features: int, *, centre: float = CENTRE) -> None:
         super().__init__(in_shape, standardised=True, centre=centre)
         channels, height, width = in_shape
-        doublings = max(0, math.ceil(math.log2(max(height, width) / self.most)))
+        doublings = max(0, math.ceil(math.log2(max(height, width) / self.first_size)))
         self.start = (self.widest, *(-(-side // 2**doublings) for side in (height, width)))
         self.spread = nn.Sequential(
             nn.Linear(in_features, self.hidden), nn.ReLU(), nn.Linear(self.hidden, math.prod(self.start)), nn.ReLU()
@@ -124,17 +132,17 @@ class ConvDecoder(Decoder):
         self.image = nn.Conv2d(widths[-1], channels, 3, padding=1)
         keras_init(self)
 
-    def logits(self, shown: Tensor) -> Tensor:
-        maps: Tensor = self.image(self.blocks(self.spread(shown).view(-1, *self.start)))
+    def logits(self, inputs: Tensor) -> Tensor:
+        maps: Tensor = self.image(self.blocks(self.spread(inputs).view(-1, *self.start)))
         height, width = self.in_shape[1:]
         top, left = (maps.shape[2] - height) // 2, (maps.shape[3] - width) // 2
         return maps[:, :, top : top + height, left : left + width]
 
 
 class ExtraComponents(nn.Module):
-    """Components for the decoder alone, one set an image: features (B, F) → (B, e), each of mean 0 and spread 1.
+    """Components that only the decoder sees: features (B, F) → (B, e), each of mean 0 and standard deviation 1.
 
-    They take no part in the distance, so that what does not tell the class (the background) has somewhere to go.
+    They do not enter the distance, so they can carry what does not tell the class, e.g. the background.
     """
 
     def __init__(self, in_features: int, extra_dim: int) -> None:
@@ -150,7 +158,17 @@ class ExtraComponents(nn.Module):
 def build_decoder(
     name: str, in_shape: tuple[int, int, int], in_features: int, *, centre: float = CENTRE
 ) -> Decoder | None:
-    """A decoder by its name in DECODERS, for `in_features` = K·n + e numbers; None for "none"."""
+    """Build a decoder by its name in DECODERS.
+
+    Args:
+        name: One of DECODERS.
+        in_shape: (C, H, W) of an image.
+        in_features: K·n + e.
+        centre: Value of the central capsule's components.
+
+    Returns:
+        The decoder, or None for "none".
+    """
     if name == "none":
         return None
     if name == "conv":

@@ -1,4 +1,4 @@
-"""Feature extractors: images (B, C, H, W) in [0, 1] → features (B, num_features), the seam that heads attach to."""
+"""Feature extractors: images (B, C, H, W) in [0, 1] → features (B, num_features), the input of every head."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from hitnet.errors import HitNetError
 
 
 class Features(nn.Module):
-    """What every extractor offers: `num_features`, and forward from images (B, C, H, W) to (B, num_features)."""
+    """Base class: images (B, C, H, W) → features (B, num_features).
 
-    smallest: int  # the smallest height and width that it can take
+    Attributes:
+        smallest: The smallest height and width that the extractor accepts.
+        num_features: The number of features per image.
+    """
+
+    smallest: int
     num_features: int
 
     def __init__(self, in_shape: tuple[int, int, int]) -> None:
@@ -28,7 +33,7 @@ class Features(nn.Module):
 
 
 def keras_init(module: nn.Module) -> None:
-    """Start convolutions and linear layers as Keras does: Glorot-uniform weights and zero biases."""
+    """Initialise convolutions and linear layers as Keras does: Glorot-uniform weights and zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             nn.init.xavier_uniform_(part.weight)
@@ -63,7 +68,7 @@ class PaperFeatures(Features):
 
 
 class PrimaryCapsules(PaperFeatures):
-    """The same convolutions without the second ReLU, ordered so that 8 channels of one place follow one another."""
+    """The same convolutions without the second ReLU; groups of 8 channels at one position become neighbours."""
 
     def forward(self, images: Tensor) -> Tensor:
         maps = self.maps(images, relu=False)
@@ -71,11 +76,12 @@ class PrimaryCapsules(PaperFeatures):
 
 
 def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
-    """Batch-norm → ReLU, then optionally a 2x2 max-pool; in training on a GPU in one pass."""
-    # Where several processes share a batch, they put another forward in the place of batch-norm's own.
-    own = norm.training and "forward" not in vars(norm)
-    several = maps.numel() > maps.shape[1]  # values a channel
-    if isinstance(norm, nn.BatchNorm2d) and own and several and maps.shape[1] % 16 == 0 and kernels.wanted(maps):
+    """Batch-norm → ReLU, then optionally a 2x2 max-pool; in one pass when training on a GPU."""
+    # If several processes share a batch, they replace the forward method of batch-norm.
+    trains_alone = norm.training and "forward" not in vars(norm)
+    several = maps.numel() > maps.shape[1]  # values per channel
+    fusible = trains_alone and several and maps.shape[1] % 16 == 0
+    if isinstance(norm, nn.BatchNorm2d) and fusible and kernels.wanted(maps):
         from hitnet.kernels import norm_relu as fused
 
         return fused.norm_relu(maps, norm, pool=pool)
@@ -84,13 +90,13 @@ def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
 
 
 class SmallFeatures(Features):
-    """Three strided convolutions of 32, 48 and 64 channels with batch-norm: light enough for two CPU cores.
+    """Three strided convolutions of 32, 48 and 64 channels with batch-norm: fast enough for two CPU cores.
 
-    Maps that are still larger than 8x8 are averaged down to 8x8, so that the head stays light on large images.
+    Maps larger than 8x8 are averaged to 8x8, so the head stays small for large images.
     """
 
     smallest = 8
-    # Multiples of 16: otherwise the threads of PyTorch's batch-norm on a CPU share cache lines and get slow.
+    # Multiples of 16: with other widths the threads of PyTorch's batch-norm on a CPU share cache lines and slow down.
     widths = (32, 48, 64)
     largest_map = 8
 
@@ -111,14 +117,14 @@ class SmallFeatures(Features):
 
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.layers(images)
-        return maps.permute(0, 2, 3, 1).flatten(1)  # the order that lies in memory already
+        return maps.permute(0, 2, 3, 1).flatten(1)  # already the order in memory, so no copy
 
 
 class ConvNorm(nn.Sequential):
     """3x3 convolution → batch-norm → ReLU, then optionally a 2x2 max-pool."""
 
-    def __init__(self, inward: int, outward: int, *, pool: bool = False) -> None:
-        super().__init__(nn.Conv2d(inward, outward, 3, padding=1, bias=False), MapNorm(outward))
+    def __init__(self, in_channels: int, out_channels: int, *, pool: bool = False) -> None:
+        super().__init__(nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False), MapNorm(out_channels))
         self.pool = pool
 
     def forward(self, input: Tensor) -> Tensor:
@@ -126,7 +132,7 @@ class ConvNorm(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """Two ConvNorms whose result is added to their input."""
+    """Two ConvNorms, added to their input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -138,7 +144,7 @@ class Residual(nn.Module):
 
 
 class ResNet9Features(Features):
-    """A residual network of nine layers (64-128-256-512 channels), ended by a global maximum."""
+    """A residual network of nine layers (64-128-256-512 channels) with a global maximum at the end."""
 
     smallest = 8
 

@@ -1,8 +1,4 @@
-"""Heads: features (B, F) → capsules (B, K, n), and how capsules become a prediction.
-
-Each head says which loss trains it (`loss`), where its capsules are measured from (`centre`), and whether
-the class with the smallest or the largest distance wins (`nearest_wins`).
-"""
+"""Heads: features (B, F) → capsules (B, K, n) → distances (B, K) → a predicted class."""
 
 from __future__ import annotations
 
@@ -18,21 +14,29 @@ LossName = Literal["centripetal", "margin", "cross-entropy"]
 
 
 class Head(nn.Module):
-    """What every head offers beside forward: distances (B, K), the prediction vector of the paper, and the winner."""
+    """Base class of all heads.
+
+    Attributes:
+        loss: The loss that trains the head.
+        centre: Value of the central capsule's components; distances are measured from there.
+        nearest_wins: Whether the class with the smallest distance wins, rather than that with the largest.
+    """
 
     loss: ClassVar[LossName]
     centre: ClassVar[float] = 0.0
     nearest_wins: ClassVar[bool] = False
 
     def distances(self, capsules: Tensor) -> Tensor:
+        """The prediction vector of the paper: capsules (B, K, n) → (B, K)."""
         return cap.distances(capsules, self.centre)
 
     def predict(self, distances: Tensor) -> Tensor:
+        """The winning class: distances (B, K) → (B,)."""
         return distances.argmin(dim=1) if self.nearest_wins else distances.argmax(dim=1)
 
 
 class HitOrMissHead(cap.HitOrMiss, Head):
-    """HitNet's own: sigmoid capsules that hit the centre of their cube (centripetal)."""
+    """HitNet: sigmoid capsules that hit the centre of their cube (centripetal loss)."""
 
     loss = "centripetal"
     centre = cap.CENTRE
@@ -42,9 +46,9 @@ class HitOrMissHead(cap.HitOrMiss, Head):
 class SquashedHitOrMissHead(cap.CapsuleLayer, Head):
     """HitNet with squash: linear → batch-norm → squash, centripetal towards O = (0, …, 0).
 
-    The paper gives one sentence ("if the squashing function is used in HitNet"). Read here as: squash takes the
-    place of the sigmoid, capsules then fill the unit ball, whose centre is O; the true class's capsule must hit O
-    (m = 0.1), the others must miss it (m' = 0.9 of at most 1); the loss and all else stay as they are.
+    The paper gives one sentence ("if the squashing function is used in HitNet"). This is our reading: squash replaces
+    the sigmoid, so capsules fill the unit ball with the centre O. The true class's capsule must hit O (m = 0.1), and
+    the others must miss it (m' = 0.9 of at most 1). The loss and the rest do not change.
     """
 
     loss = "centripetal"
@@ -64,14 +68,14 @@ class SquashedHead(cap.CapsuleLayer, Head):
 
 
 class CentrifugalHead(cap.HitOrMiss, Head):
-    """N2b: the capsules of HitNet, but the one farthest from the centre wins (margin loss)."""
+    """N2b: the capsules of HitNet, but the capsule farthest from the centre wins (margin loss)."""
 
     loss = "margin"
     centre = cap.CENTRE
 
 
 class SoftmaxHead(cap.CapsuleLayer, Head):
-    """N1: linear → batch-norm → softmax. Capsules are the K logits, of one component each."""
+    """N1: linear → batch-norm → softmax. The capsules are the K logits, with one component each."""
 
     loss = "cross-entropy"
 
@@ -86,7 +90,7 @@ class SoftmaxHead(cap.CapsuleLayer, Head):
 
 
 class RoutingHead(Head):
-    """CapsNet: 8-component primary capsules, squashed, vote for K capsules, by three iterations of routing."""
+    """CapsNet: squashed primary capsules of 8 components vote for K capsules; routing takes three iterations."""
 
     loss = "margin"
 

@@ -1,4 +1,4 @@
-"""Networks: features, a head of capsules and, where there is one, a decoder."""
+"""A network: a feature extractor, a head of capsules, and optionally a decoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hitnet.models.heads import HEADS
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """All that is needed to build a network; stored beside its weights.
+    """Everything needed to build a network; stored beside its weights.
 
     Attributes:
         in_shape: (C, H, W) of an image.
@@ -57,28 +57,31 @@ class ModelConfig:
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
         if self.head == "softmax" and self.decoder != "none":
-            raise HitNetError(f"A softmax head has no capsules for decoder {self.decoder!r}; it takes 'none' alone.")
+            raise HitNetError(
+                f"A softmax head has no capsules for decoder {self.decoder!r}. Use decoder 'none', or another head."
+            )
         if self.extra_dim and self.decoder == "none":
-            raise HitNetError("extra_dim gives components to a decoder, but decoder is 'none'. Choose a decoder.")
+            raise HitNetError("extra_dim adds inputs to the decoder, but decoder is 'none'. Choose a decoder.")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"in_shape": list(self.in_shape)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
-        check_entries("entry of a network's configuration", values, (f.name for f in fields(cls)))
+        check_entries("model option", values, (f.name for f in fields(cls)))
         return cls(**values)
 
 
 class Output(NamedTuple):
-    """What a network says of B images.
+    """The output of a network for B images.
 
-    capsules        (B, K, n)
-    distances       (B, K): the prediction vector of the paper
-    prediction      (B,): index of the winning class
-    reconstruction  (B, C, H, W) in [0, 1], from the true class's capsule in training and the predicted one's
-                    otherwise; None for a network without decoder
-    extra           (B, e): what the decoder sees besides the capsule; None for a network without extra components
+    Attributes:
+        capsules: (B, K, n).
+        distances: (B, K), the prediction vector of the paper.
+        prediction: (B,), index of the winning class.
+        reconstruction: (B, C, H, W) in [0, 1], decoded from the capsule of the true class in training, and of the
+            predicted class otherwise. None without a decoder.
+        extra: (B, e), the extra components. None for a network without them.
     """
 
     capsules: Tensor
@@ -89,7 +92,7 @@ class Output(NamedTuple):
 
 
 class Network(nn.Module):
-    """A classifier of images; called as net(images, targets=None), images (B, C, H, W) as floats in [0, 1]."""
+    """An image classifier, built from its configuration."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -107,7 +110,13 @@ class Network(nn.Module):
         )
 
     def forward(self, images: Tensor, targets: Tensor | None = None, reconstruct: bool = True) -> Output:
-        """`reconstruct=False` leaves the decoder out, where only the classification is wanted."""
+        """Classify images and reconstruct them.
+
+        Args:
+            images: (B, C, H, W), floats in [0, 1].
+            targets: (B,), the classes to decode in training. Without them, the predicted classes are decoded.
+            reconstruct: False skips the decoder.
+        """
         if tuple(images.shape[1:]) != self.config.in_shape or not images.is_floating_point():
             raise HitNetError(
                 f"This network takes floats in [0, 1] of shape (B, {', '.join(map(str, self.config.in_shape))}); "
@@ -145,5 +154,5 @@ def weights_fingerprint(network: Network) -> str:
 
 
 def unit_images(pixels: Tensor) -> Tensor:
-    """uint8 images in 0..255 as floats in [0, 1]."""
+    """Convert uint8 images in 0..255 to floats in [0, 1]."""
     return pixels.to(torch.float32) / 255

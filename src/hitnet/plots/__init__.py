@@ -1,7 +1,7 @@
-"""Pictures for people: what was learned, what the ghosts say, how training went.
+"""Figures: what a network has learned, what the ghosts show, how training went.
 
-Each function gives matplotlib figures, one a page; `save` writes them as PNG, SVG, PDF or whatever else matplotlib
-writes.
+Each function returns matplotlib figures, one per page. `save` writes them as PNG, SVG, PDF, or any other type that
+matplotlib supports.
 """
 
 from hitnet.plots.ghosts import analysis_figure, doubtful_figures, draw_agreement, draw_distances, draw_pairs

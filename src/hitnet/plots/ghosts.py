@@ -1,4 +1,4 @@
-"""Pictures of the ghost analysis: agreement, pairs, distances, and the doubtful images of the paper's figure."""
+"""Figures of the ghost analysis: agreement, pairs, distances, and the doubtful images as in the paper."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ if TYPE_CHECKING:
 
     from hitnet.audit.ghosts import Ghosts
 
-MOST_DRAWN = 200  # doubtful images in pictures: those with the most hits
-MANY_COLUMNS, FEW_COLUMNS = 9, 5  # of doubtful images, where their labels fit above and where names have to be cut
-MANY = 20  # classes beyond which a matrix's cells are not labelled one by one
+MOST_DRAWN = 200  # largest number of doubtful images in a figure
+MANY_COLUMNS, FEW_COLUMNS = 9, 5  # columns of doubtful images if their labels fit, and if names must be cut
+MANY = 20  # with more classes, the cells of a matrix have no labels
 
 
 def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
-    """The doubtful images with the most hits, by rising number of them, each under (label, ghost class, hits)."""
+    """The doubtful images with the most hits, fewest hits first, each under (label, ghost class, hits).
+
+    Args:
+        ghosts: The ghosts of the images.
+        images: The images, in the order of `ghosts.table`.
+        most: Show at most N images.
+    """
     rows = ghosts.doubtful().tail(most)
-    found = list(zip(rows["label"], rows["ghost"], rows["hits"], strict=True))
-    labels, columns = [f"({a}, {b}, {hits})" for a, b, hits in found], MANY_COLUMNS
+    facts = list(zip(rows["label"], rows["ghost"], rows["hits"], strict=True))
+    labels, columns = [f"({label}, {ghost}, {hits})" for label, ghost, hits in facts], MANY_COLUMNS
     if any(text_width(label, LABEL) > tile_width(columns) for label in labels):
         columns = FEW_COLUMNS
-        # Names are cut one by one: cut as a whole, a label would lose its ghost class and its hits.
+        # Cut each name separately: a label that is cut as a whole would lose its ghost class and its hits.
         room = (tile_width(columns) - text_width(f"(, , {ghosts.models})", LABEL)) / 2
         cut = {name: fitting(name, room, size=LABEL) for name in {*rows["label"], *rows["ghost"]}}
-        labels = [f"({cut[a]}, {cut[b]}, {hits})" for a, b, hits in found]
+        labels = [f"({cut[label]}, {cut[ghost]}, {hits})" for label, ghost, hits in facts]
     return tile_figures(images.select(rows.index.tolist()).pixels, columns, labels=labels)
 
 
 def analysis_figure(ghosts: Ghosts) -> Figure:
-    """Three panels: agreement of the networks, pairs of classes where they agree, mean and spread of distances."""
+    """Three panels: agreement of the networks, pairs of classes where all agree, mean and spread of distances."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH * 1.6, 3.6), layout="constrained")
@@ -49,14 +55,16 @@ def analysis_figure(ghosts: Ghosts) -> Figure:
 
 
 def draw_agreement(axes: Axes, ghosts: Ghosts) -> Axes:
-    found = ghosts.agreement()
-    axes.bar(found["classes"], found["percent"], color=BLUE)
+    """Draw how many images have 1, 2, … different ghost classes."""
+    agreement = ghosts.agreement()
+    axes.bar(agreement["classes"], agreement["percent"], color=BLUE)
     axes.set(xlabel="different ghost classes $N_c$", ylabel="% of the images", title=f"{ghosts.models} networks")
-    axes.set_xticks(found["classes"])
+    axes.set_xticks(agreement["classes"])
     return axes
 
 
 def draw_pairs(axes: Axes, ghosts: Ghosts) -> Axes:
+    """Draw a matrix of (ghost class, true class), for the images on which all networks agree."""
     counts = ghosts.pairs(ghosts.agreed()).iloc[:-1, :-1].to_numpy()
     axes.imshow(counts, cmap="Blues")
     axes.set(xlabel="true class", ylabel="ghost class", title="pairs where all agree ($N_c = 1$)")
@@ -72,6 +80,7 @@ def draw_pairs(axes: Axes, ghosts: Ghosts) -> Axes:
 
 
 def draw_distances(axes: Axes, ghosts: Ghosts) -> Axes:
+    """Draw mean and spread of the ghosts' distances, for the images on which all networks agree."""
     rows = ghosts.agreed()
     axes.scatter(rows["mean_distance"], rows["std_distance"], s=2, alpha=0.3, color=BLUE, linewidths=0, rasterized=True)
     axes.axvline(HIT_RADIUS, color=RED, linewidth=1)

@@ -1,4 +1,4 @@
-"""How training went: error and loss over the epochs, of one run or of several side by side."""
+"""Training curves: error and loss over the epochs, of one run or of several in one figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Histories = Mapping[str, list[dict[str, Any]]]
 COLOURS = (BLUE, RED, "#4f8a5b", "#8a5fa8", "#c28a2b", "#3f9aa6", "#7a6a5c", "#c2608f")
-WIDE_SPAN = 10.0  # from this ratio of the highest value to the lowest on, only a logarithmic scale shows both
+WIDE_SPAN = 10.0  # above this ratio of the highest to the lowest value, the scale is logarithmic
 
 
 def plot_history(runs: Sequence[str | Path]) -> Figure:
@@ -35,20 +35,25 @@ def plot_history(runs: Sequence[str | Path]) -> Figure:
 
 
 def history_figure(histories: Histories) -> Figure:
-    """Two panels over the epochs, error and loss, with a colour for each run; histories by the name to show."""
+    """Two panels over the epochs, error and loss, with one colour per run.
+
+    Args:
+        histories: The history of each run, by the name to show.
+    """
     from matplotlib.figure import Figure
 
+    if not histories:
+        raise HitNetError("histories must have at least one run; got none.")
     empty = [name for name, rows in histories.items() if not rows]
-    if empty or not histories:
+    if empty:
         raise HitNetError(
-            f"There are no epochs to draw of {', '.join(empty) or 'no run at all'}. "
-            "A run's history is written from its first checkpoint on."
+            f"There are no epochs to draw of {', '.join(empty)}. A run writes its history with its first checkpoint."
         )
     figure = Figure(figsize=(WIDTH, 2.75 + 0.17 * len(histories)), facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2)
     draw_error(left, histories)
     draw_loss(right, histories)
-    # Not by the labels of the lines: matplotlib takes one that begins with "_" as none.
+    # The legend does not use the lines' labels: matplotlib ignores those that begin with "_".
     names = [fitting(name, WIDTH - 0.7, size=7) for name in histories]
     legend = figure.legend(right.lines, names, loc="outside lower center", fontsize=7, frameon=False)
     for text in legend.get_texts():
@@ -57,32 +62,32 @@ def history_figure(histories: Histories) -> Figure:
 
 
 def draw_error(axes: Axes, histories: Histories) -> Axes:
-    """Test errors as full lines, training errors dotted."""
+    """Draw test errors as solid lines and training errors as dotted lines."""
     _draw(axes, histories, "train_error", linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
     tested = _draw(axes, histories, "test_error", linewidth=1.4)
     return _finish(axes, "error, % (dotted: in training)" if tested else "error in training, %")
 
 
 def draw_loss(axes: Axes, histories: Histories) -> Axes:
-    """The training loss: classification plus the weighted reconstruction error."""
+    """Draw the training loss: classification plus weighted reconstruction."""
     _draw(axes, histories, "loss", linewidth=1.4)
     return _finish(axes, "training loss")
 
 
 def colours(count: int) -> list[Any]:
-    """As many different colours: the usual ones, or where these do not go round, the colours of the rainbow."""
+    """`count` different colours: the usual ones, or a rainbow if there are not enough of them."""
     from matplotlib import colormaps
 
     return list(COLOURS[:count] if count <= len(COLOURS) else colormaps["turbo"](np.linspace(0.05, 0.95, count)))
 
 
 def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
-    """One line for each run that knows of `key`; whether there is any."""
+    """Draw one line per run whose history has `key`; return whether there is any."""
     drawn = False
     for (name, rows), colour in zip(histories.items(), colours(len(histories)), strict=True):
         points = [(row["epoch"], row[key]) for row in rows if key in row]
         if points:
-            marker = "." if len(points) == 1 else ""  # one epoch makes no line
+            marker = "." if len(points) == 1 else ""  # a single epoch would be an invisible line
             axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, **style)
             drawn = True
     return drawn
@@ -92,7 +97,7 @@ def _finish(axes: Axes, title: str) -> Axes:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
-    positive = values[values > 0]  # an error of 0 runs off a logarithmic scale, downwards
+    positive = values[values > 0]  # a logarithmic scale cannot show an error of 0
     if len(positive) and positive.max() > WIDE_SPAN * positive.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

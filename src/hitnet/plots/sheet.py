@@ -1,6 +1,6 @@
-"""What all pictures share: a page measured in inches, colours, paging, and files that are written whole.
+"""Shared by all figures: a page measured in inches, colours, page breaks, and writing to files.
 
-Figures are made without pyplot, so that nothing global is touched, and matplotlib is imported when needed.
+Figures are made without pyplot, so no global state changes. matplotlib is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
 BLUE, RED = "#3a6ea5", "#b8442f"
-WIDTH, TALLEST = 6.8, 9.6  # inches: the width of a column of A4 text, and the most that a page is filled
+WIDTH, TALLEST = 6.8, 9.6  # inches: text width on A4 paper, and the largest height of a page
 MARGIN, GAP, LINE = 0.08, 0.05, 0.17
-LABEL = 8  # points: the size of names
-DPI, FINE = 200, 600  # of pictures made of pixels, and of the images within those made of lines
-MISSING = "Glyph .* missing"  # what matplotlib warns of when a font lacks a character
+LABEL = 8  # points: font size of names
+DPI, FINE = 200, 600  # resolution of pixel graphics, and of images inside vector graphics
+MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character
 
 log = logging.getLogger("hitnet")
 
 
 class Sheet:
-    """A page whose one axes is measured in inches from the top left corner."""
+    """A page with a single axes, in inches from the top left corner."""
 
     def __init__(self, width: float, height: float) -> None:
         from matplotlib.figure import Figure
@@ -49,19 +49,19 @@ class Sheet:
         self.axes.set_axis_off()
 
     def image(self, image: Tensor, left: float, top: float, width: float) -> float:
-        """Draw an image (C, H, W) in [0, 1] at this width; gives its height."""
+        """Draw an image (C, H, W) in [0, 1] at this width; return its height."""
         height = width * image.shape[1] / image.shape[2]
         draw_image(self.axes, image, extent=(left, left + width, top + height, top))
         return height
 
     def text(self, x: float, y: float, text: str, *, room: float = math.inf, size: float = LABEL, **style: Any) -> None:
-        """Write centred on (x, y) unless `ha` says otherwise, cut to `room` inches; names hold no formulas."""
+        """Write text centred on (x, y), cut to `room` inches. `style` overrides: `ha`, or `parse_math` for formulas."""
         options = {"ha": "center", "va": "center", "color": INK, "parse_math": False, **style}
         self.axes.text(x, y, fitting(text, room, size=size), fontsize=size, **options)
 
 
 def fitting(text: str, room: float, *, size: float) -> str:
-    """The text, or as much of its beginning as `room` inches hold at this size of font, and then "…"."""
+    """The text, cut with "…" to fit into `room` inches at this font size."""
     if text_width(text, size) <= room:
         return text
     most = max(1, bisect_right(range(len(text)), room, key=lambda length: text_width(text[:length] + "…", size)) - 1)
@@ -69,21 +69,24 @@ def fitting(text: str, room: float, *, size: float) -> str:
 
 
 def text_width(text: str, size: float, *, math: bool = False) -> float:
-    """In inches, in the font that names are written in; `math` reads $…$ as formulas."""
+    """Width of a text in inches, in the font of names; with `math`, $…$ are formulas."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", MISSING)  # `save` says it
+        warnings.filterwarnings("ignore", MISSING)  # `save` reports it
         width: float = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=math)[0]
     return width / 72
 
 
 def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, float] | None = None) -> Axes:
-    """An image (C, H, W), floats in [0, 1] or uint8, grey or colour.
+    """Draw an image on axes.
 
-    With an `extent` (left, right, bottom, top) it is put there, and the limits of the axes stay as they are; without,
-    the axes become those of the image, with square pixels.
+    Args:
+        axes: The axes.
+        image: (C, H, W), floats in [0, 1] or uint8, grey or colour.
+        extent: (left, right, bottom, top) on axes whose limits do not change. None: fit the axes to the image, with
+            square pixels.
     """
     array = image.detach().cpu().float().numpy() / (255 if image.dtype == torch.uint8 else 1)
     pixels = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
@@ -103,19 +106,25 @@ def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, 
 
 
 def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
-    """Write figures to a file, the type by its ending; several become pages of one PDF, else NAME-1, NAME-2, …"""
+    """Write figures to a file; its ending gives the type.
+
+    Several figures become pages of one PDF. For other types they become the files NAME-1, NAME-2, …
+
+    Returns:
+        The files that were written.
+    """
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages
 
     target = Path(path)
     kind = check_file_type(target)
-    # TrueType fonts, as publishers ask for, and no dates: the same figure gives the same file. Images each for itself:
-    # put together into one, they would all be drawn anew at its resolution, a little out of place.
+    # Publishers ask for TrueType fonts. Without dates, the same figure gives the same file. Composite images are off,
+    # because matplotlib would resample all images at one resolution and shift them slightly.
     dpi = FINE if kind in ("pdf", "svg", "svgz", "eps", "ps") else DPI
     with (
         matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet", "image.composite_image": False}),
         _quiet_fonts(),
-        _missing_said_once(),
+        _missing_reported_once(),
     ):
         if kind == "pdf":
             with replacing(target) as temporary, PdfPages(temporary, metadata={"CreationDate": None}) as pages:
@@ -132,7 +141,7 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
 
 @contextmanager
 def _quiet_fonts() -> Iterator[None]:
-    """Keep off the log what fontTools says, glyph by glyph, of the fonts that go into a PDF."""
+    """Silence fontTools, which logs every glyph of the fonts in a PDF."""
     log = logging.getLogger("fontTools")
     before = log.level
     log.setLevel(logging.WARNING)
@@ -143,30 +152,30 @@ def _quiet_fonts() -> Iterator[None]:
 
 
 @contextmanager
-def _missing_said_once() -> Iterator[None]:
-    """One sentence for all characters that the font lacks, where matplotlib has two lines for each."""
-    with warnings.catch_warnings(record=True) as said:
+def _missing_reported_once() -> Iterator[None]:
+    """Log one message for all characters that the font lacks, instead of matplotlib's two lines for each."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", MISSING)
         yield
-    for one in said:
-        if not re.match(MISSING, str(one.message)):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if any(re.match(MISSING, str(one.message)) for one in said):
+    for warning in caught:
+        if not re.match(MISSING, str(warning.message)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if any(re.match(MISSING, str(warning.message)) for warning in caught):
         log.warning(
-            "The font lacks some characters of the names, which are drawn as boxes. Name one that has them in the "
-            "font.family of your matplotlibrc, after the first, e.g. font.family: DejaVu Sans, Noto Sans CJK JP."
+            "The font lacks some characters of the names and shows boxes instead. Add a font that has them to "
+            "font.family in your matplotlibrc, e.g. font.family: DejaVu Sans, Noto Sans CJK JP."
         )
 
 
 def file_types() -> set[str]:
-    """The endings, without their dot, of the pictures that can be written."""
+    """The file endings, without the dot, that can be written."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # its images are files of their own
+    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # it writes images into separate files
 
 
 def check_file_type(path: str | Path) -> str:
-    """The type by the file's ending, or an error that names those that can be written."""
+    """The type that a file's ending gives; raise HitNetError if that type cannot be written."""
     known = file_types()
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in known:
@@ -178,8 +187,17 @@ def check_file_type(path: str | Path) -> str:
 
 
 def pages(rows: int, height: float, *, above: float = 0.0) -> list[range]:
-    """Rows of this height, cut into pages of near equal length."""
-    most = max(1, int((TALLEST - above - 2 * MARGIN) / height))
-    count = max(1, math.ceil(rows / most))
-    each = max(1, math.ceil(rows / count))
-    return [range(start, min(start + each, rows)) for start in range(0, rows, each)]
+    """Cut rows into pages of nearly equal length.
+
+    Args:
+        rows: Number of rows.
+        height: Height of a row in inches.
+        above: Space above the rows of a page in inches.
+
+    Returns:
+        The rows of each page.
+    """
+    capacity = max(1, int((TALLEST - above - 2 * MARGIN) / height))
+    count = max(1, math.ceil(rows / capacity))
+    per_page = max(1, math.ceil(rows / count))
+    return [range(start, min(start + per_page, rows)) for start in range(0, rows, per_page)]

@@ -1,4 +1,4 @@
-"""Pictures of what a network has learned: prototypes, traversals, hybrid images, distributions of features."""
+"""Figures of what a network has learned: prototypes, traversals, hybrid images, distributions of features."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hitnet.synthesis.distributions import FeatureDistributions
-    from hitnet.synthesis.hybrid import HybridExamples
-    from hitnet.synthesis.prototypes import Prototypes
+    from hitnet.synthesis.hybrid_images import HybridExamples
+    from hitnet.synthesis.prototype import Prototypes
     from hitnet.synthesis.traversal import Traversal
 
-MOST_STEPS = 40  # columns of a traversal: more would be too narrow to see
+MOST_STEPS = 40  # largest number of columns of a traversal; more would be too narrow to see
 X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
 
 
-def prototype_figures(found: Prototypes) -> list[Figure]:
-    """The prototypes of all classes, each under its name; the more classes, the smaller, but not below their names."""
-    count = len(found.class_names)
-    longest = max(text_width(name, 8) for name in found.class_names)
+def prototype_figures(prototypes: Prototypes) -> list[Figure]:
+    """The prototype of each class under its name. More classes mean smaller images, but not narrower than the names."""
+    count = len(prototypes.class_names)
+    longest = max(text_width(name, 8) for name in prototypes.class_names)
     most = max(5, int((WIDTH - 2 * MARGIN + GAP) / (longest + GAP)))
     columns = min(count, most, 5 if count <= 15 else 8 if count <= 40 else 10)
-    return tile_figures(found.images, columns, labels=found.class_names)
+    return tile_figures(prototypes.images, columns, labels=prototypes.class_names)
 
 
-def traversal_figures(found: Traversal) -> list[Figure]:
-    """A row for each component, a column for each value, and on the right how much the picture changes."""
-    steps, shape = len(found.values), found.images.shape[2:]
+def traversal_figures(traversal: Traversal) -> list[Figure]:
+    """One row per component, one column per value; on the right, how much the picture changes."""
+    steps, shape = len(traversal.values), traversal.images.shape[2:]
     check_steps(steps)
     side, bar = 0.42, 0.95
     tile = min(0.8, (WIDTH - 2 * MARGIN - side - bar) / steps - GAP)
-    step = max(LINE, tile * shape[1] / shape[2] + GAP)  # rows are numbered
-    original = found.original
+    step = max(LINE, tile * shape[1] / shape[2] + GAP)  # at least as high as the row's number
+    original = traversal.original
     head = 2.5 * LINE + (0 if original is None else 0.8 * shape[1] / shape[2] + LINE / 2)
-    change, top_change = found.change, float(found.change.max()) or 1.0
-    form = ".3f" if top_change >= 0.01 else ".0e"  # no bar beside a row of zeros
+    change, top_change = traversal.change, float(traversal.change.max()) or 1.0
+    form = ".3f" if top_change >= 0.01 else ".0e"  # small changes must not be written as zeros
     figures = []
-    for rows in pages(len(found.images), step, above=head):
+    for rows in pages(len(traversal.images), step, above=head):
         sheet = Sheet(side + steps * (tile + GAP) + bar + 2 * MARGIN, head + len(rows) * step + 2 * MARGIN)
-        _traversal_head(sheet, found, side, tile, head)
+        _traversal_head(sheet, traversal, side, tile, head)
         for number, row in enumerate(rows):
             top = MARGIN + head + number * step
             middle = top + tile * shape[1] / shape[2] / 2
             sheet.text(MARGIN + side - 0.1, middle, str(row), ha="right")
             for column in range(steps):
-                sheet.image(found.images[row, column], MARGIN + side + column * (tile + GAP), top, tile)
+                sheet.image(traversal.images[row, column], MARGIN + side + column * (tile + GAP), top, tile)
             left = MARGIN + side + steps * (tile + GAP) + 0.05
             length = 0.45 * float(change[row]) / top_change
             sheet.axes.barh(middle, length, height=min(0.12, tile / 3), left=left, color=BLUE)
@@ -65,33 +65,36 @@ def traversal_figures(found: Traversal) -> list[Figure]:
 
 
 def check_steps(steps: int) -> None:
+    """Raise HitNetError if a traversal has too many steps for a figure."""
     if steps > MOST_STEPS:
-        raise HitNetError(f"A picture of a traversal has room for {MOST_STEPS} steps; got {steps:,}. Take fewer.")
+        raise HitNetError(f"A figure of a traversal has room for {MOST_STEPS} steps; got {steps:,}. Use fewer steps.")
 
 
-def _traversal_head(sheet: Sheet, found: Traversal, side: float, tile: float, head: float) -> None:
-    steps = len(found.values)
-    whose = "the central capsule" if found.original is None else "the image's own capsule"
-    title = f"Class {found.class_name}, {whose}: each component set to the values above the columns"
+def _traversal_head(sheet: Sheet, traversal: Traversal, side: float, tile: float, head: float) -> None:
+    steps = len(traversal.values)
+    capsule = "the central capsule" if traversal.original is None else "the image's own capsule"
+    title = f"Class {traversal.class_name}, {capsule}: each component set to the values above the columns"
     sheet.text(MARGIN, MARGIN + LINE / 2, title, ha="left", size=9, room=sheet.axes.get_xlim()[1] - 2 * MARGIN)
-    if found.original is not None:
-        sheet.image(found.original, MARGIN + side, MARGIN + 1.5 * LINE, 0.8)
+    if traversal.original is not None:
+        sheet.image(traversal.original, MARGIN + side, MARGIN + 1.5 * LINE, 0.8)
         sheet.text(MARGIN + side + 0.9, MARGIN + 1.5 * LINE + 0.1, "the image", ha="left", color=SOFT)
     level = MARGIN + head - LINE / 2
     sheet.text(MARGIN + side - 0.1, level, "no.", ha="right", size=7, color=SOFT)
-    shown = {column: ("center", 0.5) for column in range(steps)}
-    if tile <= 0.33:  # of narrow columns three values, the outermost turned inwards
-        shown = {0: ("left", 0.0), steps // 2: ("center", 0.5), steps - 1: ("right", 1.0)}
-    for column, (where, place) in shown.items():
-        x = MARGIN + side + column * (tile + GAP) + tile * place
-        sheet.text(x, level, f"{float(found.values[column]):.3f}", size=7, color=SOFT, ha=where)
+    anchors = {column: ("center", 0.5) for column in range(steps)}
+    if tile <= 0.33:  # narrow columns: only three values, with the outer two aligned to the edges
+        anchors = {0: ("left", 0.0), steps // 2: ("center", 0.5), steps - 1: ("right", 1.0)}
+    for column, (alignment, fraction) in anchors.items():
+        x = MARGIN + side + column * (tile + GAP) + tile * fraction
+        sheet.text(x, level, f"{float(traversal.values[column]):.3f}", size=7, color=SOFT, ha=alignment)
     right = MARGIN + side + steps * (tile + GAP) + 0.05
     sheet.text(right, level, "change (RMS)", ha="left", size=7, color=SOFT)
 
 
 def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
-    """As in the paper: for each image a pair of panels that both begin with X and X_rec; on the left follow the
-    X_mod, on the right the new images X_mod + X − X_rec."""
+    """A pair of panels per image, as in the paper.
+
+    Both panels begin with X and X_rec. The left one continues with the X_mod, the right one with X_mod + X − X_rec.
+    """
     first = examples[0]
     columns = math.ceil(math.sqrt(len(first.modified) + 2))
     lines = math.ceil((len(first.modified) + 2) / columns)
@@ -104,47 +107,50 @@ def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
     for rows in pages(len(examples), block):
         sheet = Sheet(WIDTH, len(rows) * block - 0.12 + 2 * MARGIN)
         for number, row in enumerate(rows):
-            one, top = examples[row], MARGIN + number * block
-            pair = ((one.modified, X_MOD), (one.results, f"{X_MOD} + $X$ − {X_REC}"))
-            for side, (following, what) in enumerate(pair):
+            example, top = examples[row], MARGIN + number * block
+            pair = ((example.modified, X_MOD), (example.results, f"{X_MOD} + $X$ − {X_REC}"))
+            for side, (following, formula) in enumerate(pair):
                 left = MARGIN + side * (panel + between)
                 sheet.text(left + tile / 2, top + LINE / 2, "$X$", size=7, color=SOFT, parse_math=True)
                 sheet.text(left + tile * 1.5 + gap, top + LINE / 2, X_REC, size=7, color=SOFT, parse_math=True)
-                for i, image in enumerate([one.original, one.reconstruction, *following]):
+                for i, image in enumerate([example.original, example.reconstruction, *following]):
                     x, y = left + i % columns * (tile + gap), top + LINE + i // columns * step
                     sheet.image(image, x, y, tile)
                 letter = chr(ord("a") + (2 * row + side) % 26)
-                width = text_width(what, 8, math=True)
-                name = fitting(one.class_name, panel - width - 0.4, size=8)
-                # In two pieces: a name may hold what would be read as a formula.
+                width = text_width(formula, 8, math=True)
+                name = fitting(example.class_name, panel - width - 0.4, size=8)
+                # Two texts: a name may contain characters of a formula.
                 caption, level = f"({letter}) {name}:", top + LINE * 1.55 + lines * step
                 middle = left + (panel + text_width(caption, 8) - width) / 2
                 sheet.text(middle - 0.03, level, caption, ha="right")
-                sheet.text(middle + 0.03, level, what, ha="left", parse_math=True)
+                sheet.text(middle + 0.03, level, formula, ha="left", parse_math=True)
         figures.append(sheet.figure)
     return figures
 
 
-def feature_figures(found: FeatureDistributions) -> list[Figure]:
-    """Distributions beside the expected one: a panel for each class, or, of one class alone, for each component."""
-    present = found.labels.unique().tolist()
+def feature_figures(features: FeatureDistributions) -> list[Figure]:
+    """Distributions of capsule components: a panel per class, or per component if there is only one class."""
+    present = features.labels.unique().tolist()
     if len(present) > 1:
-        panels = [(found.class_names[k], found.capsules[found.labels == k]) for k in present]
-        title = f"{found.data}: components of the true class's capsule, by class"
+        panels = [(features.class_names[k], features.capsules[features.labels == k]) for k in present]
+        title = f"{features.data}: components of the true class's capsule, by class"
     else:
-        panels = [(f"component {i}", column[:, None]) for i, column in enumerate(found.capsules.T)]
-        title = f"{found.data}, class {found.class_names[present[0]]}: components of the true class's capsule"
-    reach = max(3 * found.spread, 3 * float((found.capsules - found.centre).double().square().mean().sqrt()))
+        panels = [(f"component {i}", column[:, None]) for i, column in enumerate(features.capsules.T)]
+        title = f"{features.data}, class {features.class_names[present[0]]}: components of the true class's capsule"
+    reach = max(
+        3 * features.spread,
+        3 * float((features.capsules - features.centre).double().square().mean().sqrt()),
+    )
     columns, height = min(4, len(panels)), 1.62
     figures = []
     for rows in pages(math.ceil(len(panels) / columns), height, above=0.9):
         part = panels[rows.start * columns : rows.stop * columns]
-        figures.append(_feature_page(found, part, title, columns, len(rows), height, reach))
+        figures.append(_feature_page(features, part, title, columns, len(rows), height, reach))
     return figures
 
 
 def _feature_page(
-    found: FeatureDistributions,
+    features: FeatureDistributions,
     panels: list[tuple[str, Tensor]],
     title: str,
     columns: int,
@@ -160,7 +166,7 @@ def _feature_page(
     for i, axes in enumerate(grid.flat):
         if i < len(panels):
             name = fitting(panels[i][0], WIDTH / columns - 0.15, size=8)
-            draw_features(axes, panels[i][1], found, reach=reach, title=name)
+            draw_features(axes, panels[i][1], features, reach=reach, title=name)
             axes.tick_params(labelbottom=i + columns >= len(panels))
         else:
             axes.set_axis_off()
@@ -169,29 +175,41 @@ def _feature_page(
     return figure
 
 
-def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, reach: float, title: str = "") -> Axes:
-    """The distribution of capsule components (N, d): all together filled, each as a line, the expected one dashed."""
+def draw_features(
+    axes: Axes, capsules: Tensor, features: FeatureDistributions, *, reach: float, title: str = ""
+) -> Axes:
+    """Draw the distribution of capsule components: all together filled, each as a line, the expected one dashed.
+
+    Args:
+        axes: The axes.
+        capsules: (N, d).
+        features: Gives the expected distribution.
+        reach: How far the x-axis reaches to each side of the centre.
+        title: Title of the panel.
+    """
     values = capsules.double().numpy()
-    edges = np.linspace(found.centre - reach, found.centre + reach, 41)
+    edges = np.linspace(features.centre - reach, features.centre + reach, 41)
     several = values.shape[1] > 1
 
-    def density(some: np.ndarray) -> np.ndarray:
-        """Of all of them, also of those beyond the edges, as the expected one is."""
-        shares: np.ndarray = np.histogram(some, edges)[0] / (some.size * (edges[1] - edges[0]))
-        return shares
+    def density(values: np.ndarray) -> np.ndarray:
+        """Density over all values, also those beyond the edges, to match the expected distribution."""
+        heights: np.ndarray = np.histogram(values, edges)[0] / (values.size * (edges[1] - edges[0]))
+        return heights
 
     axes.stairs(density(values), edges, fill=True, color=FILL, label="all components" if several else "images")
     for i, column in enumerate(values.T if several else ()):
         label = "each component" if i == 0 else None
         axes.plot((edges[1:] + edges[:-1]) / 2, density(column), color=BLUE, linewidth=0.5, alpha=0.45, label=label)
     x = np.linspace(edges[0], edges[-1], 241)
-    expected = np.exp(-(((x - found.centre) / found.spread) ** 2) / 2) / (found.spread * math.sqrt(2 * math.pi))
-    law = f"expected: N({found.centre:g}, {found.spread:.3g})"
+    expected = np.exp(-(((x - features.centre) / features.spread) ** 2) / 2) / (
+        features.spread * math.sqrt(2 * math.pi)
+    )
+    law = f"expected: N({features.centre:g}, {features.spread:.3g})"
     axes.plot(x, expected, color=RED, linewidth=1.0, linestyle=(0, (4, 2)), label=law)
-    low, high = found.centre - 2 * found.spread, found.centre + 2 * found.spread
+    low, high = features.centre - 2 * features.spread, features.centre + 2 * features.spread
     for end in (low, high):
         axes.axvline(end, color=RED, linewidth=0.5, alpha=0.5)
-    share = 100 * float(found.within(capsules).double().mean())
+    share = 100 * float(features.within(capsules).double().mean())
     spread = float(np.sqrt(values.var(axis=0).mean()))
     axes.set_title(title, fontsize=8, color=INK, loc="left", pad=12, parse_math=False)
     axes.text(
@@ -203,11 +221,11 @@ def draw_features(axes: Axes, capsules: Tensor, found: FeatureDistributions, *, 
         color=SOFT,
     )
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
-    marked = [low, found.centre, high]
-    if reach > 6 * found.spread:  # their labels would meet
-        aside = float(f"{reach / 2:.1g}")
-        marked = [found.centre - aside, found.centre, found.centre + aside]
-    axes.set_xticks(marked, [f"{value:.3g}" for value in marked])
+    ticks = [low, features.centre, high]
+    if reach > 6 * features.spread:  # their labels would overlap
+        offset = float(f"{reach / 2:.1g}")
+        ticks = [features.centre - offset, features.centre, features.centre + offset]
+    axes.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
     axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
     for name, spine in axes.spines.items():
         spine.set(visible=name == "bottom", color=SOFT, linewidth=0.5)

@@ -1,4 +1,4 @@
-"""Images side by side: one after the other under their labels, or in rows by class."""
+"""Images side by side: in a grid under their labels, or in rows by class."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def tile_width(columns: int) -> float:
-    """Of each image, in inches, where so many stand side by side."""
+    """Width of an image in inches, with N columns."""
     return min(1.25, (WIDTH - 2 * MARGIN + GAP) / columns - GAP)
 
 
 def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None = None) -> list[Figure]:
-    """Images (N, C, H, W) row after row, each with its label above it."""
+    """Images (N, C, H, W) in a grid, each under its label."""
     tile = tile_width(columns)
     above = LINE if labels else 0.0
     step = tile * images.shape[2] / images.shape[3] + GAP + above
@@ -37,7 +37,7 @@ def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None =
 
 
 def class_figures(images: Tensor, labels: Sequence[str], *, columns: int = 10) -> list[Figure]:
-    """Images (N, C, H, W) that come class by class, in rows; a class's label stands beside its first row."""
+    """Images (N, C, H, W), ordered by class, in rows. The label of a class stands beside its first row."""
     side = 0.12 + min(1.2, 0.075 * max(len(label) for label in labels))
     rows: list[tuple[str, list[int]]] = []
     for i, label in enumerate(labels):
@@ -46,9 +46,9 @@ def class_figures(images: Tensor, labels: Sequence[str], *, columns: int = 10) -
         rows[-1][1].append(i)
     widest = max(len(row) for _, row in rows)
     aspect = images.shape[2] / images.shape[3]
-    # Rather one page of smaller images than two; below 0.6 inches they are no longer seen well.
-    fitting = max(0.6, ((TALLEST - 2 * MARGIN) / len(rows) - GAP) / aspect)
-    tile = min(1.25, (WIDTH - 2 * MARGIN - side + GAP) / widest - GAP, fitting)
+    # One page of smaller images is better than two pages, but below 0.6 inches an image is hard to see.
+    one_page = max(0.6, ((TALLEST - 2 * MARGIN) / len(rows) - GAP) / aspect)
+    tile = min(1.25, (WIDTH - 2 * MARGIN - side + GAP) / widest - GAP, one_page)
     step = tile * aspect + GAP
     figures = []
     for page in pages(len(rows), step):

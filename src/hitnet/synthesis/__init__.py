@@ -1,4 +1,4 @@
-"""See what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
+"""Show what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
 
 from hitnet.synthesis.decoding import decode
 from hitnet.synthesis.distributions import (
@@ -8,14 +8,14 @@ from hitnet.synthesis.distributions import (
     fitted_gaussians,
 )
 from hitnet.synthesis.generation import Generated, generate
-from hitnet.synthesis.hybrid import (
+from hitnet.synthesis.hybrid_images import (
     Hybrid,
     HybridExamples,
     augment,
     hybrid,
     hybrid_examples,
 )
-from hitnet.synthesis.prototypes import Prototypes, prototypes
+from hitnet.synthesis.prototype import Prototypes, prototypes
 from hitnet.synthesis.traversal import Traversal, traverse
 from hitnet.synthesis.writing import ImageStream, write_images
 

@@ -1,4 +1,4 @@
-"""What all of synthesis shares: a run that has a decoder, its classes by name, capsules → images."""
+"""Shared by all of synthesis: open a run with a decoder, find its classes by name, decode capsules to images."""
 
 from __future__ import annotations
 
@@ -26,42 +26,48 @@ def open_decoder(run: RunLike, *, device: str = "auto") -> Run:
 
 
 def need_centre(network: Network) -> float:
-    """The value of the central capsule's components, where that capsule stands for the class."""
+    """Value of the central capsule's components; raise HitNetError if the central capsule stands for no class."""
     decoder = need_decoder(network)
     if network.head.loss != "centripetal":
         raise HitNetError(
-            "This network drives the capsule of the true class away from the centre, so that its central capsule "
-            "stands for no class. Train a network whose name starts with hitnet, or generate from capsules fitted "
-            "to data."
+            "This network drives the capsule of the true class away from the centre, so its central capsule stands "
+            "for no class. Train a network whose name starts with hitnet, or generate from capsules fitted to data."
         )
     if network.head.centre == 0 and not decoder.standardised:
         raise HitNetError(
-            "This network's central capsule is 0, which its decoder cannot tell from a masked one: all classes "
-            "would look the same. Train it with decoder 'standardised' or 'conv'."
+            "This network's central capsule is 0, which its decoder cannot distinguish from a masked capsule: all "
+            "classes would look the same. Train it with decoder 'standardised' or 'conv'."
         )
     return network.head.centre
 
 
 def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> list[int]:
-    """Indices of the classes that are named; all of them for None."""
+    """Indices of the chosen classes, in that order and without repeats; all classes for None."""
     if chosen is None:
         return list(range(len(class_names)))
     if isinstance(chosen, str) or not all(isinstance(name, str) for name in chosen):
-        raise HitNetError(f"Classes are chosen by a list of their names, which are text; got {chosen!r}.")
+        raise HitNetError(f"classes must be a list of class names; got {chosen!r}.")
     index = {name: k for k, name in enumerate(class_names)}
     for name in chosen:
         if name not in index:
             raise unknown_name("class", name, class_names)
     if not chosen:
-        raise HitNetError("Name at least one class.")
+        raise HitNetError("classes must name at least one class; got an empty list.")
     return [index[name] for name in dict.fromkeys(chosen)]
 
 
 @torch.no_grad()
 def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
-    """Capsules (B, n) of the classes (B,) → images (B, C, H, W) in [0, 1], on the network's device.
+    """Decode capsules, in batches, on the network's device.
 
-    extra (B, e), for a network with extra components: None gives their mean, 0.
+    Args:
+        network: A network with a decoder.
+        capsules: (B, n).
+        classes: (B,).
+        extra: (B, e), for a network with extra components. None means their mean, 0.
+
+    Returns:
+        Images (B, C, H, W) in [0, 1].
     """
     need_decoder(network)
     config = network.config
@@ -70,19 +76,19 @@ def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | 
             f"decode takes one capsule of {config.capsule_dim} components for each of {len(classes)} classes; "
             f"got shape {tuple(capsules.shape)}."
         )
-    place = next(network.parameters()).device
+    device = next(network.parameters()).device
     if extra is None and config.extra_dim:
         extra = torch.zeros(len(classes), config.extra_dim)
-    pictures = []
+    batches = []
     for start in range(0, len(classes), BATCH):
         part = slice(start, start + BATCH)
-        besides = None if extra is None else extra[part].to(place, torch.float32)
-        pictures.append(
-            decode_batch(network, capsules[part].to(place, torch.float32), classes[part].to(place), besides)
+        extra_part = None if extra is None else extra[part].to(device, torch.float32)
+        batches.append(
+            decode_batch(network, capsules[part].to(device, torch.float32), classes[part].to(device), extra_part)
         )
-    return torch.cat(pictures) if pictures else torch.empty(0, *config.in_shape, device=place)
+    return torch.cat(batches) if batches else torch.empty(0, *config.in_shape, device=device)
 
 
 def to_pixels(images: Tensor) -> Tensor:
-    """Images in [0, 1] as uint8 on the CPU."""
+    """Convert images in [0, 1] to uint8 on the CPU."""
     return (images.clamp(0, 1) * 255).round().to("cpu", torch.uint8)

@@ -1,7 +1,7 @@
-"""How the capsules of the true classes lie: beside the paper's N(0.5, m/√n), and as a Gaussian fitted to them.
+"""Distributions of the true-class capsules, compared with the paper's N(0.5, m/√n), and Gaussians fitted to them.
 
-The paper expects each component of a true class's capsule to be near Gaussian around 0.5 with spread m/√n. How
-far that holds depends on the training; images are generated more faithfully from the fitted mean and covariance.
+The paper expects each component of a true-class capsule to be roughly Gaussian around 0.5 with standard deviation
+m/√n. How well this holds depends on the training; the fitted mean and covariance give more faithful images.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ GAUSSIANS_FILE = "capsule_gaussians.safetensors"
 
 @dataclass(frozen=True)
 class FeatureDistributions:
-    """The capsules of the true classes over a set of images.
+    """The true-class capsules of a set of images.
 
-    capsules     (N, n), float32
-    labels       (N,)
-    class_names  one a class
-    data         what the set is called
-    centre, spread    of the Gaussian that the paper expects: 0.5 and m/√n
+    Attributes:
+        capsules: (N, n), float32.
+        labels: (N,).
+        class_names: The name of each class.
+        data: The name of the data set.
+        centre: Mean of the Gaussian that the paper expects, 0.5.
+        spread: Its standard deviation, m/√n.
     """
 
     capsules: Tensor
@@ -48,38 +50,38 @@ class FeatureDistributions:
     spread: float
 
     def within(self, capsules: Tensor) -> Tensor:
-        """Whether each component lies within two expected spreads of the centre (95.4 % if the paper's law holds)."""
+        """Whether each component lies within two expected spreads of the centre (95.4 % if the paper is right)."""
         return (capsules.double() - self.centre).abs() <= 2 * self.spread
 
     def table(self) -> pd.DataFrame:
-        """A row for each class and component: class, component, images, mean, spread, within (a share)."""
-        rows = []
+        """One row per class and component: class, component, images, mean, spread, within (a fraction)."""
+        tables = []
         for k, name in enumerate(self.class_names):
-            own = self.capsules[self.labels == k].double()
-            if not len(own):
+            capsules = self.capsules[self.labels == k].double()
+            if not len(capsules):
                 continue
-            rows.append(
+            tables.append(
                 pd.DataFrame(
                     {
                         "class": name,
-                        "component": np.arange(own.shape[1]),
-                        "images": len(own),
-                        "mean": own.mean(dim=0).numpy(),
-                        "spread": own.std(dim=0, correction=0).numpy(),
-                        "within": self.within(own).double().mean(dim=0).numpy(),
+                        "component": np.arange(capsules.shape[1]),
+                        "images": len(capsules),
+                        "mean": capsules.mean(dim=0).numpy(),
+                        "spread": capsules.std(dim=0, correction=0).numpy(),
+                        "within": self.within(capsules).double().mean(dim=0).numpy(),
                     }
                 )
             )
-        return pd.concat(rows, ignore_index=True)
+        return pd.concat(tables, ignore_index=True)
 
     def by_class(self) -> pd.DataFrame:
-        """A row for each class over all its components: class, images, mean, spread (root mean square), within."""
+        """One row per class, over all components: class, images, mean, spread (root mean square), within."""
         groups = self.table().assign(variance=lambda rows: rows["spread"] ** 2).groupby("class", sort=False)
-        found = groups.agg(
+        table = groups.agg(
             images=("images", "first"), mean=("mean", "mean"), variance=("variance", "mean"), within=("within", "mean")
         )
-        found.insert(2, "spread", np.sqrt(found.pop("variance")))
-        return found.reset_index()
+        table.insert(2, "spread", np.sqrt(table.pop("variance")))
+        return table.reset_index()
 
 
 def feature_distributions(
@@ -91,7 +93,16 @@ def feature_distributions(
     limit: int | None = None,
     device: str = "auto",
 ) -> FeatureDistributions:
-    """The true-class capsules of a data set (by default the one that the run was trained on), for plot and table."""
+    """Compute the true-class capsules of a data set, for tables and plots.
+
+    Args:
+        run: A run, or its folder.
+        data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
+        split: train, test or all. None: the images to train on.
+        classes: Names of the classes to include. None: all.
+        limit: At most N images.
+        device: auto, cpu or cuda.
+    """
     trained = open_decoder(run, device=device)
     centre = need_centre(trained.model)
     chosen = class_indices(trained.class_names, classes)
@@ -133,22 +144,25 @@ def run_images(run: Run, data: Source | None = None, *, split: str | None = None
 
 @torch.no_grad()
 def true_capsules(network: Network, images: Images) -> Tensor:
-    """Each image's capsule of its true class, followed by its extra components: (N, n + e), float32, on the CPU."""
-    place = next(network.parameters()).device
+    """The true-class capsule of each image, followed by its extra components: (N, n + e), float32, on the CPU."""
+    device = next(network.parameters()).device
     log.info("Computing the capsules of %s images of %s.", f"{len(images):,}", images.name)
-    found = torch.empty(len(images), network.config.capsule_dim + network.config.extra_dim)
+    vectors = torch.empty(len(images), network.config.capsule_dim + network.config.extra_dim)
     for start in range(0, len(images), BATCH):
         part = slice(start, start + BATCH)
-        own, extra = encode_batch(network, to_device(images.pixels[part], place), images.labels[part].to(place))
-        found[part] = own if extra is None else torch.cat([own, extra], dim=1)
-    return found
+        capsules, extra = encode_batch(network, to_device(images.pixels[part], device), images.labels[part].to(device))
+        vectors[part] = capsules if extra is None else torch.cat([capsules, extra], dim=1)
+    return vectors
 
 
 @dataclass(frozen=True)
 class CapsuleGaussians:
-    """One Gaussian for each class over its capsule's n components and the network's e extra ones, in float64.
+    """One Gaussian per class over the n components of its capsule and the e extra components, in float64.
 
-    mean (K, n + e), covariance (K, n + e, n + e), both of maximum likelihood; count (K,): images of each class
+    Attributes:
+        mean: (K, n + e), the maximum-likelihood estimate.
+        covariance: (K, n + e, n + e), the maximum-likelihood estimate.
+        count: (K,), images per class.
     """
 
     mean: Tensor
@@ -156,56 +170,56 @@ class CapsuleGaussians:
     count: Tensor
 
     def root(self, label: int) -> Tensor:
-        """A matrix R with R Rᵀ = covariance, also where the covariance has no inverse."""
+        """A matrix R with R Rᵀ = covariance, also for a covariance without an inverse."""
         variances, directions = torch.linalg.eigh(self.covariance[label])
         return directions * variances.clamp_min(0).sqrt()
 
 
 def fit(vectors: Tensor, labels: Tensor, num_classes: int) -> CapsuleGaussians:
-    """Mean and covariance of each class's vectors (N, d); zeros for a class without any."""
+    """Fit mean and covariance to the vectors (N, d) of each class; zeros for a class without images."""
     d = vectors.shape[1]
     mean = torch.zeros(num_classes, d, dtype=torch.float64)
     covariance = torch.zeros(num_classes, d, d, dtype=torch.float64)
     for k in range(num_classes):
-        own = vectors[labels == k].double()
-        if len(own):
-            mean[k] = own.mean(dim=0)
-            deviation = own - mean[k]
-            covariance[k] = deviation.T @ deviation / len(own)
+        members = vectors[labels == k].double()
+        if len(members):
+            mean[k] = members.mean(dim=0)
+            deviation = members - mean[k]
+            covariance[k] = deviation.T @ deviation / len(members)
     return CapsuleGaussians(mean, covariance, labels.bincount(minlength=num_classes))
 
 
 def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = "auto") -> CapsuleGaussians:
     """The Gaussians of a run's classes, fitted to `data` or else to the images that the run was trained on.
 
-    The latter are kept in the run folder, in capsule_gaussians.safetensors, until its weights change; those of images
-    that have changed since the training are not.
+    The Gaussians of the run's own images are saved in its folder, in capsule_gaussians.safetensors, and read from
+    there until its weights change. They are not saved if the images have changed since the training.
     """
     trained = open_decoder(run, device=device)
-    kept = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
-    weights = "" if kept is None else _digest(RunFolder(kept.parent).weights_file)
-    if kept is not None and kept.is_file():
+    file = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
+    weights = "" if file is None else _digest(RunFolder(file.parent).weights_file)
+    if file is not None and file.is_file():
         try:
-            tensors, metadata = read_tensors(kept)
+            tensors, metadata = read_tensors(file)
             if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
                 return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
         except HitNetError as error:
-            log.warning("%s Capsules are fitted anew.", error)
+            log.warning("%s The Gaussians are fitted again.", error)
     images = run_images(trained, data)
     if data is None and images.fingerprint != trained.config.data["fingerprint"]:
-        kept = None
+        file = None
         log.warning(
-            "%s has changed since the run was trained on it; capsules are fitted to it as it is, and not kept.",
+            "%s has changed since the run was trained on it. The Gaussians are fitted to the new data and not saved.",
             images.name,
         )
-    found = fit(true_capsules(trained.model, images), images.labels, images.num_classes)
-    if kept is not None:
-        tensors = {"mean": found.mean, "covariance": found.covariance, "count": found.count}
+    gaussians = fit(true_capsules(trained.model, images), images.labels, images.num_classes)
+    if file is not None:
+        tensors = {"mean": gaussians.mean, "covariance": gaussians.covariance, "count": gaussians.count}
         try:
-            write_tensors(kept, tensors, {"weights": weights})
-        except HitNetError as error:  # a run folder that cannot be written to is as good as any other to read from
-            log.info("The fitted capsules are not kept: %s", error)
-    return found
+            write_tensors(file, tensors, {"weights": weights})
+        except HitNetError as error:  # a read-only run folder is fine: only the next call is slower
+            log.info("The fitted Gaussians are not saved: %s", error)
+    return gaussians
 
 
 def _digest(path: Path) -> str:

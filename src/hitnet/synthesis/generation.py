@@ -1,7 +1,7 @@
-"""Generation: new images of a class, decoded from Gaussian capsules, as many as wanted.
+"""Generation: any number of new images of a class, decoded from Gaussian capsules.
 
-paper    each component from N(0.5, m/√n), as the paper has it; extra components from N(0, 1)
-fitted   capsule and extra components together from the Gaussian fitted to the class's own images
+The law "paper" draws each component from N(0.5, m/√n), as in the paper, and extra components from N(0, 1). The law
+"fitted" draws capsule and extra components together from the Gaussian that was fitted to the images of the class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ LAWS = ("fitted", "paper")
 
 
 class Generated(NamedTuple):
-    """A batch of new images: (B, C, H, W) as floats in [0, 1] on the network's device, and their classes (B,)."""
+    """A batch of new images.
+
+    Attributes:
+        images: (B, C, H, W), floats in [0, 1] on the network's device.
+        labels: (B,).
+    """
 
     images: Tensor
     labels: Tensor
@@ -43,13 +48,22 @@ def generate(
     data: Source | None = None,
     device: str = "auto",
 ) -> Iterator[Generated]:
-    """`count` new images of each class, class after class, in batches made one at a time.
+    """Generate `count` new images per class, class by class, one batch at a time.
 
-    law     "fitted" to the run's training images (or to `data`), or "paper": N(0.5, m/√n)
-    spread  multiplies the Gaussian's own: 0 gives its mean, less than 1 safer images, more than 1 bolder ones
-    seed    an image depends on the seed, its class and its place within the class, not on the batch size
+    Wrong arguments raise HitNetError at once, not at the first batch.
 
-    What is wrong is said at once, before the first batch is asked for.
+    Args:
+        run: A run, or its folder.
+        classes: Names of the classes. None: all.
+        count: Images per class.
+        law: "fitted" to the run's training images (or to `data`), or "paper": N(0.5, m/√n).
+        spread: Factor on the Gaussian's standard deviation (paper: 1). 0 gives its mean, less than 1 safer images,
+            more than 1 bolder images.
+        seed: An image depends only on the seed, its class and its position within the class.
+        batch_size: Images per batch.
+        data: The data to fit to. None: the run's training data.
+        device: "auto", "cpu" or "cuda".
+        data_dir: The folder of downloaded data sets.
     """
     _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)
@@ -57,13 +71,13 @@ def generate(
     chosen = class_indices(trained.class_names, classes)
     gaussians = None
     if law == "paper" and data is not None:
-        raise HitNetError("generate: data are what capsules are fitted to; the law 'paper' needs none. Leave one out.")
+        raise HitNetError("generate: data is only used with law 'fitted', but law is 'paper'. Leave one out.")
     if law == "fitted":
         gaussians = fitted_gaussians(trained, data, device=device)
         empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
         if empty:
             raise HitNetError(
-                f"The data hold no images of {', '.join(empty[:10])} to fit capsules to. Use the law 'paper' there."
+                f"The data has no images of {', '.join(empty[:10])} to fit capsules to. Use law 'paper' for them."
             )
     return sample_images(
         trained.model, chosen, count, gaussians=gaussians, spread=spread, seed=seed, batch_size=batch_size
@@ -80,11 +94,11 @@ def sample_images(
     seed: int = 0,
     batch_size: int = BATCH,
 ) -> Iterator[Generated]:
-    """`count` images of each class from its Gaussian; without `gaussians`, from the paper's."""
+    """Generate `count` images per class from its Gaussian. None: the paper's Gaussian."""
     _check_numbers(count, spread, seed, batch_size)
     need_decoder(network)
-    found = paper_gaussians(network) if gaussians is None else gaussians
-    return _batches(network, list(classes), count, found, spread, seed, batch_size)
+    gaussians = paper_gaussians(network) if gaussians is None else gaussians
+    return _batches(network, list(classes), count, gaussians, spread, seed, batch_size)
 
 
 def _check_numbers(count: int, spread: float, seed: int, batch_size: int) -> None:
@@ -116,7 +130,7 @@ def _batches(
 ) -> Iterator[Generated]:
     n = network.config.capsule_dim
     total = len(classes) * count
-    # Normal numbers come from numpy one after another, so that batches of any size add up to the same images.
+    # numpy draws normal numbers one by one, so the images do not depend on the batch size.
     noise = {label: np.random.Generator(np.random.PCG64([seed, label])) for label in classes}
     for start in range(0, total, batch_size):
         labels = torch.tensor([classes[i // count] for i in range(start, min(start + batch_size, total))])

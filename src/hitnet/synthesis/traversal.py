@@ -1,6 +1,6 @@
-"""Traversal: what each component of a capsule draws, seen by sweeping it while the others stay.
+"""Traversal: sweep one component of a capsule, keep the others fixed, and see what the component draws.
 
-The paper sweeps [0.5 − 2m/√n, 0.5 + 2m/√n]: two of the spreads that it expects of a component.
+The paper sweeps [0.5 − 2m/√n, 0.5 + 2m/√n]: two expected standard deviations to each side.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from hitnet.training.runs import Run
 
 @dataclass(frozen=True)
 class Traversal:
-    """One capsule's components, each swept in turn.
+    """A sweep of each component of one capsule.
 
-    images      (n, S, C, H, W) as floats in [0, 1]: a row for each component, a column for each value
-    values      (S,): what the component was set to
-    start       (n,): the capsule that was swept; the central one, or an image's own
-    class_name  the class whose capsule it is
-    original    (C, H, W): the image whose capsule was swept; None for the central capsule
+    Attributes:
+        images: (n, S, C, H, W), floats in [0, 1]: one row per component, one column per value.
+        values: (S,), the values of the swept component.
+        start: (n,), the capsule: the central capsule, or that of an image.
+        class_name: The class of the capsule.
+        original: (C, H, W), the image whose capsule was swept. None for the central capsule.
     """
 
     images: Tensor
@@ -41,16 +42,16 @@ class Traversal:
 
     @property
     def change(self) -> np.ndarray:
-        """(n,): how much each component changes the picture.
+        """How much each component changes the picture, (n,).
 
-        The root of the mean, over values and pixels, of the squared difference from the mean picture of the row.
+        The root mean square, over values and pixels, of the difference from the mean picture of the row.
         """
         rows = self.images.double()
-        found: np.ndarray = (rows - rows.mean(dim=1, keepdim=True)).square().mean(dim=(1, 2, 3, 4)).sqrt().numpy()
-        return found
+        change: np.ndarray = (rows - rows.mean(dim=1, keepdim=True)).square().mean(dim=(1, 2, 3, 4)).sqrt().numpy()
+        return change
 
     def summary(self) -> pd.DataFrame:
-        """A row for each component, the one that changes the picture most first: component, change, share."""
+        """One row per component, largest change first: component, change, share."""
         change = self.change
         total = float(change.sum())
         table = pd.DataFrame(
@@ -64,7 +65,7 @@ class Traversal:
 
 
 def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Tensor:
-    """`steps` values from centre − reach·m/√n to centre + reach·m/√n, evenly spaced (paper: reach 2)."""
+    """`steps` evenly spaced values from centre − reach·m/√n to centre + reach·m/√n (paper: reach 2)."""
     if steps < 2:
         raise HitNetError(f"A traversal needs at least 2 steps; got {steps}.")
     if not 0 < reach < float("inf"):
@@ -75,12 +76,12 @@ def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Te
 
 
 def sweep(network: Network, capsule: Tensor, label: int, values: Tensor, extra: Tensor | None = None) -> Tensor:
-    """A capsule (n,) with each component set to each of the values (S,) in turn: images (n, S, C, H, W)."""
+    """Set each component of a capsule (n,) to each of the values (S,), and decode: images (n, S, C, H, W)."""
     n, steps = len(capsule), len(values)
     swept = capsule.cpu().double().repeat(n, steps, 1)
     swept[torch.arange(n), :, torch.arange(n)] = values
-    besides = None if extra is None else extra.expand(n * steps, -1)
-    images = decode(network, swept.view(n * steps, n), torch.full((n * steps,), label), besides)
+    repeated_extra = None if extra is None else extra.expand(n * steps, -1)
+    images = decode(network, swept.view(n * steps, n), torch.full((n * steps,), label), repeated_extra)
     return images.view(n, steps, *images.shape[1:]).cpu()
 
 
@@ -93,16 +94,20 @@ def traverse(
     steps: int = 11,
     device: str = "auto",
 ) -> Traversal:
-    """Sweep every component of a class's central capsule, or of an image's own capsule.
+    """Sweep every component of a class's central capsule, or of an image's capsule.
 
-    class_name  the class; with an image it may be left out: then it is the class that the network predicts
-    image       uint8 (C, H, W) or an image file
-    reach       how far to go either side of the centre, in units of m/√n (paper: 2)
+    Args:
+        run: A run, or its folder.
+        class_name: The class. None is allowed with an image, and means the predicted class.
+        image: uint8 (C, H, W), or an image file. None: sweep the central capsule.
+        reach: How far to sweep to each side of the centre, in units of m/√n (paper: 2).
+        steps: Values per component.
+        device: "auto", "cpu" or "cuda".
     """
     trained = open_decoder(run, device=device)
     values = sweep_values(trained.model, reach=reach, steps=steps)
     if class_name is None and image is None:
-        raise HitNetError(f"Name a class to traverse (one of {', '.join(trained.class_names[:20])}) or give an image.")
+        raise HitNetError(f"Name a class to traverse (e.g. {', '.join(trained.class_names[:20])}) or give an image.")
     label = None if class_name is None else class_indices(trained.class_names, [class_name])[0]
     if image is None and label is not None:
         start = torch.full((trained.config.model.capsule_dim,), need_centre(trained.model))
@@ -122,8 +127,8 @@ def _pixels(run: Run, image: Tensor | str | Path | None) -> Tensor:
 
 @torch.no_grad()
 def _traverse_image(run: Run, pixels: Tensor, label: int | None, values: Tensor) -> Traversal:
-    place = next(run.model.parameters()).device
-    output = run.model(to_device(pixels[None], place), reconstruct=False)
+    device = next(run.model.parameters()).device
+    output = run.model(to_device(pixels[None], device), reconstruct=False)
     chosen = int(output.prediction[0]) if label is None else label
     start = output.capsules[0, chosen].cpu()
     images = sweep(run.model, start, chosen, values, output.extra)

@@ -1,7 +1,7 @@
-"""New images on disk, in the two forms that `hitnet.data.load` reads back: a .npz of arrays, or a folder of PNGs (of
-two classes or more).
+"""Write new images to disk, in two forms that `hitnet.data.load` reads: a .npz file, or a folder of PNG files.
 
-Both are written as the images come, so that a million of them need not fit into memory, and whole or not at all.
+A folder needs at least two classes to be read back. Both forms are written batch by batch, so a million images need
+not fit into memory, and both are written whole or not at all.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from hitnet.errors import HitNetError
 from hitnet.files import check_vacant, new_folder, replacing
 
 log = logging.getLogger("hitnet")
-UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # in a folder's name, on one system or another
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system
 
 
 @dataclass(frozen=True)
 class ImageStream:
-    """Labelled images that are made as they are asked for.
+    """Labelled images that are made on demand.
 
-    batches      (split, images), the images of one shape, with labels that index class_names, and with masks all
-                 or none of them
-    total        how many images will come
-    shape        (C, H, W) of each
-    name, flip   as in `hitnet.data.Images`
+    Attributes:
+        batches: Pairs (split, images). All images have the same shape, labels that index class_names, and either all
+            or none of them have masks.
+        total: The number of images.
+        class_names: The name of each class.
+        shape: (C, H, W) of an image.
+        name: As in `hitnet.data.Images`.
+        flip: As in `hitnet.data.Images`.
     """
 
     batches: Iterator[tuple[str, Images]]
@@ -46,10 +49,13 @@ class ImageStream:
 
 
 def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[int], None] | None = None) -> None:
-    """Write images as they come to a new .npz file or, for any other name, into a new folder.
+    """Write a stream of images to a new .npz file or a new folder.
 
-    A folder gets OUT/<split>/<class>/<number>.png, without masks; a .npz the arrays of `hitnet.data.save_npz`.
-    `on_batch` is called with the size of each batch that is written.
+    Args:
+        stream: The images.
+        out: A name that ends in .npz gets the arrays of `hitnet.data.save_npz`. Any other name becomes a folder with
+            the files <split>/<class>/<number>.png, without masks.
+        on_batch: Called with the size of each batch after it is written.
     """
     target = Path(out)
     check_new(target)
@@ -69,28 +75,28 @@ def _counted(batches: Iterator[tuple[str, Images]], on_batch: Callable[[int], No
 def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
     odd = [name for name in stream.class_names if UNSAFE.search(name)]
     if odd:
-        raise HitNetError(f"A class named {odd[0]!r} can be no folder. Write to a .npz file instead.")
+        raise HitNetError(f"The class name {odd[0]!r} cannot be a folder name. Write to a .npz file instead.")
     number = 0
     with new_folder(target) as folder:
         for split, images in batches:
             if images.masks is not None and not number:
-                log.warning("%s: a folder of images holds no masks. Write to a .npz file to keep them.", target)
+                log.warning("%s: masks are not written to a folder. Write to a .npz file to keep them.", target)
             for pixels, label in zip(images.pixels, images.labels.tolist(), strict=True):
-                place = folder / split / stream.class_names[label]
-                place.mkdir(parents=True, exist_ok=True)
-                as_picture(pixels).save(place / f"{number:07d}.png")
+                class_folder = folder / split / stream.class_names[label]
+                class_folder.mkdir(parents=True, exist_ok=True)
+                as_picture(pixels).save(class_folder / f"{number:07d}.png")
                 number += 1
 
 
 def check_new(target: Path) -> None:
-    """An error where images cannot be written without overwriting something."""
+    """Raise HitNetError if writing to `target` would overwrite something."""
     if target.suffix.lower() == ".npz" and target.exists():
-        raise HitNetError(f"{target} exists already. Choose another name, or remove it first.")
+        raise HitNetError(f"{target} exists already. Choose another name, or remove the file first.")
     check_vacant(target)
 
 
 def as_picture(pixels: Tensor) -> Image.Image:
-    """uint8 (C, H, W) as a grey or RGB picture."""
+    """Convert uint8 (C, H, W) to a grey or RGB picture."""
     array = pixels.permute(1, 2, 0).contiguous().numpy()
     return Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
 
@@ -114,7 +120,7 @@ def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], targe
                     masks.append(images.masks)
                 done += len(images)
         if done != stream.total:
-            raise HitNetError(f"{target}: {stream.total:,} images were announced but {done:,} came.")
+            raise HitNetError(f"{target}: the stream announced {stream.total:,} images but gave {done:,}.")
         rest = {
             "labels": labels,
             "class_names": np.array(stream.class_names, np.str_),

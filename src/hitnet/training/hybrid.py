@@ -1,4 +1,4 @@
-"""Hybrid augmentation in a training: a trained network modifies the images on their way (see synthesis.hybrid)."""
+"""Hybrid augmentation in training: a trained network modifies the images on their way (see synthesis.hybrid_images)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hybrid augmentation: the formula, what training takes of it, and the augmented set."""
+"""Hybrid augmentation: the formula, its use in training, and the augmented set."""
 
 import dataclasses
 import sys
@@ -11,49 +11,49 @@ import hitnet
 from hitnet import HitNetError
 from hitnet.data import load
 from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_images
-from hitnet.synthesis.hybrid import combine
+from hitnet.synthesis.hybrid_images import combine
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid import HybridAugmentation
 
 
-def drawn(seed, turn, count, strength):
-    """What is added to each of `count` capsules of 4 components: noise of the strength times m/√n."""
-    noise = np.random.Generator(np.random.PCG64([seed, turn])).standard_normal((count, 4))
+def drawn(seed, copy, count, strength):
+    """The noise added to each of `count` capsules of 4 components, with standard deviation strength · m/√n."""
+    noise = np.random.Generator(np.random.PCG64([seed, copy])).standard_normal((count, 4))
     return torch.from_numpy(strength * 0.1 / 2 * noise).float()
 
 
 def test_the_formula_by_hand():
     torch.manual_seed(0)
     x, rec, mod = (torch.rand(2, 3, 4, 4, dtype=torch.float64) for _ in range(3))
-    found = combine(x, rec, mod)
-    for place in np.ndindex(2, 3, 4, 4):
-        expected = min(1.0, max(0.0, float(mod[place]) + float(x[place]) - float(rec[place])))
-        assert float(found[place]) == pytest.approx(expected)
+    combined = combine(x, rec, mod)
+    for position in np.ndindex(2, 3, 4, 4):
+        expected = min(1.0, max(0.0, float(mod[position]) + float(x[position]) - float(rec[position])))
+        assert float(combined[position]) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("which", ["trained", "extra"])
-def test_the_three_pictures(toy_run, extra_network, which):
+@pytest.mark.parametrize("kind", ["trained", "extra"])
+def test_the_three_pictures(toy_run, extra_network, kind):
     torch.manual_seed(0)
-    network = toy_run.model if which == "trained" else extra_network
+    network = toy_run.model if kind == "trained" else extra_network
     images, labels = torch.rand(4, *network.config.in_shape), torch.tensor([0, 1, 2, 2])
     change = 0.1 * torch.randn(4, 4)
-    found = hybrid(network, images, labels, change)
+    augmented = hybrid(network, images, labels, change)
     output = network(images)
-    own = output.capsules[torch.arange(4), labels]
-    assert torch.allclose(found.reconstruction, decode(network, own, labels, output.extra), atol=1e-5)
-    assert torch.allclose(found.modified, decode(network, own + change, labels, output.extra), atol=1e-5)
-    assert torch.allclose(found.result, combine(images, found.reconstruction, found.modified), atol=1e-6)
+    true_capsules = output.capsules[torch.arange(4), labels]
+    assert torch.allclose(augmented.reconstruction, decode(network, true_capsules, labels, output.extra), atol=1e-5)
+    assert torch.allclose(augmented.modified, decode(network, true_capsules + change, labels, output.extra), atol=1e-5)
+    assert torch.allclose(augmented.result, combine(images, augmented.reconstruction, augmented.modified), atol=1e-6)
 
 
 def test_no_change_gives_the_image_back(toy_run):
     images = torch.rand(3, 1, 12, 12)
-    found = hybrid(toy_run.model, images, torch.arange(3), torch.zeros(3, 4))
-    assert torch.allclose(found.result, images, atol=1e-6)
+    augmented = hybrid(toy_run.model, images, torch.arange(3), torch.zeros(3, 4))
+    assert torch.allclose(augmented.result, images, atol=1e-6)
 
 
-@pytest.mark.parametrize("which", ["trained", "extra"])
-def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, extra_network, which):
-    network = toy_run.model if which == "trained" else extra_network
+@pytest.mark.parametrize("kind", ["trained", "extra"])
+def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, extra_network, kind):
+    network = toy_run.model if kind == "trained" else extra_network
     shape = network.config.in_shape
     pixels = torch.randint(0, 256, (40, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     images = hitnet.Images.from_arrays(pixels, torch.arange(40) % 3, class_names=toy_set.class_names)
@@ -64,10 +64,10 @@ def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, 
     noise = augmentation.draw(8, torch.Generator().manual_seed(5))
     assert torch.equal(noise, 3.0 * 0.1 / 2 * torch.randn(8, 4, generator=torch.Generator().manual_seed(5)))
     index = torch.tensor([39, 3, 3, 17, 0, 8, 21, 5])
-    three = hybrid(network, pixels[index].float() / 255, images.labels[index], noise)
-    found = augmentation.differences(index, noise)
-    assert torch.allclose(found, 255 * (three.modified - three.reconstruction), atol=1e-3)
-    assert found.abs().max() > 1
+    expected = hybrid(network, pixels[index].float() / 255, images.labels[index], noise)
+    differences = augmentation.differences(index, noise)
+    assert torch.allclose(differences, 255 * (expected.modified - expected.reconstruction), atol=1e-3)
+    assert differences.abs().max() > 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -78,30 +78,34 @@ def test_it_can_be_captured(toy_run):
     expected = hybrid(network, images, labels, change).result
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = hybrid(network, images, labels, change).result
+        captured = hybrid(network, images, labels, change).result
     graph.replay()
-    assert torch.allclose(found, expected, atol=1e-4)
+    assert torch.allclose(captured, expected, atol=1e-4)
 
 
 def test_a_change_of_another_shape_is_refused(toy_run, toy_set):
     images, labels = toy_set.pixels[:3].float() / 255, toy_set.labels[:3]
-    with pytest.raises(HitNetError, match=r"change of shape \(3, \d+\), one a capsule; got \(3, 1\)"):
+    with pytest.raises(HitNetError, match=r"change must have shape \(3, \d+\), one row per image; got \(3, 1\)"):
         hybrid(toy_run.model, images, labels, torch.zeros(3, 1))
 
 
 def test_examples(toy_run, toy_set):
-    found = hybrid_examples(toy_run, toy_set.select([3, 7]), count=5, strength=2.0, device="cpu")
-    assert [one.class_name for one in found] == [toy_set.class_names[k] for k in toy_set.labels[[3, 7]].tolist()]
-    one = found[0]
-    assert torch.allclose(one.original, toy_set.pixels[3].float() / 255)
-    assert one.modified.shape == one.results.shape == (5, 1, 12, 12)
-    assert torch.allclose(one.results, combine(one.original, one.reconstruction, one.modified), atol=1e-6)
-    assert len({tuple(picture.flatten().tolist()) for picture in one.modified}) == 5
-    for i, place in enumerate([3, 7]):
-        same = (toy_set.pixels[place : place + 1].float() / 255).expand(5, -1, -1, -1)
-        three = hybrid(toy_run.model, same, toy_set.labels[place].repeat(5), drawn(0, i, 5, 2.0))
-        assert torch.allclose(found[i].modified, three.modified, atol=1e-5)
-        assert torch.allclose(found[i].reconstruction, three.reconstruction[0], atol=1e-5)
+    examples = hybrid_examples(toy_run, toy_set.select([3, 7]), count=5, strength=2.0, device="cpu")
+    assert [example.class_name for example in examples] == [
+        toy_set.class_names[k] for k in toy_set.labels[[3, 7]].tolist()
+    ]
+    example = examples[0]
+    assert torch.allclose(example.original, toy_set.pixels[3].float() / 255)
+    assert example.modified.shape == example.results.shape == (5, 1, 12, 12)
+    assert torch.allclose(
+        example.results, combine(example.original, example.reconstruction, example.modified), atol=1e-6
+    )
+    assert len({tuple(picture.flatten().tolist()) for picture in example.modified}) == 5
+    for i, index in enumerate([3, 7]):
+        repeated = (toy_set.pixels[index : index + 1].float() / 255).expand(5, -1, -1, -1)
+        expected = hybrid(toy_run.model, repeated, toy_set.labels[index].repeat(5), drawn(0, i, 5, 2.0))
+        assert torch.allclose(examples[i].modified, expected.modified, atol=1e-5)
+        assert torch.allclose(examples[i].reconstruction, expected.reconstruction[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("out", ["augmented.npz", "augmented"])
@@ -127,7 +131,7 @@ def test_no_copy_of_a_given_image_is_tested_on(toy_run, toy_set, tmp_path):
     fifth = load(toy_set, "test")
     assert (len(train), len(test)) == (3 * (len(toy_set) - len(fifth)), len(fifth))
     assert torch.equal(test.pixels, fifth.pixels)
-    # Without noise a copy is its original, to the rounding.
+    # Without noise a copy equals its original up to rounding.
     apart = (train.pixels.int()[:, None] - test.pixels.int()).flatten(2).abs().amax(dim=2)
     same = (toy_set.pixels.int()[:, None] - fifth.pixels.int()).flatten(2).abs().amax(dim=2)
     assert (same <= 2).sum() == len(fifth)
@@ -163,9 +167,9 @@ def test_without_the_originals(toy_run, toy_set):
 def test_each_copy_has_noise_of_its_own(toy_run, toy_set, monkeypatch, batch):
     monkeypatch.setattr(sys.modules[augment.__module__], "BATCH", batch)
     parts = augment(toy_run, copies=2, originals=False, strength=2.0, seed=5, device="cpu").batches
-    found = torch.cat([images.pixels for split, images in parts if split == "train"])
-    for turn, pixels in enumerate(found.split(len(toy_set))):
-        change = drawn(5, turn, len(toy_set), 2.0)
+    copies = torch.cat([images.pixels for split, images in parts if split == "train"])
+    for copy, pixels in enumerate(copies.split(len(toy_set))):
+        change = drawn(5, copy, len(toy_set), 2.0)
         expected = hybrid(toy_run.model, toy_set.pixels.float() / 255, toy_set.labels, change).result
         assert (pixels.float() - 255 * expected).abs().max() < 0.51
 
@@ -187,10 +191,10 @@ def test_copies_differ_and_repeat(toy_run):
         batches = augment(toy_run, originals=False, strength=2.0, device="cpu", **options).batches
         return [images.pixels for split, images in batches if split == "train"]
 
-    one, two = pixels(copies=2)
-    assert not torch.equal(one, two)
-    assert torch.equal(one, pixels(copies=1)[0])
-    assert not torch.equal(one, pixels(seed=1)[0])
+    first, second = pixels(copies=2)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, pixels(copies=1)[0])
+    assert not torch.equal(first, pixels(seed=1)[0])
 
 
 @pytest.mark.parametrize(

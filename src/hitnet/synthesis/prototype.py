@@ -1,4 +1,4 @@
-"""Prototypes: the image that the network takes as the reference of each class, decoded from its central capsule."""
+"""Prototypes: the network's reference image of each class, decoded from the central capsule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centr
 
 @dataclass(frozen=True)
 class Prototypes:
-    """images (K, C, H, W) as floats in [0, 1] on the CPU, one for each of class_names."""
+    """One prototype per class.
+
+    Attributes:
+        images: (K, C, H, W), floats in [0, 1] on the CPU.
+        class_names: The K classes.
+    """
 
     images: Tensor
     class_names: tuple[str, ...]
@@ -29,6 +34,6 @@ def prototypes(run: RunLike, *, classes: Sequence[str] | None = None, device: st
 
 
 def class_prototypes(network: Network, classes: Tensor) -> Tensor:
-    """The decoded central capsule of each class (B,): (B, C, H, W)."""
+    """Decode the central capsule of each class (B,) to an image: (B, C, H, W)."""
     centre = need_centre(network)
     return decode(network, torch.full((len(classes), network.config.capsule_dim), centre), classes)

@@ -6,18 +6,18 @@ import torch
 import hitnet
 from hitnet import HitNetError, Run
 from hitnet.synthesis import decode, prototypes
-from hitnet.synthesis.prototypes import class_prototypes
+from hitnet.synthesis.prototype import class_prototypes
 
 
 def test_a_prototype_is_the_decoded_central_capsule(toy_run):
-    found = prototypes(toy_run, device="cpu")
-    assert found.class_names == ("band 0", "band 1", "band 2")
-    assert found.images.shape == (3, 1, 12, 12)
+    result = prototypes(toy_run, device="cpu")
+    assert result.class_names == ("band 0", "band 1", "band 2")
+    assert result.images.shape == (3, 1, 12, 12)
     for k in range(3):
         capsules = torch.zeros(1, 3, 4)
         capsules[0, k] = 0.5
         by_hand = toy_run.model.decoder(capsules, torch.tensor([k]))
-        assert torch.allclose(found.images[k], by_hand[0], atol=1e-6)
+        assert torch.allclose(result.images[k], by_hand[0], atol=1e-6)
 
 
 def test_prototypes_look_like_their_class(toy_run):
@@ -26,9 +26,9 @@ def test_prototypes_look_like_their_class(toy_run):
 
 
 def test_some_classes_by_name(toy_run):
-    found = prototypes(toy_run, classes=["band 2", "band 0", "band 2"], device="cpu")
-    assert found.class_names == ("band 2", "band 0")
-    assert torch.allclose(found.images, prototypes(toy_run, device="cpu").images[[2, 0]], atol=1e-6)
+    result = prototypes(toy_run, classes=["band 2", "band 0", "band 2"], device="cpu")
+    assert result.class_names == ("band 2", "band 0")
+    assert torch.allclose(result.images, prototypes(toy_run, device="cpu").images[[2, 0]], atol=1e-6)
 
 
 def test_a_run_folder_will_do(toy_run):
@@ -39,7 +39,7 @@ def test_unknown_class(toy_run):
     with pytest.raises(HitNetError, match=r"no class named 'band 4'\. Did you mean 'band"):
         prototypes(toy_run, classes=["band 4"], device="cpu")
     for names in ("band 1", [1]):
-        with pytest.raises(HitNetError, match="by a list of their names"):
+        with pytest.raises(HitNetError, match="classes must be a list of class names"):
             prototypes(toy_run, classes=names, device="cpu")
     with pytest.raises(HitNetError, match="at least one class"):
         prototypes(toy_run, classes=[], device="cpu")
@@ -59,14 +59,14 @@ def test_networks_without_a_central_capsule(name, says):
 
 def test_squashed_capsules_are_fine_when_standardised():
     network = hitnet.build("hitnet-squash", (1, 28, 28), 3, decoder="standardised").eval()
-    found = class_prototypes(network, torch.arange(3))
-    assert not torch.allclose(found[0], found[1])
+    images = class_prototypes(network, torch.arange(3))
+    assert not torch.allclose(images[0], images[1])
 
 
 def test_extra_components_are_at_their_mean(extra_network):
-    found = class_prototypes(extra_network, torch.tensor([1]))
+    images = class_prototypes(extra_network, torch.tensor([1]))
     by_hand = extra_network.decoder(torch.full((1, 3, 4), 0.5), torch.tensor([1]), torch.zeros(1, 2))
-    assert torch.allclose(found, by_hand, atol=1e-6)
+    assert torch.allclose(images, by_hand, atol=1e-6)
 
 
 def test_decode_checks_the_capsules(toy_run):

@@ -1,9 +1,9 @@
-"""Hybrid data augmentation: a capsule is modified and decoded, and the details that decoding loses are put back.
+"""Hybrid data augmentation: modify and decode a capsule, and add back the details that decoding loses.
 
     X_new = X_mod + X − X_rec, clipped to [0, 1]
 
-X_rec is decoded from the capsule of the true class, X_mod from the same capsule with Gaussian noise added; its
-spread is the `strength`, in units of m/√n.
+X_rec is decoded from the true-class capsule, X_mod from the same capsule plus Gaussian noise. `strength` is the
+standard deviation of the noise in units of m/√n.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ from hitnet.synthesis.writing import ImageStream
 from hitnet.training.evaluation import to_device
 from hitnet.training.recipes import Recipe
 
-STRENGTH = Recipe.augment_strength  # the same by default, in training and before it
+STRENGTH = Recipe.augment_strength  # the default of augmentation during training
 
 
 class Hybrid(NamedTuple):
-    """The three pictures of each image, (B, C, H, W) in [0, 1]: X_rec, X_mod and the new image."""
+    """Hybrid augmentation of a batch; all images (B, C, H, W) in [0, 1].
+
+    Attributes:
+        reconstruction: X_rec.
+        modified: X_mod.
+        result: X_new.
+    """
 
     reconstruction: Tensor
     modified: Tensor
@@ -44,30 +50,38 @@ def combine(images: Tensor, reconstruction: Tensor, modified: Tensor) -> Tensor:
 
 @torch.no_grad()
 def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> Hybrid:
-    """Add `change` (B, n) to the true-class capsules of images (B, C, H, W) in [0, 1] with labels (B,).
+    """Augment images by a change of their true-class capsules, without waiting for the device.
 
-    The network is to be in evaluation mode, on the images' device. Nothing here waits for that device.
+    Args:
+        network: In evaluation mode, on the device of the images.
+        images: (B, C, H, W) in [0, 1].
+        labels: (B,).
+        change: (B, n), added to the capsules.
     """
     need_decoder(network)
     expected = (len(images), network.config.capsule_dim)
     if change.shape != expected:
-        raise HitNetError(f"hybrid takes a change of shape {expected}, one a capsule; got {tuple(change.shape)}.")
+        raise HitNetError(f"hybrid: change must have shape {expected}, one row per image; got {tuple(change.shape)}.")
     reconstruction, modified = before_and_after(network, labels, *encode_batch(network, images, labels), change)
     return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
 
 
 def check_strength(strength: float) -> None:
+    """Raise HitNetError for a strength that is negative or not finite."""
     if not 0 <= strength < float("inf"):
         raise HitNetError(f"Hybrid augmentation: strength must not be negative or infinite; got {strength}.")
 
 
 @dataclass(frozen=True)
 class HybridExamples:
-    """Several modifications of one image, as in the paper's figure; images as floats in [0, 1] on the CPU.
+    """Several modifications of one image, as in the paper's figure; floats in [0, 1] on the CPU.
 
-    original, reconstruction  (C, H, W): X and X_rec
-    modified, results         (M, C, H, W): the X_mod, and X_mod + X − X_rec
-    class_name                the image's class
+    Attributes:
+        original: X (C, H, W).
+        reconstruction: X_rec (C, H, W).
+        modified: X_mod (M, C, H, W).
+        results: X_new (M, C, H, W).
+        class_name: The class of the image.
     """
 
     original: Tensor
@@ -86,28 +100,39 @@ def hybrid_examples(
     seed: int = 0,
     device: str = "auto",
 ) -> list[HybridExamples]:
-    """`count` modifications (paper: 23) of each of a few images."""
+    """Modify each of a few images `count` times (paper: 23).
+
+    Args:
+        run: A run, or its folder.
+        images: The images, with the classes of the run.
+        count: Modifications per image.
+        strength: Standard deviation of the noise in units of m/√n.
+        seed: Seed of the noise.
+        device: "auto", "cpu" or "cuda".
+    """
     check_strength(strength)
     if count < 1 or seed < 0:
         raise HitNetError(f"hybrid_examples: count must be at least 1 and seed not negative; got {count} and {seed}.")
     trained = open_decoder(run, device=device)
     matched = run_images(trained, images)
-    place = next(trained.model.parameters()).device
-    found = []
+    network_device = next(trained.model.parameters()).device
+    examples = []
     for i, label in enumerate(matched.labels.tolist()):
-        same = to_device(matched.pixels[i : i + 1], place).expand(count, -1, -1, -1)
+        repeated = to_device(matched.pixels[i : i + 1], network_device).expand(count, -1, -1, -1)
         change = strength * component_spread(trained.model) * _noise([seed, i], count, trained.config.model.capsule_dim)
-        three = hybrid(trained.model, same, torch.full((count,), label, device=place), change.to(place))
-        found.append(
+        augmented = hybrid(
+            trained.model, repeated, torch.full((count,), label, device=network_device), change.to(network_device)
+        )
+        examples.append(
             HybridExamples(
-                same[0].cpu(),
-                three.reconstruction[0].cpu(),
-                three.modified.cpu(),
-                three.result.cpu(),
+                repeated[0].cpu(),
+                augmented.reconstruction[0].cpu(),
+                augmented.modified.cpu(),
+                augmented.result.cpu(),
                 trained.class_names[label],
             )
         )
-    return found
+    return examples
 
 
 def augment(
@@ -143,8 +168,8 @@ def augment(
     if (train.masks is None) != (tested.masks is None):
         raise HitNetError("Hybrid augmentation: training and test images must both have masks, or neither.")
     return ImageStream(
-        batches=_augmented(trained.model, train, tested, copies, strength, originals, seed),
-        total=len(tested) + len(train) * (copies + originals),
+        batches=_augmented(trained.model, train, test_images, copies, strength, originals, seed),
+        total=len(test_images) + len(train) * (copies + originals),
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",
@@ -157,9 +182,9 @@ def _augmented(
 ) -> Iterator[tuple[str, Images]]:
     if originals:
         yield "train", train
-    for turn in range(copies):
-        # A seed of its own for each copy: the first copies are the same, however many follow.
-        change = strength * component_spread(network) * _noise([seed, turn], len(train), network.config.capsule_dim)
+    for copy in range(copies):
+        # Each copy has its own seed, so the first copies do not depend on how many follow.
+        change = strength * component_spread(network) * _noise([seed, copy], len(train), network.config.capsule_dim)
         for start in range(0, len(train), BATCH):
             part = range(start, min(start + BATCH, len(train)))
             yield "train", _modified(network, train.select(part), change[part.start : part.stop])
@@ -167,9 +192,9 @@ def _augmented(
 
 
 def _modified(network: Network, images: Images, change: Tensor) -> Images:
-    place = next(network.parameters()).device
-    new = hybrid(network, to_device(images.pixels, place), images.labels.to(place), change.to(place)).result
-    return replace(images, pixels=to_pixels(new))
+    device = next(network.parameters()).device
+    augmented = hybrid(network, to_device(images.pixels, device), images.labels.to(device), change.to(device))
+    return replace(images, pixels=to_pixels(augmented.result))
 
 
 def _noise(seed: list[int], count: int, dim: int) -> Tensor:
