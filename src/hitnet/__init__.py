@@ -83,12 +83,12 @@ if TYPE_CHECKING:
     from hitnet.models import build as build
     from hitnet.models import choose_model as choose_model
     from hitnet.models import list_models as list_models
-    from hitnet.paper import reproduce as reproduce
+    from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
     from hitnet.synthesis import augment as augment
     from hitnet.synthesis import feature_distributions as feature_distributions
     from hitnet.synthesis import generate as generate
-    from hitnet.synthesis import prototypes as prototypes
+    from hitnet.synthesis import prototypes as prototypes  # type: ignore[no-redef]
     from hitnet.synthesis import traverse as traverse
     from hitnet.synthesis import write_images as write_images
     from hitnet.training import Evaluation as Evaluation
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from hitnet.training import evaluate as evaluate
     from hitnet.training import open_run as open_run
     from hitnet.training import predict as predict
-    from hitnet.training import train as train
+    from hitnet.training import train as train  # type: ignore[no-redef]
     from hitnet.training import train_many as train_many
 
 

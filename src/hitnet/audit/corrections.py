@@ -241,8 +241,8 @@ def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | 
         images = "an image" if len(gone) == 1 else f"{len(gone)} images"
         raise HitNetError(
             f"{name} decides on {images} that {data} no longer has, or that cannot be read; nothing was written.\n"
-            f"{_listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to where it "
-            "is now."
+            f"{_listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to its "
+            "new place."
         )
 
 

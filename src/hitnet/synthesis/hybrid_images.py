@@ -164,8 +164,8 @@ def augment(
         )
     trained = open_decoder(run, device=device)
     opened = None if data is None else open_data(data)
-    train, tested = run_images(trained, opened, split="train"), run_images(trained, opened, split="test")
-    if (train.masks is None) != (tested.masks is None):
+    train, test_images = run_images(trained, opened, split="train"), run_images(trained, opened, split="test")
+    if (train.masks is None) != (test_images.masks is None):
         raise HitNetError("Hybrid augmentation: training and test images must both have masks, or neither.")
     return ImageStream(
         batches=_augmented(trained.model, train, test_images, copies, strength, originals, seed),
