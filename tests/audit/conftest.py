@@ -1,4 +1,4 @@
-"""A real browser for the tests of the review page."""
+"""A real browser for the tests of the review page; tests that use it carry the marker `browser`."""
 
 import shutil
 
@@ -8,7 +8,6 @@ from audit_samples import make_summary
 from hitnet.audit.corrections import read_corrections
 from hitnet.audit.page import write_page
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
@@ -17,21 +16,17 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        pytest.fail("The browser tests need selenium: pip install selenium.")
-    if BROWSER is None or DRIVER is None:
-        pytest.fail("The browser tests need Chromium: apt-get install chromium chromium-driver.")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
     home = tmp_path_factory.mktemp("browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
+    options.binary_location = shutil.which("chromium")
     for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
         options.add_argument(flag)
     options.add_experimental_option("prefs", {"download.default_directory": str(home)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.downloads = home
     yield driver
     driver.quit()

@@ -7,6 +7,8 @@ import torch
 from audit_samples import make_audit, make_summary
 from browser_keys import ARROW_DOWN, ARROW_RIGHT, ARROW_UP, END, ENTER, ESCAPE, HOME
 
+pytestmark = pytest.mark.browser
+
 
 def test_shows_the_worst_image_first_with_all_that_is_known_of_it(open_review):
     audit = make_audit()

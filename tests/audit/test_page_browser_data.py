@@ -3,11 +3,14 @@
 import json
 import time
 
+import pytest
 from audit_samples import make_audit, make_summary
 from browser_keys import END, ENTER, ESCAPE
 
 from hitnet.audit.corrections import check_corrections, read_corrections
 from hitnet.audit.page import write_page
+
+pytestmark = pytest.mark.browser
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -141,7 +141,7 @@ def test_lines_are_one_line_each():
     assert json.loads(line)["facts"]["error"] == "two\nlines"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
 def test_two_branches_merge_without_conflict(tmp_path):
     def git(*words):
         name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
