@@ -1,0 +1,158 @@
+"""EfficientNet-Lite0 (Tan and Le, 2019; the Lite variant of 2020): ImageNet features of photographs on a laptop.
+
+EfficientNet-B0 without squeeze-and-excite and with ReLU6 for swish: 407 million multiplications for an image of
+224x224. Its weights ship with the package; `NOTICE` beside them says where they come from. Names of parameters are
+those of timm's `tf_efficientnet_lite0`, so that files of weights can be exchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load as load_safetensors
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError
+
+WEIGHTS = Path(__file__).with_name("weights") / "efficientnet_lite0.safetensors"
+WEIGHTS_SHA256 = "0261443e2f9010104e109da0ba36cea93304c3092a85e782bccd4c3737ac8c2a"
+INPUT_SIZE = 224
+MEAN = STD = (0.5, 0.5, 0.5)
+NORM_EPSILON = 1e-3
+# Of each stage: blocks, kernel, stride of the first block, expansion, channels out.
+STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+
+
+class SameConv(nn.Conv2d):
+    """Convolution without bias, padded as TensorFlow's "SAME": with stride 2, more at the right and at the bottom."""
+
+    def __init__(self, inward: int, outward: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        padding = kernel // 2 if stride == 1 else 0
+        super().__init__(inward, outward, kernel, stride, padding, groups=groups, bias=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        if stride > 1:
+            down, across = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in input.shape[-2:])
+            input = F.pad(input, (across // 2, across - across // 2, down // 2, down - down // 2))
+        return super().forward(input)
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=NORM_EPSILON, momentum=0.01)
+
+
+class Separable(nn.Module):
+    """The first block: depthwise convolution → linear projection."""
+
+    def __init__(self, inward: int, outward: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv_dw, self.bn1 = SameConv(inward, inward, kernel, stride, groups=inward), _norm(inward)
+        self.conv_pw, self.bn2 = SameConv(inward, outward, 1), _norm(outward)
+        self.residual = inward == outward and stride == 1
+
+    def forward(self, maps: Tensor) -> Tensor:
+        out = F.relu6(self.bn1(self.conv_dw(maps)), inplace=True)
+        out = self.bn2(self.conv_pw(out))
+        return out + maps if self.residual else out
+
+
+class InvertedResidual(nn.Module):
+    """All other blocks: expansion → depthwise convolution → linear projection, added to the input where shapes allow."""
+
+    def __init__(self, inward: int, outward: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inward * expansion
+        self.conv_pw, self.bn1 = SameConv(inward, wide, 1), _norm(wide)
+        self.conv_dw, self.bn2 = SameConv(wide, wide, kernel, stride, groups=wide), _norm(wide)
+        self.conv_pwl, self.bn3 = SameConv(wide, outward, 1), _norm(outward)
+        self.residual = inward == outward and stride == 1
+
+    def forward(self, maps: Tensor) -> Tensor:
+        out = F.relu6(self.bn1(self.conv_pw(maps)), inplace=True)
+        out = F.relu6(self.bn2(self.conv_dw(out)), inplace=True)
+        out = self.bn3(self.conv_pwl(out))
+        return out + maps if self.residual else out
+
+
+class EfficientNetLite0(nn.Module):
+    """Images (B, 3, H, W), normalised by MEAN and STD → logits (B, num_classes), or features (B, 1280) without classes.
+
+    Args:
+        num_classes: 1,000 for ImageNet's classifier, 0 for none.
+    """
+
+    num_features = 1280
+
+    def __init__(self, num_classes: int = 0) -> None:
+        super().__init__()
+        self.conv_stem, self.bn1 = SameConv(3, 32, 3, stride=2), _norm(32)
+        stages, inward = [], 32
+        for count, kernel, stride, expansion, outward in STAGES:
+            stage = nn.Sequential()
+            for i in range(count):
+                first = stride if i == 0 else 1
+                stage.append(
+                    Separable(inward, outward, kernel, first)
+                    if expansion == 1
+                    else InvertedResidual(inward, outward, kernel, first, expansion)
+                )
+                inward = outward
+            stages.append(stage)
+        self.blocks = nn.Sequential(*stages)
+        self.conv_head, self.bn2 = SameConv(inward, self.num_features, 1), _norm(self.num_features)
+        self.classifier = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """Pooled features (B, 1280), each in [0, 6]."""
+        maps = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
+        maps = F.relu6(self.bn2(self.conv_head(self.blocks(maps))), inplace=True)
+        return maps.mean(dim=(2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier(self.forward_features(images))
+
+
+def efficientnet_lite0(*, pretrained: bool = True, num_classes: int = 0) -> EfficientNetLite0:
+    """The network in evaluation mode, by default with ImageNet weights and without a classifier.
+
+    Args:
+        pretrained: Load the weights that ship with the package.
+        num_classes: 0 for features only; 1,000 with ImageNet's classifier, which only fits pretrained weights.
+    """
+    network = EfficientNetLite0(num_classes)
+    if pretrained:
+        weights = _shipped_weights()
+        if not num_classes:
+            weights = {name: value for name, value in weights.items() if not name.startswith("classifier.")}
+        elif num_classes != len(weights["classifier.bias"]):
+            raise HitNetError(
+                f"efficientnet_lite0: num_classes must be 0 or {len(weights['classifier.bias']):,} with pretrained "
+                f"weights; got {num_classes}."
+            )
+        network.load_state_dict(weights)
+    return network.eval()
+
+
+def _shipped_weights() -> dict[str, Tensor]:
+    """The weights of the package in float32, once their checksum is right."""
+    try:
+        content = WEIGHTS.read_bytes()
+    except OSError as error:
+        raise HitNetError(f"The weights {WEIGHTS} cannot be read: {error.strerror}. Install hitnet again.") from error
+    if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
+        raise HitNetError(f"The weights {WEIGHTS} are damaged: their checksum is wrong. Install hitnet again.")
+    return {
+        name: value.float() if value.is_floating_point() else value for name, value in load_safetensors(content).items()
+    }
