@@ -55,9 +55,16 @@ class Judges(ABC):
 
     @abstractmethod
     def judge(
-        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+        self,
+        data: Data,
+        images: Images,
+        *,
+        split: str,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
     ) -> Judgement:
-        """Judge the images; what is expensive is kept below `folder`, and resumed from there."""
+        """Judge the images of a split of the data; what is expensive is kept below `folder`, and resumed from there."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,14 @@ class NewNetworks(Judges):
     seed: int = 0
 
     def judge(
-        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+        self,
+        data: Data,
+        images: Images,
+        *,
+        split: str,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
     ) -> Judgement:
         networks = plan(images, model=self.model, count=self.count, device=device)
         jobs = self._jobs(networks, data, images, folder, device)
@@ -119,7 +133,14 @@ class FinishedRuns(Judges):
     runs: Sequence[str | Path | Run]
 
     def judge(
-        self, data: Data, images: Images, *, folder: Path | None, device: torch.device, progress: Progress | None
+        self,
+        data: Data,
+        images: Images,
+        *,
+        split: str,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
     ) -> Judgement:
         runs = [run if isinstance(run, Run) else open_run(run) for run in self.runs]
         return judge_by_runs(runs, match_classes(images, runs[0].class_names), device)
@@ -128,6 +149,13 @@ class FinishedRuns(Judges):
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
     """The judgement of trained networks."""
     return Judgement(collect(runs, images, device), images, describe_networks(runs), prototype_images(runs))
+
+
+def same_images(images: Images, others: Images) -> Images:
+    """The others, once it is sure that they are the same images at another size."""
+    if not torch.equal(images.ids, others.ids):
+        raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
+    return replace(others, labels=images.labels, class_names=images.class_names)
 
 
 def describe_networks(runs: Sequence[Run]) -> dict[str, Any]:
@@ -183,7 +211,7 @@ def mean_distances(network: Network, pixels: Tensor, *, flip: bool) -> Tensor:
 def views(pixels: Tensor, *, flip: bool) -> Iterator[Tensor]:
     """Images (N, C, H, W) as they are; colour images also shifted four ways; each also mirrored if `flip`."""
     height, width = pixels.shape[2:]
-    by = VIEW_SHIFT if pixels.shape[1] > 1 else 0
+    by = max(VIEW_SHIFT, min(height, width) // 32) if pixels.shape[1] > 1 else 0
     around = F.pad(pixels, [by] * 4)
     for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
         view = around[:, :, by + down : by + down + height, by + right : by + right + width]

@@ -54,7 +54,9 @@ def audit_labels(
     images = opened.load(split)
     folder = prepare(out, about | {"images": len(images)}, resume=resume)
     where = pick_device(device)
-    judgement = (judges or NewNetworks()).judge(opened, images, folder=folder, device=where, progress=progress)
+    judgement = (judges or NewNetworks()).judge(
+        opened, images, split=split, folder=folder, device=where, progress=progress
+    )
     result = judge(judgement.distances, judgement.images, method=score)
     table = compare_annotators(opened.annotations(), result.table)
     data_dir = opened.options.data_dir

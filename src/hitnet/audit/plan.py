@@ -25,7 +25,7 @@ class Planned:
 
 
 # By kind of features; see docs/audit.md for what more or less of it gives.
-EPOCHS = {"small": 8, "paper": 12, "resnet9": 40}
+EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
 # Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows

@@ -14,7 +14,7 @@ from hitnet.data.images import Images
 from hitnet.data.known import KnownData
 from hitnet.data.known_sets import KNOWN_SETS
 from hitnet.data.npz import NpzData
-from hitnet.data.opened import Check, Data, DataOptions
+from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
 from hitnet.data.table import TABLES, TableData
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.files import expand
@@ -28,6 +28,7 @@ def open_data(
     source: Source,
     *,
     image_size: int | tuple[int, int] | None = None,
+    longest_side: int = LONGEST_SIDE,
     flip: bool | None = None,
     limit: int | None = None,
     strict: bool = False,
@@ -45,7 +46,7 @@ def open_data(
         source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and
             labels; a .npz of arrays; images in memory; or opened data, which is returned as it is.
     """
-    options = DataOptions(image_size, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
+    options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
     if isinstance(source, Data):
         if options != DataOptions():
             raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")

@@ -67,8 +67,14 @@ class FileData(Data):
 
     def _survey(self, split: str) -> Survey:
         options = self.options
-        size = options.image_size
-        return survey(self.listing, split, limit=options.limit, image_size=size, strict=options.strict)
+        return survey(
+            self.listing,
+            split,
+            limit=options.limit,
+            image_size=options.image_size,
+            longest_side=options.longest_side,
+            strict=options.strict,
+        )
 
     def _read(self, surveyed: Survey, room: int) -> ImageSet:
         """The images that a survey chose: streamed if `stream` says so or, where it is None, if they need more than

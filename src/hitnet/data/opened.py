@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
 Room = Callable[[], int]
+LONGEST_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class DataOptions:
 
     Attributes:
         image_size: Height and width, or one number for both. Images are scaled to fit and centred on black.
+        longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
         flip: Whether images may be mirrored. None: the data set's default (False for your own files).
         limit: Use at most N images of the split that is trained on or audited: a known set's first, else an even draw.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
@@ -48,6 +50,7 @@ class DataOptions:
     """
 
     image_size: tuple[int, int] | None = None
+    longest_side: int = LONGEST_SIDE
     flip: bool | None = None
     limit: int | None = None
     strict: bool = False

@@ -22,7 +22,6 @@ from hitnet.data.threads import in_threads, thread_count
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
-LONGEST_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ def survey(
     *,
     limit: int | None = None,
     image_size: tuple[int, int] | None = None,
+    longest_side: int = 64,
     strict: bool = False,
 ) -> Survey:
     """Look at the headers of all files, and for one image of each class that can be decoded.
@@ -110,7 +110,7 @@ def survey(
     _stop_if_strict(listing, skipped, strict=strict)
     names = tuple(sorted(good_classes, key=natural))
     _need_two_classes(listing, names, skipped)
-    shape = _common_shape(listing.name, headers, image_size)
+    shape = _common_shape(listing.name, headers, image_size, longest_side)
     sound = entries.take(good)
     chosen = _choose(listing, sound, split, limit)
     return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), strict)
@@ -200,13 +200,13 @@ def _glance(entry: Entry) -> Pixels | Skipped:
 
 
 def _common_shape(
-    name: str, headers: Counter[decode.Header], image_size: tuple[int, int] | None
+    name: str, headers: Counter[decode.Header], image_size: tuple[int, int] | None, longest_side: int
 ) -> tuple[int, int, int]:
     channels = 1 if all(h.grey for h in headers) else 3
     sizes: Counter[tuple[int, int]] = Counter()
     for h, count in headers.items():
         sizes[h.height, h.width] += count
-    height, width = image_size or _typical_size(sizes)
+    height, width = image_size or _typical_size(sizes, longest_side)
     other = sum(count for size, count in sizes.items() if size != (height, width))
     if other:
         log.info(
@@ -222,8 +222,8 @@ def _common_shape(
     return channels, height, width
 
 
-def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
-    """The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE."""
+def _typical_size(sizes: Counter[tuple[int, int]], longest_side: int) -> tuple[int, int]:
+    """The size of most images or, where there is none, the median height and width; scaled down to `longest_side`."""
     [(common, count)] = sizes.most_common(1)
     height: float
     width: float
@@ -231,7 +231,7 @@ def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
         height, width = common
     else:
         height, width = np.median(np.repeat(list(sizes), list(sizes.values()), axis=0), axis=0).tolist()
-    scale = min(1.0, LONGEST_SIDE / max(height, width))
+    scale = min(1.0, longest_side / max(height, width))
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 

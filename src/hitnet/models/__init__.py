@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hitnet.errors import HitNetError, check_entries, unknown_name
+from hitnet.models.features import is_backbone
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
 
 __all__ = [
@@ -65,6 +66,10 @@ MODELS: dict[str, Named] = {
         "Hit-or-Miss on a residual network of nine layers; the default for colour images on a GPU",
         {"features": "resnet9", "decoder": "standardised"},
     ),
+    "hitnet-pretrained": Named(
+        "Hit-or-Miss on EfficientNet-Lite0 with ImageNet weights, or on another backbone; for photographs",
+        {"features": "efficientnet-lite0", "decoder": "none"},
+    ),
 }
 
 
@@ -88,6 +93,12 @@ class ModelChoice:
     def named(self, in_shape: tuple[int, int, int], device: str) -> ModelChoice:
         """The same choice with a name, for images (C, H, W) and a type of device."""
         return self if self.name is not None else replace(self, name=default_name(in_shape, device))
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the network stands on a pretrained backbone."""
+        options = MODELS[self.name].options if self.name is not None else {}
+        return is_backbone(str({**options, **self.changes}.get("features", "")))
 
     def config(self, in_shape: tuple[int, int, int], num_classes: int) -> ModelConfig:
         """The configuration for images (C, H, W) of any shape and any number of classes."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import torch
 import torch.nn.functional as F
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
@@ -69,7 +68,7 @@ class Separable(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """All other blocks: expansion → depthwise convolution → linear projection, added to the input where shapes allow."""
+    """All other blocks: expansion → depthwise convolution → linear projection, added to the input where they fit."""
 
     def __init__(self, inward: int, outward: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -133,10 +132,8 @@ def efficientnet_lite0(*, pretrained: bool = True, num_classes: int = 0) -> Effi
     """
     network = EfficientNetLite0(num_classes)
     if pretrained:
-        weights = _shipped_weights()
-        if not num_classes:
-            weights = {name: value for name, value in weights.items() if not name.startswith("classifier.")}
-        elif num_classes != len(weights["classifier.bias"]):
+        weights = shipped_weights(classifier=num_classes > 0)
+        if num_classes and num_classes != len(weights["classifier.bias"]):
             raise HitNetError(
                 f"efficientnet_lite0: num_classes must be 0 or {len(weights['classifier.bias']):,} with pretrained "
                 f"weights; got {num_classes}."
@@ -145,8 +142,8 @@ def efficientnet_lite0(*, pretrained: bool = True, num_classes: int = 0) -> Effi
     return network.eval()
 
 
-def _shipped_weights() -> dict[str, Tensor]:
-    """The weights of the package in float32, once their checksum is right."""
+def shipped_weights(*, classifier: bool = False) -> dict[str, Tensor]:
+    """The weights of the package in float32, with or without the classifier, once their checksum is right."""
     try:
         content = WEIGHTS.read_bytes()
     except OSError as error:
@@ -154,5 +151,7 @@ def _shipped_weights() -> dict[str, Tensor]:
     if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
         raise HitNetError(f"The weights {WEIGHTS} are damaged: their checksum is wrong. Install hitnet again.")
     return {
-        name: value.float() if value.is_floating_point() else value for name, value in load_safetensors(content).items()
+        name: value.float() if value.is_floating_point() else value
+        for name, value in load_safetensors(content).items()
+        if classifier or not name.startswith("classifier.")
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,6 +32,13 @@ class Features(nn.Module):
                 f"Images of {height}x{width} are too small for this network: the smallest size is "
                 f"{self.smallest}x{self.smallest}. Enlarge the images or choose another network (see `hitnet models`)."
             )
+
+
+@runtime_checkable
+class Pretrained(Protocol):
+    """A feature extractor that can start from published weights."""
+
+    def load_pretrained(self, weights: str | None = None) -> None: ...
 
 
 def keras_init(module: nn.Module) -> None:
@@ -165,9 +174,23 @@ class ResNet9Features(Features):
         return torch.amax(maps, dim=(2, 3))
 
 
+def is_backbone(name: str) -> bool:
+    """Whether a feature extractor is a pretrained backbone (see models.backbones)."""
+    return name == "efficientnet-lite0" or name.partition(":")[0] in ("timm", "torchvision")
+
+
 FEATURES: dict[str, type[Features]] = {
     "paper": PaperFeatures,
     "primary-capsules": PrimaryCapsules,
     "small": SmallFeatures,
     "resnet9": ResNet9Features,
 }
+
+
+def build_features(name: str, in_shape: tuple[int, int, int]) -> Features:
+    """A feature extractor by name: a key of FEATURES, or a backbone (see `is_backbone`)."""
+    if is_backbone(name):
+        from hitnet.models.backbone_features import BackboneFeatures
+
+        return BackboneFeatures(in_shape, name)
+    return FEATURES[name](in_shape)

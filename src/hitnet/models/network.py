@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hitnet.capsules import CapsuleLayer
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.features import FEATURES, Features
+from hitnet.models.features import FEATURES, Features, Pretrained, build_features, is_backbone
 from hitnet.models.heads import HEADS
 
 
@@ -23,12 +24,14 @@ class ModelConfig:
         in_shape: (C, H, W) of an image.
         num_classes: K.
         capsule_dim: Components of a capsule, n (paper: 16).
-        features: Feature extractor by name; see models.features.FEATURES.
+        features: Feature extractor by name: a key of models.features.FEATURES, or a pretrained backbone,
+            "efficientnet-lite0", "timm:NAME" or "torchvision:NAME".
         head: Head by name; see models.heads.HEADS.
         decoder: paper (the capsule itself), standardised (its deviation in units of m/√n), conv (the same, decoded by
             convolutions) or none.
         reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
         extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
+        weights: A .safetensors file that a backbone starts from. None: its published weights.
     """
 
     in_shape: tuple[int, int, int]
@@ -39,6 +42,7 @@ class ModelConfig:
     decoder: str = "paper"
     reconstruction_weight: float = 0.392
     extra_dim: int = 0
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
@@ -50,7 +54,7 @@ class ModelConfig:
         object.__setattr__(self, "reconstruction_weight", weight)
         if self.num_classes < 2:
             raise HitNetError(f"A classifier needs at least two classes; got {self.num_classes}.")
-        if self.features not in FEATURES:
+        if self.features not in FEATURES and not is_backbone(self.features):
             raise unknown_name("feature extractor", self.features, FEATURES)
         if self.head not in HEADS:
             raise unknown_name("head", self.head, HEADS)
@@ -97,8 +101,10 @@ class Network(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.features: Features = FEATURES[config.features](config.in_shape)
+        self.features: Features = build_features(config.features, config.in_shape)
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
+        if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
+            self.head.norm.momentum = 0.1  # trainings from pretrained weights are short: statistics must settle soon
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
             self.extra = ExtraComponents(self.features.num_features, config.extra_dim)
@@ -132,6 +138,11 @@ class Network(nn.Module):
             classes = targets if self.training and targets is not None else prediction
             reconstruction = self.decoder(capsules, classes, extra)
         return Output(capsules, distances, prediction, reconstruction, extra)
+
+    def load_pretrained(self) -> None:
+        """Let a pretrained backbone start from its weights; other feature extractors start as they are."""
+        if isinstance(self.features, Pretrained):
+            self.features.load_pretrained(self.config.weights)
 
     def count_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -13,7 +13,7 @@ from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError, whole
 from hitnet.models import ModelChoice
 from hitnet.training import distributed
-from hitnet.training.configuration import configure, training_sets
+from hitnet.training.configuration import at_backbone_size, configure, training_sets
 from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
 from hitnet.training.progress import Progress
@@ -95,7 +95,7 @@ def _train(
         raise HitNetError("`profile` needs a run folder: set `out`.")
     ranks = distributed.connect(where)
     with distributed.watched(ranks):
-        opened = open_data(data)
+        opened = at_backbone_size(open_data(data), model)
         images, test = training_sets(opened, partial(room_for_images, where))
         config, modify = configure(
             opened, images, test, device=where, model=model, recipe=recipe, augment_from=augment_from

@@ -22,6 +22,7 @@ from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
 from hitnet.training.runs import Run, RunConfig
 
 log = logging.getLogger("hitnet")
+BACKBONE_SIDE = 224  # pixels
 
 
 def training_sets(data: Data, room: Room) -> tuple[ImageSet, ImageSet | None]:
@@ -38,6 +39,14 @@ def training_sets(data: Data, room: Room) -> tuple[ImageSet, ImageSet | None]:
             f"{images.shape} (channels, height, width). Give images of one shape."
         )
     return images, match_classes(test, images.class_names)
+
+
+def at_backbone_size(data: Data, model: str | ModelChoice | None) -> Data:
+    """The data with larger images where the network is a pretrained backbone, which was trained on larger ones."""
+    choice = models.find_choice(model)
+    if not choice.pretrained or data.options.image_size is not None:
+        return data
+    return data.reopen(longest_side=max(BACKBONE_SIDE, data.options.longest_side))
 
 
 def configure(

@@ -181,6 +181,8 @@ class Trainer:
     def start_epoch(self, epoch: int) -> int:
         """Make ready for an epoch; gives the number of its steps that are done already."""
         self.model.train()
+        if not self.recipe.backbone_rate:
+            self.model.features.eval()  # frozen: its batch-norm keeps its statistics too
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))
         if self.begun is None:

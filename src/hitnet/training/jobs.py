@@ -156,6 +156,7 @@ def _trainer_factories(
         with own_randomness():
             torch.manual_seed(job.config.seed)
             network = Network(job.config.model)
+            network.load_pretrained()
         watched = job is profiled and job.folder is not None
         return Trainer(
             network,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from hitnet.data.augment import Augmentation
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
+from hitnet.models.features import is_backbone
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
@@ -21,8 +22,9 @@ class Recipe:
         name: What it is called.
         epochs: Passes over the training images.
         batch_size: Images per step (paper: 128).
-        optimizer: adam or sgd.
+        optimizer: adam, adamw (decoupled weight decay) or sgd.
         learning_rate: The highest learning rate (paper: 0.001).
+        backbone_rate: Factor on the learning rate of the feature extractor; 0 keeps it frozen.
         schedule: How the rate changes: constant, exponential (times `decay` after each epoch), cosine (to 0) or
             one-cycle (up from 0 over the first fifth, then down to 0, in straight lines).
         decay: Factor per epoch of the exponential schedule (paper: 0.95).
@@ -53,8 +55,9 @@ class Recipe:
     name: str = "fast"
     epochs: int = 20
     batch_size: int = 128
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = 1e-3
+    backbone_rate: float = 1.0
     schedule: Schedule = "cosine"
     decay: float = 0.95
     weight_decay: float = 0.0
@@ -84,9 +87,9 @@ class Recipe:
             object.__setattr__(self, name, whole(owner, name, getattr(self, name), 0))
         for name in ("learning_rate", "decay", "adam_epsilon"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
-        for name in ("weight_decay", "miss_weight", "augment_strength"):
+        for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
-        check_choice("Recipe", "optimizer", self.optimizer, ("adam", "sgd"))
+        check_choice("Recipe", "optimizer", self.optimizer, ("adam", "adamw", "sgd"))
         check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
         check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
         check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
@@ -151,6 +154,17 @@ FAST: dict[str, Recipe] = {
         flip=True,
         cutout=12,
     ),
+    "pretrained": Recipe(
+        epochs=8,
+        batch_size=64,
+        optimizer="adamw",
+        learning_rate=3e-3,
+        backbone_rate=1 / 3,
+        schedule="one-cycle",
+        weight_decay=1e-2,
+        shift=16,
+        flip=True,
+    ),
 }
 
 LEAST_STEPS = 750  # on small data sets, `fast` trains for more epochs
@@ -181,7 +195,8 @@ class RecipeChoice:
         `fast` depends on the network's features (see FAST) and, unless epochs are given, uses as many as `images` need
         for LEAST_STEPS. The paper's recipes are the same for all.
         """
-        base = FAST.get(features, RECIPES[self.name]) if self.name == "fast" else RECIPES[self.name]
+        kind = "pretrained" if is_backbone(features) else features
+        base = FAST.get(kind, RECIPES[self.name]) if self.name == "fast" else RECIPES[self.name]
         try:
             recipe = replace(base, **self.changes)
         except TypeError as error:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hitnet.capsules import hits_and_misses
 from hitnet.data.augment import Augmentation
@@ -34,21 +35,18 @@ Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, 
 
 def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
     """The recipe's optimizer with its state already in place, so that it can be saved, restored and captured."""
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    plain = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    if not recipe.weight_decay:
-        groups = [{"params": decayed + plain, "weight_decay": 0.0}]  # one launch for all
-    # The rate is a tensor on a GPU, where a captured step must see it change.
-    rate = torch.tensor(recipe.learning_rate, device=device) if device.type == "cuda" else recipe.learning_rate
+    groups = parameter_groups(model, recipe)
+    for group in groups:
+        # The rate is a tensor on a GPU, where a captured step must see it change.
+        rate = recipe.learning_rate * group["factor"]
+        group["lr"] = torch.tensor(rate, device=device) if device.type == "cuda" else rate
     optimizer: torch.optim.Optimizer
     if recipe.optimizer == "sgd":
-        optimizer = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=True, fused=True)
+        optimizer = torch.optim.SGD(groups, momentum=0.9, nesterov=True, fused=True)
     else:
-        optimizer = torch.optim.Adam(
-            groups, lr=rate, eps=recipe.adam_epsilon, fused=True, capturable=device.type == "cuda"
-        )
-    for p in model.parameters():
+        kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
+        optimizer = kind(groups, eps=recipe.adam_epsilon, fused=True, capturable=device.type == "cuda")
+    for p in trained_parameters(model):
         if recipe.optimizer == "sgd":
             optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
         else:
@@ -58,6 +56,23 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
                 "exp_avg_sq": torch.zeros_like(p),
             }
     return optimizer
+
+
+def trained_parameters(model: Network) -> list[nn.Parameter]:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def parameter_groups(model: Network, recipe: Recipe) -> list[dict[str, Any]]:
+    """The parameters that are trained, in as few groups as weight decay and learning rates allow.
+
+    `factor` is what a group's learning rate is multiplied by: `backbone_rate` for the feature extractor.
+    """
+    own = {id(p) for p in model.features.parameters()} if recipe.backbone_rate != 1 else set()
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for p in sorted(trained_parameters(model), key=lambda p: p.ndim <= 1):  # in this order since the first version
+        decay = recipe.weight_decay if p.ndim > 1 else 0.0
+        groups.setdefault((recipe.backbone_rate if id(p) in own else 1.0, decay), []).append(p)
+    return [{"params": members, "factor": factor, "weight_decay": decay} for (factor, decay), members in groups.items()]
 
 
 @torch.no_grad()
@@ -98,6 +113,8 @@ class Step:
         parallel: Parallel | None = None,
     ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
+        if not recipe.backbone_rate:
+            model.features.requires_grad_(False)
         self.parallel = parallel
         self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
@@ -116,7 +133,7 @@ class Step:
         """All tensors that a step changes, by name; live, so copying into them restores a state."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, p in self.model.named_parameters():
-            for key, value in self.optimizer.state[p].items():
+            for key, value in self.optimizer.state.get(p, {}).items():
                 tensors[f"optimizer.{key}.{name}"] = value
         return tensors
 
@@ -131,9 +148,9 @@ class Step:
     def __call__(self, batch: Batch, rate: float) -> None:
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group["factor"])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group["factor"]
         if not self.capture:
             self.run(batch)
             return
