@@ -13,10 +13,10 @@ from toy_book import add, add_short, toy_book
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    made = toy_book(tmp_path)
-    monkeypatch.setattr(paper, "PAPER", made)
+    book = toy_book(tmp_path)
+    monkeypatch.setattr(paper, "PAPER", book)
     monkeypatch.chdir(tmp_path)
-    return made
+    return book
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def reproduce(book, command):
 
 
 def line(text, name):
-    (found,) = [one for one in text.splitlines() if one.split()[:1] == [name]]
-    return " ".join(found.split())
+    (match,) = [row for row in text.splitlines() if row.split()[:1] == [name]]
+    return " ".join(match.split())
 
 
 def test_the_list_of_the_papers_results(command):
@@ -52,10 +52,10 @@ def test_the_list_says_how_far_it_has_come(reproduce, book):
 
 
 def test_the_list_counts_runs_that_were_not_planned(command, tmp_path):
-    one, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
-    add(Ledger(ledger), one, 0)
+    experiment, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
+    add(Ledger(ledger), experiment, 0)
     ended = command("reproduce", "--list", "--device", "cpu", "--ledger", ledger)
-    assert " 1, not planned " in line(ended.out, one.name)
+    assert " 1, not planned " in line(ended.out, experiment.name)
 
 
 def test_runs_and_page(reproduce, book, tmp_path):
@@ -134,8 +134,8 @@ def test_a_ledger_of_ones_own_has_documents_of_its_own(book, command, tmp_path):
 def test_the_packages_ledger_is_sound():
     ledger = Ledger(reproduce_cli.PACKAGED)
     assert reproduce_cli.PACKAGED.is_file()
-    for one in paper.PAPER.experiments.values():
-        full_runs(ledger, one)
+    for experiment in paper.PAPER.experiments.values():
+        full_runs(ledger, experiment)
 
 
 def test_the_page_in_the_repository_is_that_of_the_ledger(command, tmp_path):

@@ -1,4 +1,4 @@
-"""Estimates of what runs cost."""
+"""Estimates of how long runs take."""
 
 from dataclasses import replace
 
@@ -27,8 +27,8 @@ def test_times_in_words(seconds, words):
 
 def test_an_epoch_of_mnist_on_an_h200_takes_what_was_measured():
     # Ten networks of 20 epochs took 44.7 s with tests, eight of them side by side (benchmarks/TRIALS.md).
-    found = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
-    assert found == pytest.approx(4.47, rel=0.15)
+    seconds = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
+    assert seconds == pytest.approx(4.47, rel=0.15)
 
 
 def test_convolutions_counted_one_by_one():
@@ -58,11 +58,11 @@ def test_few_networks_do_not_fill_a_gpu():
     alone = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
     many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
     assert alone.seconds(toy) / alone.fullness(toy, 1) == pytest.approx(many.seconds(toy))
-    found = [many.fullness(toy, beside) for beside in (1, 2, 4, 8, 12)]
-    assert found[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
-    assert found[0] < found[1] < found[2] < found[3] == found[4] == 1
-    assert found[2] - found[1] == pytest.approx(2 * (found[1] - found[0]))
-    assert found[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
+    shares = [many.fullness(toy, beside) for beside in (1, 2, 4, 8, 12)]
+    assert shares[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
+    assert shares[0] < shares[1] < shares[2] < shares[3] == shares[4] == 1
+    assert shares[2] - shares[1] == pytest.approx(2 * (shares[1] - shares[0]))
+    assert shares[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
     assert Costs(CPU).fullness(toy, 1) == 1
 
 

@@ -12,9 +12,8 @@ from hitnet.cli.terminal import console, make_table, training_progress
 from hitnet.cli.train import DataDir, Device
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
-from hitnet.paper.ledger import SHORT
-from hitnet.paper.markdown import made_of
-from hitnet.paper.origin import source_root
+from hitnet.paper.ledger import SHORT, source_root
+from hitnet.paper.page import made_of
 from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
 
@@ -67,22 +66,22 @@ def reproduce_command(
     if misplaced:
         raise HitNetError(f"{', '.join(misplaced)} goes with the NAME of a result; see `hitnet reproduce --list`.")
     book = paper.PAPER
-    found = paper.Ledger(ledger_path(ledger, writing=bool(names)))
-    if render and not found.path.exists():
-        raise HitNetError(f"There is no ledger {found.path}; the page would lose every run. Is the name right?")
-    folder = docs or docs_folder(found.path)
+    opened = paper.Ledger(ledger_path(ledger, writing=bool(names)))
+    if render and not opened.path.exists():
+        raise HitNetError(f"There is no ledger {opened.path}; the page would lose every run. Is the name right?")
+    folder = docs or docs_folder(opened.path)
     if list_:
-        print_list(book, found, device)
+        print_list(book, opened, device)
     elif not names:
-        console.print(f"written: {paper.render(book, found, folder)}", soft_wrap=True)
+        console.print(f"written: {paper.write_page(book, opened, folder)}", soft_wrap=True)
     else:
         for name in names:
-            book.of(name)
+            book.look_up(name)
         with training_progress(f"Reproducing {', '.join(names)}") as bar:
             outcome = paper.reproduce(
                 *names,
                 book=book,
-                ledger=found,
+                ledger=opened,
                 docs=folder,
                 runs=runs,
                 epochs=epochs,
@@ -95,7 +94,7 @@ def reproduce_command(
                 progress=bar,
                 say=lambda text: console.print(text, soft_wrap=True),
             )
-        print_outcome(outcome, found)
+        print_outcome(outcome, opened)
 
 
 def ledger_path(given: Path | None, *, writing: bool) -> Path:
@@ -127,12 +126,12 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
         left = in_words(now.seconds) if now.done < now.wanted else "done"
         table.add_row(name, result.title, result.where, f"{now.done} of {now.wanted}", left)
     table.add_section()
-    for name, one in book.experiments.items():
+    for name, experiment in book.experiments.items():
         now = paper.standing(book, name, ledger, costs)
-        planned = made_of(max(now.done, len(full_runs(ledger, one))), one.wanted)
-        short = len(ledger.of(SHORT, name))
-        left = f"{in_words(costs.seconds(one))} a run, {one.epochs} epochs"
-        table.add_row(f"  {name}", one.title, f"{short} short, not counted" if short else "", planned, left)
+        planned = made_of(max(now.done, len(full_runs(ledger, experiment))), experiment.wanted)
+        short = len(ledger.select(SHORT, name))
+        left = f"{in_words(costs.seconds(experiment))} a run, {experiment.epochs} epochs"
+        table.add_row(f"  {name}", experiment.title, f"{short} short, not counted" if short else "", planned, left)
     console.print(f"Results, and below the experiments that they are made of; costs are estimates for {here}.")
     console.print(table)
 

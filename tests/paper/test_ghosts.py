@@ -1,4 +1,4 @@
-"""Ghosts of an experiment's runs: read on the way and at the end, brought together, analysed."""
+"""Ghosts of an experiment's runs: read during training and at the end, brought together, analysed, shown."""
 
 import sys
 
@@ -11,15 +11,17 @@ from hitnet.audit import find_ghosts
 from hitnet.audit.audit import collect
 from hitnet.audit.scores import others
 from hitnet.errors import HitNetError
-from hitnet.paper import Ledger, running
-from hitnet.paper.cost import Costs, device_name
-from hitnet.paper.ledger import ANALYSIS
+from hitnet.paper import PAPER, Ledger
+from hitnet.paper.cost import Costs
+from hitnet.paper.experiments import Job, Length
+from hitnet.paper.ledger import ANALYSIS, Entry
+from hitnet.paper.runner import Runner
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.progress import Progress
-from toy_book import add
+from toy_book import HERE, add, record, table_row
 
-HERE = device_name(pick_device("cpu"))
+TEN = list("0123456789")
 
 
 def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
@@ -52,14 +54,14 @@ def test_ghosts_are_read_on_the_way(work, book, tmp_path):
 
 def test_a_reading_that_is_not_there_is_made_from_the_finished_run(work, ledger, tmp_path):
     work("toy-ghosts", runs=1)
-    made = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
-    with np.load(made) as kept:
-        ghost, distance = kept["ghost"], kept["distance"]
-    made.unlink()
+    file = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
+    with np.load(file) as reading:
+        ghost, distance = reading["ghost"], reading["distance"]
+    file.unlink()
     work("toy-ghosts")
-    with np.load(made) as kept:
-        assert np.array_equal(kept["ghost"], ghost)
-        assert np.allclose(kept["distance"], distance, atol=1e-5)
+    with np.load(file) as reading:
+        assert np.array_equal(reading["ghost"], ghost)
+        assert np.allclose(reading["distance"], distance, atol=1e-5)
     assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is not None
 
 
@@ -67,13 +69,13 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     work("toy-ghosts")
     images = datasets.load(book.experiments["toy-ghosts"].data, "train")
     trained = [hitnet.load(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
-    found = find_ghosts(
+    ghosts = find_ghosts(
         collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
     )
     facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
-    assert facts["pairs"] == found.pairs(found.agreed()).iloc[:-1, :-1].to_numpy().tolist()
-    assert facts["agreement"] == found.agreement()[["classes", "images"]].to_numpy().tolist()
-    assert len(facts["doubtful"]) == len(found.doubtful())
+    assert facts["pairs"] == ghosts.pairs(ghosts.agreed()).iloc[:-1, :-1].to_numpy().tolist()
+    assert facts["agreement"] == ghosts.agreement()[["classes", "images"]].to_numpy().tolist()
+    assert len(facts["doubtful"]) == len(ghosts.doubtful())
 
 
 def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
@@ -81,7 +83,7 @@ def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
     _, said = work("toy-ghosts")
     assert "the ghosts of seeds 0 after 2 epochs are not here (ghosts-2.npz in " in said[-2]
     assert "not analysed. Copy the files" in said[-1]
-    assert ledger.of(ANALYSIS) == []
+    assert ledger.select(ANALYSIS) == []
 
 
 def test_a_reading_on_the_way_that_is_lost_is_left_out(work, ledger, tmp_path):
@@ -134,11 +136,63 @@ def test_pictures_of_fewer_networks_leave_those_of_more_alone(work, ledger, tmp_
 
 def test_estimates_count_the_readings_that_are_ahead(book, ledger, tmp_path):
     ghosts, costs = book.experiments["toy-ghosts"], Costs(HERE)
-    runner = running.Runner(book, ledger, tmp_path, None, "cpu", None, None, lambda: 0.0)
-    whole, short = (
-        runner.estimate(running.Job(ghosts, 0), length, costs)
-        for length in (running.Length(), running.Length(epochs=1))
-    )
+    runner = Runner(book, ledger, tmp_path, None, "cpu", None, None, lambda: 0.0)
+    whole, short = (runner.estimate(Job(ghosts, 0), length, costs) for length in (Length(), Length(epochs=1)))
     assert whole == pytest.approx(costs.seconds(ghosts))
     assert short == pytest.approx(costs.seconds(ghosts, epochs=1, readings=0))  # short runs' ghosts are not read
     assert costs.seconds(ghosts, epochs=1, readings=1) > short
+
+
+def test_ghosts_beside_the_papers(page, ledger, tmp_path):
+    pairs = [[0] * 10 for _ in TEN]
+    pairs[5][3] = 2000
+    facts = {
+        "data": "MNIST",
+        "images": 60_000,
+        "models": 20,
+        "class_names": TEN,
+        "agreement": [[1, 15_000], [2, 45_000]],
+        "pairs": pairs,
+        "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
+        "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]],
+        "epochs": 60,
+        "files": [],
+        "by_epoch": [[60, 15_000, 2]],
+        "weights": ["w"] * 20,
+    }
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
+    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    assert (
+        "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. No analysis before all runs are there: no runs yet;"
+        in text
+    )
+    assert "after so many epochs" not in text
+    assert table_row(text, "networks")[1:] == ["20", "20", "–"]
+    assert table_row(text, "images with one ghost class (N_c = 1)")[1:] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
+    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–"]
+    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–"]
+    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–"]
+    assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
+    agreed, text = text.split("Doubtful images: ")
+    assert table_row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
+    nines = ["**9**", "·", "·", "·", "0 (1)", "1 (13)", "·", "·", "0 (1)", "·", "·", "1 (15)"]
+    assert table_row(text, "**9**") == nines
+    assert table_row(text, "**Total**")[-1] == "2 (71)"
+    assert "7: 3, 5, 12; 9: 4, 9, 20" in text
+    assert (tmp_path / "docs/images/paper/mnist-ghosts-analysis.png").is_file()
+    longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-250", tuple(range(20)), longer))
+    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "2"]
+    assert table_row(text, "mnist-ghosts-250, 10")[1:] == ["12,000 (20 %)", "40"]
+    assert table_row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
+
+
+def test_runs_that_wait_for_others_are_not_said_to_be_there(page, book, ledger):
+    ghosts = book.experiments["toy-ghosts"]
+    add(ledger, ghosts, 0)
+    assert "runs here: 1 of 2. No analysis before all runs are there: 1 takes " in page(book)
+    add(ledger, ghosts, 1, record(ghosts, weights="v"))
+    assert "runs here: 2 of 2. Not analysed yet; the ghosts of all runs have to be brought together" in page(book)
