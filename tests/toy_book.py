@@ -63,7 +63,7 @@ def toy_book(folder: Path) -> Book:
 
 
 def record(experiment: Experiment, wrong: list[int] | None = None, **changes: object) -> RunRecord:
-    """A full run of an experiment that nobody made, with so many wrong images after each epoch."""
+    """A full run of an experiment that was never trained, with these numbers of wrong images after each epoch."""
     counts = [1] * experiment.epochs if wrong is None else wrong
     run = RunRecord(
         network=experiment.network,

@@ -43,7 +43,7 @@ def test_wanted_runs_and_time():
         assert experiment.name in {name for result in ("ours", "softmax") for name in PAPER.results[result].experiments}
 
 
-def test_pairs_differ_in_the_head_and_its_loss_alone():
+def test_pairs_differ_only_in_the_head_and_its_loss():
     for title, hit, soft in SOFTMAX_PAIRS:
         capsules, softmax = PAPER.experiments[hit], PAPER.experiments[soft]
         of_the_loss = {"miss_weight": MISS_WEIGHT, "label_smoothing": 0.0}

@@ -15,7 +15,7 @@ def test_a_picture_names_its_run_and_a_missing_file(page, book, ledger, tmp_path
     assert "![A picture](images/paper/toy-picture.png)" in text
     assert "Drawn from toy, seed 0, weights abc.\n" in text
     add(ledger, book.experiments["toy"], 0)
-    assert "was trained apart from it (weights w)" in page()
+    assert "is another training (weights w)" in page()
 
 
 def test_pictures_are_drawn_from_one_run(work, ledger, tmp_path):

@@ -35,7 +35,7 @@ def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
     assert facts["by_epoch"][-1][1:] == [sum(map(sum, facts["pairs"])), len(facts["doubtful"])]
 
 
-def test_ghosts_are_read_on_the_way(work, book, tmp_path):
+def test_ghosts_are_read_during_training(work, book, tmp_path):
     images = datasets.load(book.experiments["toy-ghosts"].data, "train")
     seen = {}
 
@@ -52,7 +52,7 @@ def test_ghosts_are_read_on_the_way(work, book, tmp_path):
     assert not np.array_equal(seen["seed-0", 1], seen["seed-0", 2])
 
 
-def test_a_reading_that_is_not_there_is_made_from_the_finished_run(work, ledger, tmp_path):
+def test_a_missing_last_reading_is_made_from_the_finished_run(work, ledger, tmp_path):
     work("toy-ghosts", runs=1)
     file = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
     with np.load(file) as reading:
@@ -78,19 +78,19 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     assert len(facts["doubtful"]) == len(ghosts.doubtful())
 
 
-def test_ghosts_that_are_elsewhere_are_named(work, book, ledger):
+def test_missing_readings_are_named(work, book, ledger):
     add(ledger, book.experiments["toy-ghosts"], 0)
     _, said = work("toy-ghosts")
-    assert "the ghosts of seeds 0 after 2 epochs are not here (ghosts-2.npz in " in said[-2]
+    assert "the ghosts of seeds 0 after 2 epochs are missing (ghosts-2.npz in " in said[-2]
     assert "not analysed. Copy the files" in said[-1]
     assert ledger.select(ANALYSIS) == []
 
 
-def test_a_reading_on_the_way_that_is_lost_is_left_out(work, ledger, tmp_path):
+def test_a_lost_reading_during_training_is_left_out(work, ledger, tmp_path):
     work("toy-ghosts", runs=1)
     (tmp_path / "runs/toy-ghosts/seed-0/ghosts-1.npz").unlink()
     _, said = work("toy-ghosts")
-    assert any("the ghosts of seeds 0 after 1 epochs are not here" in line for line in said)
+    assert any("the ghosts of seeds 0 after 1 epochs are missing" in line for line in said)
     assert [epoch for epoch, _, _ in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["by_epoch"]] == [2]
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_reading_is_named(work, ledger, tmp_path, damage):
     work("toy-ghosts", runs=1)
     kept = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
     kept.write_bytes(damage(kept.read_bytes()))
-    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz cannot be read: .*Bring it again"):
+    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz cannot be read: .*Copy it again"):
         work("toy-ghosts")
     assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is None
 
@@ -124,7 +124,7 @@ def test_readings_must_be_of_the_ledgers_own_runs(work, ledger, tmp_path):
         work("toy-ghosts", ledger=Ledger(ledger.path))
 
 
-def test_pictures_of_fewer_networks_leave_those_of_more_alone(work, ledger, tmp_path, monkeypatch):
+def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     work("toy-ghosts", runs=1)
@@ -134,7 +134,7 @@ def test_pictures_of_fewer_networks_leave_those_of_more_alone(work, ledger, tmp_
     assert all((tmp_path / "docs" / file).is_file() for file in few + many)
 
 
-def test_estimates_count_the_readings_that_are_ahead(book, ledger, tmp_path):
+def test_estimates_include_the_readings_left(book, ledger, tmp_path):
     ghosts, costs = book.experiments["toy-ghosts"], Costs(HERE)
     runner = Runner(book, ledger, tmp_path, None, "cpu", None, None, lambda: 0.0)
     whole, short = (runner.estimate(Job(ghosts, 0), length, costs) for length in (Length(), Length(epochs=1)))
@@ -163,11 +163,8 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    assert (
-        "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. No analysis before all runs are there: no runs yet;"
-        in text
-    )
-    assert "after so many epochs" not in text
+    assert "- mnist-ghosts-250: 250 epochs, runs here: 0 of 20. The analysis needs all runs: no runs yet;" in text
+    assert "experiment, epochs" not in text
     assert table_row(text, "networks")[1:] == ["20", "20", "–"]
     assert table_row(text, "images with one ghost class (N_c = 1)")[1:] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
     assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–"]
@@ -190,9 +187,9 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert table_row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
 
 
-def test_runs_that_wait_for_others_are_not_said_to_be_there(page, book, ledger):
+def test_the_section_says_which_runs_the_analysis_waits_for(page, book, ledger):
     ghosts = book.experiments["toy-ghosts"]
     add(ledger, ghosts, 0)
-    assert "runs here: 1 of 2. No analysis before all runs are there: 1 takes " in page(book)
+    assert "runs here: 1 of 2. The analysis needs all runs: 1 takes " in page(book)
     add(ledger, ghosts, 1, record(ghosts, weights="v"))
-    assert "runs here: 2 of 2. Not analysed yet; the ghosts of all runs have to be brought together" in page(book)
+    assert "runs here: 2 of 2. Not analysed yet: `hitnet reproduce toy-ghosts` does it, with the ghost" in page(book)

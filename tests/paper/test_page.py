@@ -17,7 +17,7 @@ def test_an_empty_ledger_says_so_in_every_cell(page):
     assert "no runs yet; 3 take" in cells[7]
     assert "`hitnet reproduce toy`" in cells[7]
     assert "Not drawn yet" in text
-    assert "No analysis" in text
+    assert "The analysis needs all runs" in text
 
 
 def test_statistics_in_the_table(page, book, ledger):
@@ -31,7 +31,7 @@ def test_statistics_in_the_table(page, book, ledger):
     assert cells[7].startswith("1 takes")
 
 
-def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path):
+def test_a_difference_is_marked_and_asks_for_a_discussion(page, book, ledger, tmp_path):
     toy = book.experiments["toy"]
     for seed in range(3):
         add(ledger, toy, seed, record(toy, [9, 3]))
@@ -46,7 +46,7 @@ def test_a_difference_is_marked_and_asks_for_words(page, book, ledger, tmp_path)
     assert "not discussed yet" not in text
 
 
-def test_words_that_are_no_text_are_named(page, tmp_path):
+def test_a_discussion_that_is_not_text_is_named(page, tmp_path):
     words = tmp_path / "docs/discussion/toy-table.md"
     words.parent.mkdir(parents=True)
     words.write_bytes("café".encode("latin-1"))
@@ -73,10 +73,10 @@ def test_what_is_missing_is_what_the_command_would_do(page, book, ledger):
     assert (cells[5], cells[7]) == ("4, 3 planned", "")
 
 
-def test_runs_that_diverged_are_counted_and_told(page, book, ledger):
+def test_diverged_runs_are_counted_and_listed(page, book, ledger):
     toy = book.experiments["toy"]
     add(ledger, toy, 0)
-    for seed, epochs in ((1, 2), (2, 3)):  # the second under a recipe that the experiment does not have
+    for seed, epochs in ((1, 2), (2, 3)):  # the second with a recipe that is not the experiment's
         how = {"recipe": replace(toy.full_recipe(), epochs=epochs).to_dict(), "model_options": {}}
         ledger.add(Entry(DIVERGED, "toy", (seed,), {"why": "Training diverged in epoch 7.", **how}))
     text = page()

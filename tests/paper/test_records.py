@@ -51,7 +51,7 @@ def test_another_recipe_does_not_count(book):
     other = {**toy.full_recipe().to_dict(), "shift": 0}
     assert why_not_full(record(toy, recipe=other), toy) == "another recipe"
     smaller = replace(toy, model_options={"capsule_dim": 4})
-    assert why_not_full(record(toy), smaller) == "it is hitnet-small with no options of its own"
+    assert why_not_full(record(toy), smaller) == "it is hitnet-small with its default options"
     assert why_not_full(record(smaller), smaller) is None
 
 

@@ -45,7 +45,7 @@ def test_short_runs_never_count(work, book, ledger, options):
     toy = book.experiments["toy"]
     work("toy", runs=1, **options)
     _, said = work("toy-picture", "toy-ghosts", **options)
-    assert said.count("toy-picture: not drawn, because its run is a short one") == 1
+    assert said.count("toy-picture: not drawn: its run is a short one") == 1
     assert full_runs(ledger, toy) == {}
     assert ledger.select(PICTURE) == ledger.select(ANALYSIS) == []
     ((entry, short),) = short_runs(ledger, toy)
@@ -56,7 +56,7 @@ def test_short_runs_never_count(work, book, ledger, options):
     assert len(full_runs(ledger, toy)) == 1
 
 
-def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
+def test_a_run_of_the_full_length_is_not_a_short_run(work, book, ledger):
     work("toy-picture", "toy-ghosts", epochs=2, limit=1000)
     assert len(full_runs(ledger, book.experiments["toy"])) == 1
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
@@ -64,17 +64,17 @@ def test_the_full_length_by_name_is_no_short_run(work, book, ledger):
 
 def test_a_run_cannot_be_made_longer(work, ledger):
     for name in ("toy", "toy-picture"):
-        with pytest.raises(HitNetError, match="toy is 2 epochs long; --epochs can only make it shorter"):
+        with pytest.raises(HitNetError, match="toy has 2 epochs, and `epochs` can only shorten it; got 3"):
             work(name, epochs=3)
     assert ledger.entries == {}
 
 
-def test_no_run_is_begun_that_would_not_fit(work, book, ledger, tmp_path):
+def test_a_run_that_would_not_fit_is_not_started(work, book, ledger, tmp_path):
     # Measured here: 2 epochs of 100 s.
     add(ledger, book.experiments["toy"], 0, record(book.experiments["toy"], device=HERE, epoch_seconds=100.0))
     outcome, said = work("toy", budget=3, clock=Clock())
     assert outcome.left == ["toy, seed 1", "toy, seed 2"]
-    assert "it would take until 3 min from now" in said[0]
+    assert "not started: it would end in 3 min" in said[0]
     assert not (tmp_path / "runs").exists()
     outcome, _ = work("toy", budget=4, clock=Clock())
     assert outcome.done[0] == "toy, seed 1"
@@ -88,7 +88,7 @@ def test_the_known_speed_is_used_until_one_is_measured(work, book):
 
 
 class Steps(Progress):
-    """Counts steps; each epoch takes so many seconds of a clock."""
+    """Counts steps; each epoch takes the next of `seconds` on a clock."""
 
     def __init__(self, clock=None, seconds=()):
         self.steps, self.clock, self.seconds = 0, clock, list(seconds)
@@ -101,9 +101,9 @@ class Steps(Progress):
             self.clock.now += self.seconds.pop(0)
 
 
-def test_a_run_stops_inside_the_budget_and_goes_on(work, book, ledger, tmp_path):
+def test_a_run_stops_inside_the_budget_and_resumes(work, book, ledger, tmp_path):
     clock = Clock()
-    # The estimate says that it fits, but the first epoch takes all the time there is.
+    # The estimate says that it fits, but the first epoch takes the whole budget.
     outcome, said = work("toy", runs=1, budget=1, clock=clock, progress=Steps(clock, [59.999]))
     assert outcome.left == ["toy, seed 0"]
     assert "toy, seed 0: stopped after epoch 1, the budget is spent" in said[0]
@@ -111,7 +111,7 @@ def test_a_run_stops_inside_the_budget_and_goes_on(work, book, ledger, tmp_path)
     assert RunFolder(tmp_path / "runs/toy/seed-0").position() == (1, 0)
     counted = Steps()
     assert work("toy", runs=1, progress=counted)[0].done == ["toy, seed 0"]
-    assert counted.steps == 2  # 48 images in batches of 32: the second epoch alone
+    assert counted.steps == 2  # 48 images in batches of 32: only the second epoch
     assert full_runs(ledger, book.experiments["toy"])[0].epochs == 2
 
 
@@ -136,9 +136,9 @@ def test_an_interrupted_run_ends_with_the_same_weights(work, book, ledger, tmp_p
     assert full_runs(ledger, toy)[0].weights == full_runs(whole, toy)[0].weights
 
 
-def test_a_ledger_that_cannot_be_written_is_told_before_training(work, tmp_path):
+def test_a_ledger_that_cannot_be_written_is_reported_before_training(work, tmp_path):
     (tmp_path / "file").touch()
-    for place, why in ((tmp_path / "file/ledger.jsonl", "is no folder"), (tmp_path, "it is no file")):
+    for place, why in ((tmp_path / "file/ledger.jsonl", "is not a folder"), (tmp_path, "it is not a file")):
         ledger = Ledger(tmp_path / "none.jsonl")
         ledger.path = place
         with pytest.raises(HitNetError, match=f"Cannot write the ledger .*{why}"):
@@ -168,7 +168,7 @@ def test_networks_are_trained_side_by_side_as_far_as_the_budget_goes(work, book,
 
 def test_experiments_that_cost_about_the_same_are_trained_side_by_side(work, book, ledger, monkeypatch, trained):
     work("toy", runs=1)
-    alone = {seed: run.weights for seed, run in full_runs(ledger, book.experiments["toy"]).items()}
+    before = {seed: run.weights for seed, run in full_runs(ledger, book.experiments["toy"]).items()}
     shutil.rmtree(ledger.path.parent / "runs")
     ledger.path.unlink()
     ledger.read()
@@ -178,7 +178,7 @@ def test_experiments_that_cost_about_the_same_are_trained_side_by_side(work, boo
     assert teacher == [("toy", 0)]
     assert others == [[("toy-hybrid", 0)], [("toy", 1), ("toy", 2), ("toy-ghosts", 0), ("toy-ghosts", 1)]]
     assert len(outcome.done) == 6
-    assert full_runs(ledger, book.experiments["toy"])[0].weights == alone[0]
+    assert full_runs(ledger, book.experiments["toy"])[0].weights == before[0]
     assert {run.beside for run in full_runs(ledger, book.experiments["toy-ghosts"]).values()} == {4}
 
 
@@ -208,7 +208,7 @@ def test_as_many_side_by_side_as_asked_for(work, trained):
 
 
 def test_finished_runs_that_are_only_recorded_do_not_fill_the_device(work, book, ledger, tmp_path, monkeypatch):
-    """The estimate of one run that is left is that of one alone, whatever else is taken up beside it."""
+    """The estimate of a single run left is that of a single network, however many are only recorded beside it."""
     work("toy", runs=3)
     ledger.path.unlink()
     ledger.read()
@@ -234,7 +234,7 @@ def test_a_run_too_long_does_not_keep_others_from_the_budget(work, book, ledger,
 
 @pytest.mark.parametrize("option", ["runs", "epochs", "limit", "budget", "side_by_side"])
 def test_numbers_must_be_above_zero(work, option):
-    with pytest.raises(HitNetError, match=f"--{option.replace('_', '-')} must be above 0"):
+    with pytest.raises(HitNetError, match=f"`{option}` must be above 0"):
         work("toy", **{option: 0})
 
 
@@ -244,7 +244,7 @@ def test_several_names(work, ledger):
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
 
 
-def test_an_unknown_name_is_answered_with_a_near_one(work):
+def test_an_unknown_name_is_answered_with_the_nearest(work):
     with pytest.raises(HitNetError, match="Did you mean 'toy-table'"):
         work("toy-tabel")
 
@@ -256,6 +256,6 @@ def test_processes_share_the_work(work, book, ledger, tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX)
         outcome, said = work("toy-table")
     assert (outcome.done, outcome.left) == (["toy, seed 0", "toy, seed 2"], ["toy, seed 1"])
-    assert "toy, seed 1: another process is at it" in said
+    assert "toy, seed 1: another process is training it" in said
     assert not list(tmp_path.glob("runs/toy/seed-[02]/.training"))
     assert work("toy-table")[0].done == ["toy, seed 1"]

@@ -19,7 +19,7 @@ SOFT = {"head": "softmax", "decoder": "none"}
 
 
 def diverging(monkeypatch, which):
-    """Let those networks diverge at once of whose lot and task `which` is true."""
+    """Make the networks diverge at once for whose lot and task `which` is true."""
     real = runner.train_lots
 
     def train_lots(lots, tell, **options):
@@ -34,7 +34,7 @@ def diverging(monkeypatch, which):
     monkeypatch.setattr(runner, "train_lots", train_lots)
 
 
-def test_what_is_complete_is_analysed_though_other_work_is_left(work, ledger, monkeypatch):
+def test_complete_experiments_are_analysed_while_other_work_is_left(work, ledger, monkeypatch):
     diverging(monkeypatch, lambda lot, task: lot.modify is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
@@ -54,14 +54,14 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
     diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
     work("toy-ghosts", runs=2)
-    assert [line.seeds for line in ledger.select(ANALYSIS)] == [(1,)]  # of those that are there
+    assert [line.seeds for line in ledger.select(ANALYSIS)] == [(1,)]  # only of the finished run
     outcome, _ = work("toy-ghosts", runs=2)
     assert (outcome.done, outcome.left, outcome.failed) == ([], [], [])
     assert trained == [[], [("toy-ghosts", 1)]]
     assert standing(book, "toy-ghosts", ledger, Costs(HERE)) == Standing(2, 2, 0.0)
 
 
-def test_a_short_run_that_diverged_says_nothing_of_a_full_one(work, ledger, monkeypatch):
+def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger, monkeypatch):
     diverging(monkeypatch, lambda lot, task: True)
     assert work("toy", runs=1, epochs=1)[0].failed == [
         "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
@@ -90,7 +90,7 @@ def test_a_teacher_comes_first(work, book, ledger):
     assert pupil.teacher == full_runs(ledger, book.experiments["toy"])[0].weights
 
 
-def test_a_teacher_in_the_ledger_alone_is_trained_again_and_not_recorded_twice(work, ledger, tmp_path):
+def test_a_teacher_without_a_run_folder_is_trained_again_and_not_recorded_twice(work, ledger, tmp_path):
     work("toy", runs=1)
     before = ledger.path.read_text()
     shutil.rmtree(tmp_path / "runs")
@@ -116,7 +116,7 @@ def test_weights_of_another_training_are_refused(work, book, ledger, tmp_path, n
     assert ledger.select(RUN) == ledger.select(PICTURE) == []
 
 
-def test_a_teacher_shorter_than_its_pupil_is_trained_whole(book, ledger, tmp_path):
+def test_a_teacher_shorter_than_its_pupil_is_trained_in_full(book, ledger, tmp_path):
     toy, hybrid = book.experiments["toy"], book.experiments["toy-hybrid"]
     pupil = replace(hybrid, options={**hybrid.options, "epochs": 4})
     small = replace(book, experiments={"toy": toy, "toy-hybrid": pupil}, results={})
@@ -148,7 +148,7 @@ def test_a_teacher_with_options_is_trained_first(book, ledger, tmp_path):
     assert hitnet.load(tmp_path / "runs/pupil/seed-0").model.config.decoder == "standardised"
 
 
-def test_a_finished_run_that_was_not_recorded_is_taken_up(work, book, ledger):
+def test_a_finished_run_that_was_not_recorded_is_recorded(work, book, ledger):
     work("toy", runs=1)
     before = full_runs(ledger, book.experiments["toy"])[0]
     ledger.path.unlink()
@@ -175,7 +175,7 @@ def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledg
     assert ledger.entries == {}
 
 
-def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work, book, ledger):
+def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledger):
     class Another(Progress):
         def epoch(self, row):
             other = Ledger(ledger.path)
@@ -188,7 +188,7 @@ def test_a_run_that_another_process_has_recorded_meanwhile_is_left_as_it_is(work
     assert len(ledger.path.read_text().splitlines()) == 2
 
 
-def test_once_told_to_stop_every_training_stops():
+def test_a_guard_that_stopped_stays_stopped():
     clock, inner = Clock(), Progress()
     guard = runner.Guard(inner, clock.now + 10, clock, read=lambda *_: None)
     guard.epoch({"seconds": 11.0})
@@ -206,11 +206,13 @@ def test_once_told_to_stop_every_training_stops():
 def test_runs_on_another_test_set_are_refused_before_training(work, book, ledger, tmp_path):
     toy = book.experiments["toy"]
     add(ledger, toy, 0, record(toy, tested_on="toy (rebuilt)"))
-    with pytest.raises(HitNetError, match=r"tested on toy \(rebuilt\); here there is toy, .*--ledger FILE"):
+    with pytest.raises(
+        HitNetError, match=r"tested on toy \(rebuilt\), but the test set here is toy; .* another `ledger`"
+    ):
         work("toy")
     assert not list(tmp_path.glob("runs/**/*.safetensors"))
     add(ledger, toy, 1)
-    with pytest.raises(HitNetError, match=r"tested on toy and toy \(rebuilt\), of which there is no common mean"):
+    with pytest.raises(HitNetError, match=r"tested on toy and toy \(rebuilt\), which have no common mean"):
         full_runs(ledger, toy)
 
 

@@ -87,7 +87,7 @@ def test_rows_without_runs_say_so_with_cost_and_command(section):
         assert cells[-1].startswith(f"no runs yet; {wanted} take ")
         assert cells[-1].endswith(f"on an H200: `hitnet reproduce {name}`")
     text = section("softmax")
-    assert table_row(text.split("Welch")[1], "SVHN")[1:] == ["–", "nothing to compare yet: both need two runs or more"]
+    assert table_row(text.split("Welch")[1], "SVHN")[1:] == ["–", "not comparable yet: both need at least two runs"]
 
 
 def test_ours_beside_the_papers(section, ledger):
@@ -112,9 +112,9 @@ def test_another_networks_error_in_the_paper_is_not_marked(section, ledger):
 @pytest.mark.parametrize(
     ("hit", "words"),
     [
-        ([500, 510, 520], "Hit-or-Miss errs less"),
-        ([598, 612, 590], "no difference beyond the spread"),
-        ([700, 710, 720], "softmax errs less"),
+        ([500, 510, 520], "Hit-or-Miss has the lower error"),
+        ([598, 612, 590], "no difference detected"),
+        ([700, 710, 720], "softmax has the lower error"),
     ],
 )
 def test_both_heads_are_compared(section, ledger, hit, words):
@@ -131,8 +131,8 @@ def test_recipes_are_told(section):
     assert f"- cifar10-resnet9: {', '.join(recipe_words(experiment))}\n" in text
     assert "25 % of each batch modified by mnist-ours-teacher (strength 1)" in text
     common = "70 epochs, sgd at 0.2, one-cycle, batches of 256, weight decay 0.0005, shift 4, flip, cutout 12"
-    own = "Hit-or-Miss: misses weigh 2, capsules of 32; softmax: label smoothing 0.1"
+    own = "Hit-or-Miss: miss weight 2, capsules of size 32; softmax: label smoothing 0.1"
     assert f"- CIFAR-10, both: {common}; {own}\n" in section("softmax")
     told = recipe_words(replace(experiment, options={"epochs": 3, "flip": True, "invert": True, "average": 0.99}))
     assert told[:4] == ["3 epochs", "sgd at 0.4", "one-cycle", "batches of 512"]
-    assert told[-5:] == ["flip", "cutout 12", "invert", "average 0.99", "capsules of 32"]
+    assert told[-5:] == ["flip", "cutout 12", "invert", "average 0.99", "capsules of size 32"]

@@ -94,8 +94,8 @@ class Length:
         """Raise HitNetError if this is longer than the experiment."""
         if self.epochs is not None and self.epochs > experiment.epochs:
             raise HitNetError(
-                f"{experiment.name} is {experiment.epochs} epochs long; --epochs can only make it shorter, and "
-                f"{self.epochs} is more."
+                f"{experiment.name} has {experiment.epochs} epochs, and `epochs` can only shorten it; "
+                f"got {self.epochs}."
             )
 
     def epochs_of(self, experiment: Experiment) -> int:

@@ -42,7 +42,7 @@ def curves_section(page: Page) -> str:
         histories[label] = [{"epoch": i, "test_error": float(error)} for i, error in enumerate(mean, start=1)]
         lines.append(f"- {label}")
     if not histories:
-        return "\n".join(["There is nothing to draw yet.", "", *lines, ""])
+        return "\n".join(["There are no runs to draw yet.", "", *lines, ""])
     draw_curves(histories, page.docs / CURVES_FILE)
     return "\n".join([f"![Mean test error over the epochs]({CURVES_FILE.as_posix()})", "", *lines, ""])
 
@@ -105,7 +105,7 @@ def picture_section(page: Page) -> str:
     origin = f"Drawn from {name}, seed {PICTURE_SEED}, weights {entry.facts['weights']}."
     counted = full_runs(page.ledger, page.experiment(name)).get(PICTURE_SEED)
     if counted is not None and counted.weights != entry.facts["weights"]:
-        origin += f" The tables' run with this seed was trained apart from it (weights {counted.weights})."
+        origin += f" The run with this seed in the tables is another training (weights {counted.weights})."
     return "\n\n".join([*images, origin]) + "\n"
 
 

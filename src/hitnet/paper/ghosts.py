@@ -1,7 +1,7 @@
 """Ghosts over several runs (section 3.3): readings of each run, their analysis together, and its section.
 
 The reading of a run (`ghosts-60.npz` in its folder: class and distance of every training image's ghost after 60
-epochs) is small. To analyse runs of several machines, bring these files together. The ledger keeps the analysis as
+epochs) is small. To analyse runs of several machines, copy these files to one. The ledger keeps the analysis as
 counts.
 """
 
@@ -83,13 +83,13 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
                 networks.append(str(reading["weights"]))
         except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
             raise HitNetError(
-                f"{file} cannot be read: {error}. Bring it again from where it was made, or remove it."
+                f"{file} cannot be read: {error}. Copy it again from where it was made, or remove it."
             ) from error
         if len(ghost) != len(labels) or len(fingerprints) > 1:
-            raise HitNetError(f"{file} is of other images than the rest. Are the data of all runs the same?")
+            raise HitNetError(f"{file} is of other images than the other readings. Do all runs use the same data?")
         if networks.count(networks[-1]) > 1:
             twin = files[networks.index(networks[-1])]
-            raise HitNetError(f"{file} and {twin} are of the same network. Bring each from its own run folder.")
+            raise HitNetError(f"{file} and {twin} are of the same network. Copy each from its own run folder.")
         rows[np.arange(len(labels)), ghost] = distance
     return distances, networks
 
@@ -116,14 +116,14 @@ def analyse_ghosts(
         if absent:
             some = next(iter(files.values()))
             say(
-                f"{experiment.name}: the ghosts of seeds {', '.join(absent)} after {epoch} epochs are not here "
+                f"{experiment.name}: the ghosts of seeds {', '.join(absent)} after {epoch} epochs are missing "
                 f"({some.name} in {some.parent.parent}/seed-…)"
             )
             continue
         ghosts = read_ghosts(files, images, ledger, experiment, last=epoch == experiment.epochs)
         by_epoch.append([epoch, len(ghosts.agreed()), len(ghosts.doubtful())])
     if not by_epoch or by_epoch[-1][0] != experiment.epochs:
-        text = "not analysed. Copy the files named above from their run folders, and give the command again"
+        text = "not analysed. Copy the files named above from their run folders, and repeat the command"
         say(f"{experiment.name}: {text}")
         return
     seeds = tuple(files)
@@ -150,7 +150,7 @@ def read_ghosts(
         if last and weights != runs[seed].weights:
             raise HitNetError(
                 f"{file} is of another network (weights {weights}) than the ledger's run with seed {seed} "
-                f"({runs[seed].weights}). Bring the file from that run's own folder."
+                f"({runs[seed].weights}). Copy the file from that run's folder."
             )
     return find_ghosts(distances, labels, images.class_names)
 
@@ -193,18 +193,24 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
     """Agreement of the networks, pairs of classes, table and figure of the doubtful images, for each experiment."""
     names = page.result.experiments
     analyses = {name: entry.facts for name in names if (entry := page.ghost_analysis(name))}
-    note = "The paper does not say for how long it trained here; elsewhere for 250 epochs."
+    note = "The paper does not say how long it trained for this analysis; elsewhere it trained for 250 epochs."
     parts = [note, "\n".join(f"- {standing_line(page, name)}" for name in names)]
     parts += [figures_table(page, analyses, claim), epochs_table(analyses)]
     for name, facts in analyses.items():
         parts += [f"### {name}", agreement_line(facts), draw_analysis(page, name, facts)]
-        parts += ["Images with one ghost class: ghost class down, true class across.", agreed_matrix(facts)]
-        brackets = "; paper's counts in brackets" if claim else ""
-        parts += [f"Doubtful images: ghost class down, true class across{brackets}.", doubtful_matrix(facts, claim)]
+        parts += ["Images with one ghost class: ghost classes in rows, true classes in columns.", agreed_matrix(facts)]
+        brackets = "; the paper's counts in brackets" if claim else ""
+        parts += [
+            f"Doubtful images: ghost classes in rows, true classes in columns{brackets}.",
+            doubtful_matrix(facts, claim),
+        ]
         parts += [drawn_line(facts), *(image_line(page, "The doubtful images", file) for file in facts["files"])]
         parts.append(doubtful_list(facts))
     if not analyses and claim:
-        parts += ["The paper's doubtful images: ghost class down, true class across.", doubtful_matrix(None, claim)]
+        parts += [
+            "The paper's doubtful images: ghost classes in rows, true classes in columns.",
+            doubtful_matrix(None, claim),
+        ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
@@ -215,8 +221,8 @@ def standing_line(page: Page, name: str) -> str:
     if page.ghost_analysis(name) is not None:
         return line
     if missing := page.missing(name):
-        return f"{line} No analysis before all runs are there: {missing}."
-    return f"{line} Not analysed yet; the ghosts of all runs have to be brought together: `hitnet reproduce {name}`."
+        return f"{line} The analysis needs all runs: {missing}."
+    return f"{line} Not analysed yet: `hitnet reproduce {name}` does it, with the ghost readings of all runs."
 
 
 def figures_table(page: Page, analyses: dict[str, Facts], claim: GhostClaim | None) -> str:
@@ -264,7 +270,7 @@ def epochs_table(analyses: dict[str, Facts]) -> str:
         if len(facts["by_epoch"]) > 1
         for epoch, agreed, doubtful in facts["by_epoch"]
     ]
-    return table(("after so many epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
+    return table(("experiment, epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
 
 
 def share(count: int, total: int) -> str:
@@ -310,7 +316,7 @@ def doubtful_list(facts: Facts) -> str:
     rows = [f"{i}: {label}, {ghost}, {hits}" for i, label, ghost, hits, _ in facts["doubtful"]]
     if not rows:
         return ""
-    heading = f"All {len(rows):,} of them, as index in the training set: label, ghost class, hits"
+    heading = f"All {len(rows):,} doubtful images, as index in the training set: label, ghost class, hits"
     return f"<details><summary>{heading}</summary>\n\n{'; '.join(rows)}.\n\n</details>"
 
 
@@ -320,7 +326,7 @@ def drawn_line(facts: Facts) -> str:
     return (
         ""
         if count <= MOST_DRAWN
-        else f"The pictures are of {MOST_DRAWN} of the {count:,} doubtful images, those with the most hits."
+        else f"The pictures show the {MOST_DRAWN} of the {count:,} doubtful images that have the most hits."
     )
 
 

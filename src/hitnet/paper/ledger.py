@@ -75,7 +75,7 @@ def parse_line(line: str) -> Entry:
     if not isinstance(values, dict) or "check" not in values:
         raise ValueError("it is not an entry with a checksum")
     if checksum({key: value for key, value in values.items() if key != "check"}) != values["check"]:
-        raise ValueError("its checksum does not fit what it says")
+        raise ValueError("its checksum does not match its content")
     if set(values) != {"kind", "experiment", "label", "seeds", "facts", "check"} or values["kind"] not in KINDS:
         raise ValueError("it is of a kind that this version of hitnet does not know")
     return Entry(values["kind"], values["experiment"], tuple(values["seeds"]), values["facts"], values["label"])
@@ -113,8 +113,8 @@ class Ledger:
             entry = parse_line(line)
         except (ValueError, TypeError) as error:
             raise HitNetError(
-                f"{self.path}, line {number} is damaged: {error}. Take the line from the file's history, or remove "
-                "it and record its run again from its run folder with the same command."
+                f"{self.path}, line {number} is damaged: {error}. Restore the line from the file's history, or "
+                "remove it and repeat the command: the run is recorded again from its run folder."
             ) from error
         earlier = self.entries.get(entry.key)
         if earlier is not None and earlier != entry:  # some merges leave the same line twice, which is harmless
@@ -147,7 +147,7 @@ class Ledger:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Name another (--ledger).") from (
+            raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Choose another `ledger`.") from (
                 error
             )
         self.read()
@@ -156,13 +156,13 @@ class Ledger:
         """Raise HitNetError unless entries can be added; to be called before a long training."""
         nearest = next(path for path in [self.path, *self.path.absolute().parents] if path.exists())
         if nearest == self.path:
-            reason = "it is no file" if not nearest.is_file() else "it may not be written to"
+            reason = "it is not a file" if not nearest.is_file() else "it is not writable"
             writable = nearest.is_file() and os.access(nearest, os.W_OK)
         else:
-            reason = f"{nearest} is no folder" if not nearest.is_dir() else f"{nearest} may not be written to"
+            reason = f"{nearest} is not a folder" if not nearest.is_dir() else f"{nearest} is not writable"
             writable = nearest.is_dir() and os.access(nearest, os.W_OK)
         if not writable:
-            raise HitNetError(f"Cannot write the ledger {self.path}: {reason}. Name another (--ledger).")
+            raise HitNetError(f"Cannot write the ledger {self.path}: {reason}. Choose another `ledger`.")
 
     def add_if_new(self, entry: Entry) -> None:
         """Append an entry, unless another process has recorded the same run meanwhile."""
@@ -199,8 +199,8 @@ def read_origin(folder: Path) -> dict[str, str]:
     """Device, torch and code of the run in a folder; several of each where it was continued elsewhere."""
     if not (folder / ORIGIN_FILE).is_file():
         raise HitNetError(
-            f"{folder} has no {ORIGIN_FILE}, which says where a run was trained: this one cannot be recorded. If it "
-            "was copied, copy all files of its folder; else move it away, and the run is made again."
+            f"{folder} has no {ORIGIN_FILE}, which says where a run was trained, so it cannot be recorded. If the run "
+            "was copied, copy all files of its folder; otherwise move the folder away, and the run is made again."
         )
     origins: list[dict[str, Any]] = files.read_json(folder / ORIGIN_FILE)
     return {

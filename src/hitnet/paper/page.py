@@ -27,25 +27,27 @@ ERROR_HEADER = (
     "std",
     "best",
     "runs here",
-    "s a model",
+    "s per model",
     "missing",
 )
 HEAD = f"""# The paper's results, reproduced
 
-This page is written by `hitnet reproduce --render` from the ledger of runs (`{{ledger}}`): change
-the ledger, by making runs, not the page. `hitnet reproduce NAME` makes the runs that are missing.
+`hitnet reproduce --render` writes this page from the ledger of runs (`{{ledger}}`). To change
+it, make runs; do not edit it. `hitnet reproduce NAME` makes the missing runs.
 
-- Errors are those at the end of training, in percent of the test images; none is chosen by the test set.
-- std is the standard deviation between runs (n − 1). Irregularity is the mean, over the runs, of the standard deviation
-  of the last 100 epochs' errors. Both are in percentage points, which is what the paper's "× 10⁻²" amounts to.
-- [a, b] is the 95 % interval of the mean by Student's t. {MARK} marks a published mean that lies outside of it, its own
-  rounding allowed for; the paper's own spread is not taken into account.
-- The paper's figures are means of 20 runs unless said otherwise; "runs here" says how many ours are of.
-- s a model is the mean time of a run on an H200, tests included: an equal share of it, where networks are trained
-  side by side. How many were is in brackets; few do not fill a GPU, so only times with like brackets can be compared.
-- Rows called ours are not the paper's: other recipes for its network, and Hit-or-Miss on a residual network (see
-  [ours](#ours)). The best run stands beside the mean, never for it.
-- Costs are estimates for one NVIDIA H200, from measured speeds; `hitnet reproduce --list` gives those of your machine.
+- An error is the percentage of wrong test images at the end of training. No epoch and no run is chosen by its test
+  error.
+- "std" is the standard deviation between runs (n − 1). "Irregularity" is the standard deviation of the last 100
+  epochs' errors, averaged over the runs. Both are in percentage points, which is how we read the paper's "× 10⁻²".
+- [a, b] is the 95 % confidence interval of the mean (Student's t). {MARK} marks a published mean outside this
+  interval, after allowing for its rounding; the spread of the paper's runs is not taken into account.
+- The paper's figures are means of 20 runs unless stated otherwise; "runs here" gives the number of ours.
+- "s per model" is the mean time of a run on an H200, tests included. Networks trained side by side share the time
+  equally; their number is in brackets. Few networks do not fill a GPU, so compare only times with the same number.
+- Rows called "ours" are not the paper's: other recipes for its network, and Hit-or-Miss on a residual network (see
+  [ours](#ours)). The best run is shown beside the mean, never instead of it.
+- Times of missing runs are estimates for one NVIDIA H200, from measured speeds; `hitnet reproduce --list` shows those
+  of your machine.
 """
 
 
@@ -85,7 +87,7 @@ def overview_table(book: Book, ledger: Ledger) -> str:
         rows.append([f"[{name}](#{name})", result.title, result.where, f"{now.done} of {now.wanted}", left])
     runs = sum(len(ledger.select(RUN, name)) for name in book.experiments)
     note = "" if runs else "**The ledger is empty: no run has been made yet.**\n\n"
-    return note + table(("result", "what it is", "in the paper", "runs", "left to do, H200"), rows)
+    return note + table(("result", "what it is", "in the paper", "runs", "time left, H200"), rows)
 
 
 def section(page: Page) -> str:
@@ -94,7 +96,7 @@ def section(page: Page) -> str:
     body, words = result.section(page), discussion(page.docs, result)
     if words is None and MARK in body:
         place = f"`{DISCUSSION}/{result.name}.md` beside this page"
-        words = f"*The difference is not discussed yet; words go to {place}.*\n"
+        words = f"*This difference is not discussed yet; write the discussion in {place}.*\n"
     heading = f"## {result.name}\n{result.title} ({result.where}).\n\n"
     return heading + body + (f"\n{words}" if words else "")
 
@@ -105,7 +107,7 @@ def discussion(docs: Path, result: Result) -> str | None:
     try:
         return path.read_text(encoding="utf-8").strip() + "\n" if path.is_file() else None
     except (OSError, UnicodeDecodeError) as error:
-        raise HitNetError(f"{path} cannot be read: {error}. Words on a result are plain text in UTF-8.") from error
+        raise HitNetError(f"{path} cannot be read: {error}. A discussion must be plain text in UTF-8.") from error
 
 
 def diverged_section(book: Book, ledger: Ledger) -> str:
@@ -117,7 +119,7 @@ def diverged_section(book: Book, ledger: Ledger) -> str:
     ]
     if not rows:
         return ""
-    heading = '## Diverged runs\nNo mean above contains them; "runs here" says how many there are.\n\n'
+    heading = '## Diverged runs\nThe means above do not include them; "runs here" gives their number.\n\n'
     return heading + table(("experiment", "seed", "why"), rows)
 
 
@@ -130,7 +132,7 @@ def short_section(book: Book, ledger: Ledger) -> str:
     ]
     if not rows:
         return ""
-    heading = "## Short runs\nTrained for fewer epochs or on fewer images; no table above counts them.\n\n"
+    heading = "## Short runs\nThese runs have fewer epochs or images; no table above includes them.\n\n"
     return heading + table(("experiment", "seed", "short", "error %", "device"), rows)
 
 

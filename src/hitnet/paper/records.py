@@ -122,7 +122,7 @@ def why_not_full(record: RunRecord, experiment: Experiment) -> str | None:
     if record.network != experiment.network or record.data != experiment.data:
         return f"it is {record.network} on {record.data}"
     if record.model_options != dict(experiment.model_options):
-        return f"it is {record.network} with {record.model_options or 'no options of its own'}"
+        return f"it is {record.network} with {record.model_options or 'its default options'}"
     if record.images != experiment.images:
         return f"{record.images:,} of {experiment.images:,} training images"
     if record.final_tested != experiment.test_images or record.tested != experiment.tested_each_epoch:
@@ -154,8 +154,8 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     tested_on = sorted({record.tested_on for record in records.values()})
     if len(tested_on) > 1:
         raise HitNetError(
-            f"{ledger.path}: runs of {experiment.name} were tested on {' and '.join(tested_on)}, of which there is no "
-            "common mean. Keep those on either set in a ledger of their own (--ledger)."
+            f"{ledger.path}: runs of {experiment.name} were tested on {' and '.join(tested_on)}, which have no "
+            "common mean. Keep the runs on each test set in a ledger of their own."
         )
     return records
 
@@ -198,7 +198,7 @@ def ghost_analysis(ledger: Ledger, experiment: Experiment, seeds: tuple[int, ...
             raise HitNetError(
                 f"{ledger.path}, line {ledger.lines[entry.key]}: the analysis of {experiment.name} is of another "
                 f"network (weights {weights}) than the run with seed {seed} (weights {runs[seed].weights}). Remove the "
-                "line, and the analysis is made again."
+                "line and repeat the analysis."
             )
     return entry
 

@@ -1,9 +1,9 @@
 """Making the runs that are missing from the ledger, within a budget of time.
 
-A run that would not fit into the rest of the budget is not begun; if an estimate was too low, the run stops at its last
-checkpoint and resumes next time. What is done is in the ledger, what is half done in its run folder, and nothing else
-is remembered: the work can be resumed after any interruption, on any machine. Processes that share run folders and
-ledger leave each other's runs alone, so for a second GPU start a second process.
+A run that would not fit into the rest of the budget is not started; if an estimate was too low, the run stops at its
+last checkpoint and resumes next time. What is done is in the ledger, what is half done in its run folder, and nothing
+else is remembered: the work can be resumed after any interruption, on any machine. Processes that share run folders
+and ledger do not touch each other's runs, so for a second GPU start a second process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What was done; `begun` is whether any run could be begun."""
+    """What was done; `begun` is whether any run could be started."""
 
     begun: bool = False
     done: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ def reproduce(
 def check_positive(**values: float | None) -> None:
     for name, value in values.items():
         if value is not None and not value > 0:
-            raise HitNetError(f"--{name.replace('_', '-')} must be above 0; got {value}.")
+            raise HitNetError(f"`{name}` must be above 0; got {value}.")
 
 
 def missing_groups(names: Sequence[str], runner: Runner, runs: int | None, length: Length) -> list[list[Job]]:
@@ -183,15 +183,15 @@ def run_group(group: list[Job], runner: Runner, length: Length, outcome: Outcome
     for job in fitting:
         if job not in ended:
             epochs, _ = runner.folder(job.experiment, job.seed, length).position()
-            say(f"{titles[job]}: stopped after epoch {epochs}, the budget is spent; it goes on from its run folder")
+            say(f"{titles[job]}: stopped after epoch {epochs}, the budget is spent; the same command resumes it")
     outcome.left += [titles[job] for job in group if job not in ended]
 
 
 def fitting_jobs(group: list[Job], runner: Runner, length: Length, say: Callable[[Job, str], None]) -> list[Job]:
-    """The runs to begin now, claimed for this process.
+    """The runs to start now, claimed for this process.
 
-    No other process is at them, their teachers are finished, and side by side they fit into the budget. `say` hears
-    why each of the others is left.
+    No other process is training them, their teachers are finished, and side by side they fit into the budget. For each
+    of the other runs, `say` is called with the reason.
     """
     fitting: list[Job] = []
     costs, seconds_left = runner.costs, runner.seconds_left()
@@ -211,10 +211,10 @@ def fitting_jobs(group: list[Job], runner: Runner, length: Length, say: Callable
             if folder.finished or folder.claim():
                 fitting.append(job)
             else:
-                say(job, "another process is at it")
+                say(job, "another process is training it")
         else:
             left = in_words(max(0.0, seconds_left))
-            say(job, f"not begun; it would take until {in_words(needed)} from now, and {left} are left")
+            say(job, f"not started: it would end in {in_words(needed)}, but the budget ends in {left}")
     return fitting
 
 
@@ -240,7 +240,7 @@ def analyse_and_draw(
         if result.draw is None or result.picture(runner.ledger):
             continue
         if length.short_label(experiment) is not None:
-            say(f"{result.name}: not drawn, because its run is a short one")
+            say(f"{result.name}: not drawn: its run is a short one")
         elif runner.finished(experiment, PICTURE_SEED):
             draw_picture(result, runner.drawing(experiment, PICTURE_SEED), runner.ledger, docs, say)
 

@@ -128,7 +128,7 @@ class Runner:
         return seed not in self.diverged(experiment, length) and not self.finished(experiment, seed, length)
 
     def without_teacher(self, job: Job, length: Length) -> str | None:
-        """Why a run cannot be made for want of the network that modifies its images; None if it can."""
+        """Why a run cannot be made, if the network that modifies its images is missing; None if it is not."""
         if job.experiment.teacher is None:
             return None
         teacher = self.book.experiments[job.experiment.teacher]
@@ -230,15 +230,15 @@ class Runner:
         """Raise HitNetError before training if a full run on these images could not be counted."""
         if (len(images), len(test)) != (experiment.images, experiment.test_images):
             raise HitNetError(
-                f"Runs of {experiment.name} could not be counted: {experiment.data} has {len(images):,} of "
+                f"Runs of {experiment.name} cannot be counted: {experiment.data} has {len(images):,} of "
                 f"{experiment.images:,} training images and {len(test):,} of {experiment.test_images:,} test images "
-                "here. Is the data set whole (`hitnet data check`)?"
+                "here. Check the data set with `hitnet data check`."
             )
         recorded = {record.tested_on for record in full_runs(self.ledger, experiment).values()}
         if not recorded <= {test.name}:
             raise HitNetError(
-                f"The ledger's runs of {experiment.name} were tested on {' and '.join(recorded)}; here there is "
-                f"{test.name}, and no mean of both means anything. Take a ledger of its own (--ledger FILE)."
+                f"The ledger's runs of {experiment.name} were tested on {' and '.join(recorded)}, but the test "
+                f"set here is {test.name}; a mean of both would be meaningless. Choose another `ledger`."
             )
 
     def record_run(self, job: Job, run: Run, length: Length) -> RunRecord:

@@ -93,7 +93,7 @@ def table1_half(page: Page, rate: str, last: str) -> str:
     rows = [table1_row(page, f"mnist-{network}-{rate}", title, rate) for network, title in TABLE1_NETWORKS.items()]
     if rate == "decay":
         rows.append(table1_row(page, TABLE1_OURS, "HitNet, ours", rate))
-    return table((*header, "runs here", "s a model", "missing"), rows)
+    return table((*header, "runs here", "s per model", "missing"), rows)
 
 
 def table1_row(page: Page, name: str, title: str, rate: str) -> list[str]:
@@ -119,7 +119,10 @@ def squash_section(page: Page) -> str:
 def speed_section(page: Page) -> str:
     """HitNet's speed against CapsNet's on the same device, from runs made for it and those of table 1."""
     hitnet, capsnet = runs_by_device(page, SPEED_HITNET, SPEED_TABLE1), runs_by_device(page, SPEED_CAPSNET)
-    claim = f"The paper: Guo's CapsNet is about {CAPSNET_SLOWER:.0f} times slower than HitNet. Here both are ours.\n\n"
+    claim = (
+        f"In the paper, Guo's CapsNet is about {CAPSNET_SLOWER:.0f} times slower than HitNet. Here, both "
+        "implementations are ours.\n\n"
+    )
     rows = [
         speed_row(*place, hitnet.get(place, []), capsnet.get(place, []))
         for place in sorted(hitnet.keys() | capsnet.keys())
@@ -163,7 +166,7 @@ def table2_section(page: Page) -> str:
     return (
         error_table(page, TABLE2_ROWS)
         + tested_on_line(page, "affnist-hitnet")
-        + "\nCapsNet, as the paper quotes others (error %):\n\n"
+        + "\nCapsNet's error in % as others report it, quoted from the paper:\n\n"
         + table(("CapsNet from", *sets), others)
     )
 
@@ -182,9 +185,9 @@ def tested_on_line(page: Page, name: str) -> str:
 def table3_section(page: Page) -> str:
     """Training on images that a trained network modifies (hybrid data augmentation)."""
     note = (
-        f"Images are modified by the run with seed {TEACHER_SEED} of the same network without augmentation; its own "
-        "training, where it has to be made first, is not in the cost. Which part of the images the authors modified, "
-        "they do not say. Ours are modified by a network with a better decoder, mnist-ours-teacher.\n\n"
+        f"The run with seed {TEACHER_SEED} of the same network without augmentation modifies the images; the time of "
+        'training it is not included. The paper does not say which part of the images it modified. In the row "ours", '
+        "a network with a better decoder, mnist-ours-teacher, modifies them.\n\n"
     )
     return note + error_table(page, TABLE3_ROWS)
 
@@ -192,9 +195,10 @@ def table3_section(page: Page) -> str:
 def ours_section(page: Page) -> str:
     """Beyond the paper: the errors that its ideas reach today, meant for at most 30 seconds per model."""
     note = (
-        "All networks classify by Hit-or-Miss capsules under the centripetal loss; each figure is of single networks, "
-        "each test image seen once. The paper's errors are those of its own network. The images of mnist-ours are "
-        "modified by one run of mnist-ours-teacher (`hitnet-conv`), whose own training is not in the time.\n\n"
+        "All networks classify with Hit-or-Miss capsules and the centripetal loss. Each figure is the error of single "
+        "networks that see each test image once. The paper's errors are those of its own network. One run of "
+        "mnist-ours-teacher (`hitnet-conv`) modifies the images of mnist-ours; the time of training it is not "
+        "included.\n\n"
     )
     names = [*(name for _, name, _ in OURS_ROWS), OUR_TEACHER.name]
     recipes = [f"- {name}: {', '.join(recipe_words(page.experiment(name)))}" for name in names]
@@ -211,9 +215,9 @@ def recipe_words(experiment: Experiment) -> list[str]:
         if value:
             words.append(name.replace("_", " ") + ("" if value is True else f" {value:g}"))
     if recipe.miss_weight != MISS_WEIGHT:
-        words.append(f"misses weigh {recipe.miss_weight:g}")
+        words.append(f"miss weight {recipe.miss_weight:g}")
     if "capsule_dim" in experiment.model_options:
-        words.append(f"capsules of {experiment.model_options['capsule_dim']}")
+        words.append(f"capsules of size {experiment.model_options['capsule_dim']}")
     if experiment.teacher:
         share, strength = recipe.augment_share, recipe.augment_strength
         words.append(f"{100 * share:g} % of each batch modified by {experiment.teacher} (strength {strength:g})")
@@ -230,10 +234,10 @@ def softmax_section(page: Page) -> str:
     # Without the paper's error, which is of another network.
     rows = [[title, *error_row(page, title, name)[2:]] for title, name in titles]
     return (
-        "The network is `hitnet-resnet9`, with its capsules and its decoder or with softmax and cross-entropy in their "
-        "place.\n\n"
+        "The network is `hitnet-resnet9`: once with its capsules and decoder, once with softmax and cross-entropy "
+        "instead.\n\n"
         + table((ERROR_HEADER[0], *ERROR_HEADER[2:]), rows)
-        + "\nThe difference of the means, with its 95 % interval by Welch's t:\n\n"
+        + "\nDifferences of the means, with 95 % intervals (Welch's t):\n\n"
         + table(
             ("", f"{HIT} − {SOFTMAX}, points [95 %]", "in words"),
             [[title, *difference_cells(page, hit, softmax)] for title, hit, softmax in SOFTMAX_PAIRS],
@@ -248,13 +252,13 @@ def difference_cells(page: Page, hit: str, softmax: str) -> tuple[str, str]:
     """The difference of two experiments' means: in numbers, and in words."""
     between = difference(page.records(hit), page.records(softmax))
     if between is None:
-        return NONE, "nothing to compare yet: both need two runs or more"
+        return NONE, "not comparable yet: both need at least two runs"
     low, high = between.interval
-    words = "no difference beyond the spread"
+    words = "no difference detected"
     if low > 0:
-        words = f"{SOFTMAX} errs less"
+        words = f"{SOFTMAX} has the lower error"
     elif high < 0:
-        words = f"{HIT} errs less"
+        words = f"{HIT} has the lower error"
     return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]", words
 
 
