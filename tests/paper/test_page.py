@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitnet.errors import HitNetError
+from hitnet.paper.cost import H200
 from hitnet.paper.ledger import DIVERGED, Entry
 from toy_book import add, add_short, record, table_row
 
@@ -97,3 +98,14 @@ def test_short_runs_are_shown_apart_and_counted_nowhere(page, book, ledger):
 def test_the_same_ledger_gives_the_same_page(page, book, ledger):
     add(ledger, book.experiments["toy"], 0)
     assert page() == page()
+
+
+def test_the_page_says_how_many_runs_are_in_mixed_precision_on_a_gpu(page, book, ledger):
+    toy = book.experiments["toy"]
+    assert "bfloat16" not in page()
+    add(ledger, toy, 0, record(toy, device=H200))
+    assert "- Precision: all 1 runs here train and test with matrix products in bfloat16 on a GPU" in page()
+    older = {key: value for key, value in toy.full_recipe().to_dict().items() if key != "precision"}
+    add(ledger, toy, 1, record(toy, device=H200, recipe=older))
+    add(ledger, toy, 2, record(toy))  # on a CPU
+    assert "- Precision: 2 of 3 runs here train and test with matrix products in bfloat16 on a GPU" in page()

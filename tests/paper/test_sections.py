@@ -14,6 +14,12 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
     text = page(PAPER)
     for name in PAPER.results:
         assert f"\n## {name}\n" in text
+    assert table_row(text, "[table1-constant](#table1-constant)")[3:5] == [
+        "80",
+        "0 of 35",
+    ]  # the plan is not the paper's
+    assert table_row(text, "[squash](#squash)")[3:5] == ["not given", "0 of 3"]
+    assert table_row(text, "[ours](#ours)")[3] == "–"
     assert table_row(text, "HitNet with squash")[5] == "0 of 3"
     assert table_row(text, "CIFAR-10, a quarter modified")[5:] == [
         "0, not planned",

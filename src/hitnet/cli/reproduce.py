@@ -65,9 +65,9 @@ def reproduce_command(
     """Reproduce the paper: make the missing runs, and render every table and figure from the ledger.
 
     \b
-    hitnet reproduce --list                   all results: how far they are, and the time left on this machine
+    hitnet reproduce --list                   results, progress and time left here
     hitnet reproduce table1-constant --budget 25
-    hitnet reproduce squash mnist-n1-decay    several names; on a GPU they are trained side by side
+    hitnet reproduce squash mnist-n1-decay    several names, trained side by side
     hitnet reproduce --render                 write docs/results.md
 
     After an interruption, the same command resumes the work, here or on another machine.
@@ -140,7 +140,7 @@ def docs_folder(ledger: Path) -> Path:
 def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     here = device_name(pick_device(device))
     costs = book.costs(here, ledger)
-    table = make_table("name", "what it is", "in the paper", "runs", "time left here")
+    table = make_table("name", "what it is", "in the paper", "runs of plan", "left of plan here")
     for name, result in book.results.items():
         now = paper.standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.done < now.wanted else "done"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hitnet.training.run import Run
 
 EVERYTHING = "all"
+NOT_GIVEN = "not given"
 TEACHER_SEED = PICTURE_SEED = 0
 
 
@@ -42,6 +43,7 @@ class Result:
         experiments: Names of the experiments behind it.
         section: Renders the result as Markdown from the ledger; writes its figures into the page's folder.
         draw: For pictures that need weights: draws them from the run with seed 0 of the only experiment.
+        paper_runs: How many runs it is of in the paper, in words; empty where that has no meaning.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Result:
     experiments: tuple[str, ...]
     section: Callable[[Page], str]
     draw: Callable[[Drawing], Sequence[Figure]] | None = None
+    paper_runs: str = NOT_GIVEN
 
     def picture(self, ledger: Ledger) -> Entry | None:
         """The ledger's entry of its picture; None if it has not been drawn."""

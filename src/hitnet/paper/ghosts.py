@@ -354,6 +354,7 @@ MNIST = Result(
     "section 3.3, table 4, last figure (a)",
     ("mnist-ghosts", "mnist-ghosts-250"),
     partial(ghosts_section, claim=MNIST_GHOSTS),
+    paper_runs=str(MNIST_GHOSTS.models),
 )
 SVHN = Result(
     "ghosts-svhn",

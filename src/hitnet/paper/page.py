@@ -15,7 +15,7 @@ from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.ledger import RUN, Ledger, source_root
-from hitnet.paper.records import RunRecord, Summary, differs, diverged_runs, short_runs, summarise
+from hitnet.paper.records import RunRecord, Summary, all_records, differs, diverged_runs, short_runs, summarise
 
 NONE = "–"
 MARK = "**≠**"
@@ -35,20 +35,20 @@ HEAD = f"""# The paper's results, reproduced
 `hitnet reproduce --render` writes this page from the ledger of runs (`{{ledger}}`). To change
 it, make runs; do not edit it. `hitnet reproduce NAME` makes the missing runs.
 
-- An error is the percentage of wrong test images at the end of training. No epoch and no run is chosen by its test
-  error.
+- An error is the percentage of wrong test images at the end of training; no epoch is chosen by its test error.
 - "std" is the standard deviation between runs (n − 1). "Irregularity" is the standard deviation of the last 100
   epochs' errors, averaged over the runs. Both are in percentage points, which is how we read the paper's "× 10⁻²".
 - [a, b] is the 95 % confidence interval of the mean (Student's t). {MARK} marks a published mean outside this
   interval, after allowing for its rounding; the spread of the paper's runs is not taken into account.
-- The paper's figures are means of 20 runs unless stated otherwise; "runs here" gives the number of ours.
+- The paper's figures are means of 20 runs unless stated otherwise. "Runs here" counts ours, of those planned: most rows
+  plan fewer than the paper has.
 - "s per model" is the mean time of a run on an H200, tests included. Networks trained side by side share the time
   equally; their number is in brackets. Few networks do not fill a GPU, so compare only times with the same number.
 - Rows called "ours" are not the paper's: other recipes for its network, and Hit-or-Miss on a residual network (see
   [ours](#ours)). The best run is shown beside the mean, never instead of it.
 - Times of missing runs are estimates for one NVIDIA H200, from measured speeds; `hitnet reproduce --list` shows those
   of your machine.
-"""
+{{precision}}"""
 
 
 def write_page(book: Book, ledger: Ledger, docs: str | Path) -> Path:
@@ -61,7 +61,8 @@ def write_page(book: Book, ledger: Ledger, docs: str | Path) -> Path:
         The page's path.
     """
     folder = Path(docs)
-    parts = [HEAD.format(ledger=shown_path(ledger.path)), overview_table(book, ledger)]
+    head = HEAD.format(ledger=shown_path(ledger.path), precision=precision_line(book, ledger))
+    parts = [head, overview_table(book, ledger)]
     parts += [section(Page(book, ledger, folder, result)) for result in book.results.values()]
     parts += [part for part in (diverged_section(book, ledger), short_section(book, ledger)) if part]
     files.write_text(folder / PAGE, "\n".join(parts))
@@ -77,17 +78,43 @@ def shown_path(path: Path) -> str:
     return path.name
 
 
+def precision_line(book: Book, ledger: Ledger) -> str:
+    """How many runs train and test in mixed precision on a GPU; empty without runs."""
+    records = [record for name, record in all_records(ledger) if name in book.experiments]
+    if not records:
+        return ""
+    mixed = sum(
+        # The first records were made before there was another precision.
+        record.recipe.get("precision", "mixed") == "mixed" and not record.device.startswith("cpu")
+        for record in records
+    )
+    count = f"all {mixed}" if mixed == len(records) else f"{mixed} of {len(records)}"
+    return (
+        f'- Precision: {count} runs here train and test with matrix products in bfloat16 on a GPU ("mixed");\n'
+        "  batch-norm, distances and losses are in float32. The paper does not give its precision.\n"
+    )
+
+
 def overview_table(book: Book, ledger: Ledger) -> str:
-    """All results with the runs done and the time of those missing."""
+    """All results: runs in the paper, runs done here of those planned, and the time of the missing ones."""
     costs = Costs(H200)
     rows = []
     for name, result in book.results.items():
         now = standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.seconds else "nothing"
-        rows.append([f"[{name}](#{name})", result.title, result.where, f"{now.done} of {now.wanted}", left])
+        runs_here = f"{now.done} of {now.wanted}"
+        rows.append([f"[{name}](#{name})", result.title, result.where, result.paper_runs or NONE, runs_here, left])
     runs = sum(len(ledger.select(RUN, name)) for name in book.experiments)
     note = "" if runs else "**The ledger is empty: no run has been made yet.**\n\n"
-    return note + table(("result", "what it is", "in the paper", "runs", "time left, H200"), rows)
+    header = (
+        "result",
+        "what it is",
+        "in the paper",
+        "runs in the paper",
+        "runs here, of plan",
+        "left of plan, H200",
+    )
+    return note + table(header, rows)
 
 
 def section(page: Page) -> str:
