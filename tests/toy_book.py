@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hitnet import data as datasets
-from hitnet.data import save_npz
+from hitnet.data import open_data, save_npz
 from hitnet.paper import Book, Experiment, Ledger, Result
 from hitnet.paper.claims import Claim
 from hitnet.paper.cost import device_name
@@ -38,7 +37,7 @@ def toy_book(folder: Path) -> Book:
     data = folder / "bands.npz"
     if not data.exists():
         save_npz(toy_images(60), data)
-    train, test = (datasets.load(data, split) for split in ("train", "test"))
+    train, test = (open_data(data).load(split) for split in ("train", "test"))
     toy = Experiment(
         "toy",
         "Toy",

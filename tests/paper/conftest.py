@@ -38,13 +38,14 @@ def work(book, ledger, tmp_path):
 @pytest.fixture
 def trained(monkeypatch):
     """The groups that are trained side by side: experiment and seed of each network."""
-    groups, real = [], runner.train_lots
+    groups, real = [], runner.train_job_sets
 
-    def train_lots(lots, *arguments, **options):
-        groups.append(sorted((task.folder.path.parent.name, task.config.seed) for lot in lots for task in lot.tasks))
-        real(lots, *arguments, **options)
+    def train_job_sets(job_sets, *arguments, **options):
+        jobs = [job for job_set in job_sets for job in job_set.jobs]
+        groups.append(sorted((job.folder.path.parent.name, job.config.seed) for job in jobs))
+        real(job_sets, *arguments, **options)
 
-    monkeypatch.setattr(runner, "train_lots", train_lots)
+    monkeypatch.setattr(runner, "train_job_sets", train_job_sets)
     return groups
 
 

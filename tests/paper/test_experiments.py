@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from hitnet import models
 from hitnet.losses import MISS_WEIGHT
+from hitnet.models import choose_model
 from hitnet.paper import PAPER
 from hitnet.paper.cost import H200, Costs
 from hitnet.paper.experiments import OUR_EXPERIMENTS
@@ -51,7 +51,7 @@ def test_pairs_differ_only_in_the_head_and_its_loss():
         assert (capsules.data, capsules.images, capsules.in_shape) == (softmax.data, softmax.images, softmax.in_shape)
         assert capsules.network == softmax.network
         heads = [
-            models.config(experiment.network, experiment.in_shape, experiment.classes, **experiment.model_options)
+            choose_model(experiment.network, **experiment.model_options).config(experiment.in_shape, experiment.classes)
             for experiment in (capsules, softmax)
         ]
         assert [config.head for config in heads] == ["hit-or-miss", "softmax"]
@@ -71,4 +71,4 @@ def test_the_teacher_has_a_decoder_and_belongs_to_the_same_data():
     teacher = PAPER.experiments[pupil.teacher]
     assert pupil.full_recipe().augment == "hybrid"
     assert (teacher.data, teacher.in_shape) == (pupil.data, pupil.in_shape)
-    assert models.config(teacher.network, teacher.in_shape, 10, **teacher.model_options).decoder == "conv"
+    assert choose_model(teacher.network, **teacher.model_options).config(teacher.in_shape, 10).decoder == "conv"

@@ -4,16 +4,16 @@ import sys
 
 import numpy as np
 import pytest
+from hitnet.audit.judges import collect
 
 import hitnet
-from hitnet import data as datasets
 from hitnet.audit import find_ghosts
-from hitnet.audit.audit import collect
 from hitnet.audit.scores import others
+from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, Ledger
 from hitnet.paper.cost import Costs
-from hitnet.paper.experiments import Job, Length
+from hitnet.paper.experiments import Length, PlannedRun
 from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.runner import Runner
 from hitnet.training.device import pick_device
@@ -36,7 +36,7 @@ def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
 
 
 def test_ghosts_are_read_during_training(work, book, tmp_path):
-    images = datasets.load(book.experiments["toy-ghosts"].data, "train")
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
     seen = {}
 
     class Looking(Progress):
@@ -67,8 +67,8 @@ def test_a_missing_last_reading_is_made_from_the_finished_run(work, ledger, tmp_
 
 def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path):
     work("toy-ghosts")
-    images = datasets.load(book.experiments["toy-ghosts"].data, "train")
-    trained = [hitnet.load(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
+    trained = [hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
     ghosts = find_ghosts(
         collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
     )
@@ -137,7 +137,7 @@ def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, t
 def test_estimates_include_the_readings_left(book, ledger, tmp_path):
     ghosts, costs = book.experiments["toy-ghosts"], Costs(HERE)
     runner = Runner(book, ledger, tmp_path, None, "cpu", None, None, lambda: 0.0)
-    whole, short = (runner.estimate(Job(ghosts, 0), length, costs) for length in (Length(), Length(epochs=1)))
+    whole, short = (runner.estimate(PlannedRun(ghosts, 0), length, costs) for length in (Length(), Length(epochs=1)))
     assert whole == pytest.approx(costs.seconds(ghosts))
     assert short == pytest.approx(costs.seconds(ghosts, epochs=1, readings=0))  # short runs' ghosts are not read
     assert costs.seconds(ghosts, epochs=1, readings=1) > short

@@ -13,7 +13,7 @@ from hitnet.paper.cost import Costs
 from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.progress import Progress
-from hitnet.training.run import RunFolder
+from hitnet.training.runs import RunFolder
 from toy_book import HERE, Clock, add, record
 
 
@@ -25,7 +25,7 @@ def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
     runs = full_runs(Ledger(ledger.path), toy)
     assert sorted(runs) == [0, 1, 2]
     assert not (tmp_path / "runs/toy/seed-1").exists()
-    run = hitnet.load(tmp_path / "runs/toy/seed-2")
+    run = hitnet.open_run(tmp_path / "runs/toy/seed-2")
     assert runs[2].error == pytest.approx(run.history[-1]["test_error"])
     assert runs[2].errors == pytest.approx([row["test_error"] for row in run.history])
     assert (runs[2].device, runs[2].images, runs[2].epochs) == (HERE, 48, 2)

@@ -19,29 +19,29 @@ SOFT = {"head": "softmax", "decoder": "none"}
 
 
 def diverging(monkeypatch, which):
-    """Make the networks diverge at once for whose lot and task `which` is true."""
-    real = runner.train_lots
+    """Make the networks diverge at once for whose job set and job `which` is true."""
+    real = runner.train_job_sets
 
-    def train_lots(lots, tell, **options):
+    def train_job_sets(job_sets, on_end, **options):
         well = []
-        for lot in lots:
-            for task in lot.tasks:
-                if which(lot, task):
-                    tell(task, DivergedError("Training diverged in epoch 1."))
-            well.append(replace(lot, tasks=[task for task in lot.tasks if not which(lot, task)]))
-        real(well, tell, **options)
+        for job_set in job_sets:
+            for job in job_set.jobs:
+                if which(job_set, job):
+                    on_end(job, DivergedError("Training diverged in epoch 1."))
+            well.append(replace(job_set, jobs=[job for job in job_set.jobs if not which(job_set, job)]))
+        real(well, on_end, **options)
 
-    monkeypatch.setattr(runner, "train_lots", train_lots)
+    monkeypatch.setattr(runner, "train_job_sets", train_job_sets)
 
 
 def test_complete_experiments_are_analysed_while_other_work_is_left(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: lot.modify is not None)
+    diverging(monkeypatch, lambda job_set, job: job_set.modify is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
 
 
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
+    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
     outcome, _ = work("toy", runs=2)
     assert outcome.done == ["toy, seed 1"]
     assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
@@ -52,7 +52,7 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 
 
 def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
+    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
     work("toy-ghosts", runs=2)
     assert [line.seeds for line in ledger.select(ANALYSIS)] == [(1,)]  # only of the finished run
     outcome, _ = work("toy-ghosts", runs=2)
@@ -62,7 +62,7 @@ def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monk
 
 
 def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda lot, task: True)
+    diverging(monkeypatch, lambda job_set, job: True)
     assert work("toy", runs=1, epochs=1)[0].failed == [
         "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
     ]
@@ -70,7 +70,7 @@ def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger
 
 
 def test_a_teacher_that_diverged_is_not_tried_again_and_teaches_nobody(work, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda lot, task: task.config.seed == 0)
+    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
     work("toy", runs=1)
     for name in ("toy-hybrid", "toy-picture"):
         outcome, said = work(name)
@@ -109,7 +109,11 @@ def test_a_pupil_waits_for_a_teacher_that_does_not_fit(work):
 @pytest.mark.parametrize("name", ["toy-hybrid", "toy-picture"])
 def test_weights_of_another_training_are_refused(work, book, ledger, tmp_path, name):
     hitnet.train(
-        book.experiments["toy"].data, model="hitnet-small", epochs=1, out=tmp_path / "runs/toy/seed-0", device="cpu"
+        book.experiments["toy"].data,
+        model="hitnet-small",
+        recipe=hitnet.choose_recipe(epochs=1),
+        out=tmp_path / "runs/toy/seed-0",
+        device="cpu",
     )
     with pytest.raises(HitNetError, match=r"seed-0 holds another run, .*recipe\.epochs was 1, now 2"):
         work(name)
@@ -133,7 +137,7 @@ def test_model_options_reach_the_network_and_the_ledger(book, ledger, tmp_path):
     reproduce("toy-soft", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
     run = full_runs(ledger, soft)[0]
     assert run.model_options == SOFT
-    assert hitnet.load(tmp_path / "runs/toy-soft/seed-0").model.config.head == "softmax"
+    assert hitnet.open_run(tmp_path / "runs/toy-soft/seed-0").model.config.head == "softmax"
     with pytest.raises(HitNetError, match="is not: it is hitnet-small with"):
         full_runs(ledger, replace(soft, model_options={}))
 
@@ -145,7 +149,7 @@ def test_a_teacher_with_options_is_trained_first(book, ledger, tmp_path):
     outcome = reproduce("pupil", book=small, ledger=ledger, docs=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
     assert outcome.done == ["teacher, seed 0", "pupil, seed 0"]
     assert full_runs(ledger, pupil)[0].teacher == full_runs(ledger, teacher)[0].weights
-    assert hitnet.load(tmp_path / "runs/pupil/seed-0").model.config.decoder == "standardised"
+    assert hitnet.open_run(tmp_path / "runs/pupil/seed-0").model.config.decoder == "standardised"
 
 
 def test_a_finished_run_that_was_not_recorded_is_recorded(work, book, ledger):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +19,6 @@ from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
 
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
-PARAMETERS = re.compile("`(runs|epochs|limit|budget|side_by_side|ledger)`")  # as library errors name them
 
 
 app = typer.Typer()
@@ -91,7 +87,7 @@ def reproduce_command(
     else:
         for name in names:
             book.look_up(name)
-        with options_in_errors(), training_progress(f"Reproducing {', '.join(names)}") as bar:
+        with training_progress(f"Reproducing {', '.join(names)}") as bar:
             outcome = paper.reproduce(
                 *names,
                 book=book,
@@ -101,7 +97,6 @@ def reproduce_command(
                 epochs=epochs,
                 limit=limit,
                 budget=budget,
-                data_dir=data_dir,
                 device=device,
                 runs_dir=runs_dir,
                 side_by_side=side_by_side,
@@ -109,16 +104,6 @@ def reproduce_command(
                 say=lambda text: console.print(text, soft_wrap=True),
             )
         print_outcome(outcome, opened)
-
-
-@contextmanager
-def options_in_errors() -> Iterator[None]:
-    """Name options of the command line in place of the parameters of `paper.reproduce`, in errors of the block."""
-    try:
-        yield
-    except HitNetError as error:
-        error.args = (PARAMETERS.sub(lambda match: "--" + match[1].replace("_", "-"), str(error)),)
-        raise
 
 
 def ledger_path(given: Path | None, *, writing: bool) -> Path:

@@ -17,7 +17,7 @@ from hitnet.paper.records import RunRecord, all_records, diverged_runs, full_run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hitnet.training.run import Run
+    from hitnet.training.runs import Run
 
 EVERYTHING = "all"
 NOT_GIVEN = "not given"
@@ -30,7 +30,6 @@ class Drawing:
 
     run: Run
     weights: str
-    data_dir: Path | None
     device: str
 
 

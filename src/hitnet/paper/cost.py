@@ -16,7 +16,7 @@ import torch
 
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
-from hitnet.training.together import AT_ONCE
+from hitnet.training.scheduler import AT_ONCE
 
 # Images per second in training, 28 x 28 grey: a single network, eight side by side (benchmarks/records/training.json).
 H200 = "NVIDIA H200"

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hitnet import models
 from hitnet.errors import HitNetError
+from hitnet.models import choose_model
 from hitnet.paper.ledger import RUN, SHORT
-from hitnet.training.recipe import Recipe
-from hitnet.training.recipe import recipe as find_recipe
+from hitnet.training.recipes import Recipe, choose_recipe
 
 Shape = tuple[int, int, int]
 AFFNIST_EACH_EPOCH = 10_000  # testing on all 320,000 after each of 250 epochs would take longer than training
@@ -55,12 +54,12 @@ class Experiment:
 
     def full_recipe(self) -> Recipe:
         """The recipe of a run that counts."""
-        return find_recipe(self.recipe, features=self.features, **self.options)
+        return choose_recipe(self.recipe, **self.options).complete(features=self.features)
 
     @property
     def features(self) -> str:
         """The name of the network's feature extractor."""
-        return models.config(self.network, self.in_shape, self.classes, **self.model_options).features
+        return choose_model(self.network, **self.model_options).config(self.in_shape, self.classes).features
 
     @property
     def epochs(self) -> int:
@@ -73,7 +72,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Job:
+class PlannedRun:
     """One run of an experiment."""
 
     experiment: Experiment

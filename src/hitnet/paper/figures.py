@@ -72,7 +72,7 @@ def draw_traversal(drawing: Drawing) -> list[Figure]:
 
 def draw_augmentation(drawing: Drawing) -> list[Figure]:
     """Two images, each with 23 modifications."""
-    images = run_images(drawing.run, data_dir=drawing.data_dir).select(range(AUGMENTED_EXAMPLES))
+    images = run_images(drawing.run).select(range(AUGMENTED_EXAMPLES))
     examples = synthesis.hybrid_examples(drawing.run, images, strength=AUGMENTATION_STRENGTH, device=drawing.device)
     return plots.hybrid_figures(examples)
 

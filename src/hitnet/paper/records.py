@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, DIVERGED, RUN, SHORT, Entry, Ledger
-from hitnet.training.recipe import Recipe
+from hitnet.training.recipes import Recipe
 
 IRREGULARITY_EPOCHS = 100  # the paper takes the irregularity over the last 100 epochs
 CONFIDENCE = 0.95

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hitnet.errors import HitNetError
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.cost import in_words
-from hitnet.paper.experiments import Experiment, Job, Length
+from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.figures import draw_picture
 from hitnet.paper.ghosts import analyse_ghosts
 from hitnet.paper.ledger import Ledger
@@ -49,7 +49,6 @@ def reproduce(
     epochs: int | None = None,
     limit: int | None = None,
     budget: float | None = None,
-    data_dir: str | Path | None = None,
     device: str = "auto",
     runs_dir: str | Path = "runs/paper",
     side_by_side: int | None = None,
@@ -78,7 +77,6 @@ def reproduce(
         book,
         ledger,
         Path(runs_dir),
-        None if data_dir is None else Path(data_dir),
         device,
         progress,
         end,
@@ -100,7 +98,7 @@ def check_positive(**values: float | None) -> None:
             raise HitNetError(f"`{name}` must be above 0; got {value}.")
 
 
-def missing_groups(names: Sequence[str], runner: Runner, runs: int | None, length: Length) -> list[list[Job]]:
+def missing_groups(names: Sequence[str], runner: Runner, runs: int | None, length: Length) -> list[list[PlannedRun]]:
     """The runs to make, in groups to be trained side by side.
 
     These are runs that are missing from the ledger, and runs whose weights are needed here. Low seeds come first, so
@@ -110,11 +108,11 @@ def missing_groups(names: Sequence[str], runner: Runner, runs: int | None, lengt
     missing = missing_seeds(names, runner, runs, length)
     teachers = {experiments[name].teacher for name, seeds in missing.items() if seeds} - {None}
     first = [
-        Job(experiment, TEACHER_SEED)
+        PlannedRun(experiment, TEACHER_SEED)
         for name, experiment in experiments.items()
         if name in teachers and runner.to_be_made(experiment, TEACHER_SEED, length)
     ]
-    jobs = [Job(experiment, seed) for name, experiment in experiments.items() for seed in missing.get(name, ())]
+    jobs = [PlannedRun(experiment, seed) for name, experiment in experiments.items() for seed in missing.get(name, ())]
     rest = share_out([job for job in jobs if job not in first], runner.at_once)
     return share_out(first, runner.at_once) + sorted(rest, key=lambda group: group[0].seed)
 
@@ -144,9 +142,9 @@ def missing_seeds(names: Sequence[str], runner: Runner, runs: int | None, length
     return missing
 
 
-def share_out(jobs: list[Job], most: int) -> list[list[Job]]:
+def share_out(jobs: list[PlannedRun], most: int) -> list[list[PlannedRun]]:
     """Groups of jobs of about the same cost: equally large, `most` jobs at most, sorted by seed."""
-    kinds: dict[Any, list[Job]] = {}
+    kinds: dict[Any, list[PlannedRun]] = {}
     for job in sorted(jobs, key=lambda job: job.seed):
         experiment = job.experiment
         kind = (experiment.in_shape, experiment.features, experiment.epochs, experiment.teacher is not None)
@@ -158,13 +156,13 @@ def share_out(jobs: list[Job], most: int) -> list[list[Job]]:
     return groups
 
 
-def run_group(group: list[Job], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
+def run_group(group: list[PlannedRun], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
     """Train those runs of a group that fit into the budget."""
     titles = {job: job_title(job, length) for job in group}
     fitting = fitting_jobs(group, runner, length, lambda job, reason: say(f"{titles[job]}: {reason}"))
-    ended: set[Job] = set()
+    ended: set[PlannedRun] = set()
 
-    def tell(job: Job, ending: RunRecord | str) -> None:
+    def tell(job: PlannedRun, ending: RunRecord | str) -> None:
         ended.add(job)
         if isinstance(ending, str):
             outcome.failed.append(f"{titles[job]}: {ending}")
@@ -187,13 +185,15 @@ def run_group(group: list[Job], runner: Runner, length: Length, outcome: Outcome
     outcome.left += [titles[job] for job in group if job not in ended]
 
 
-def fitting_jobs(group: list[Job], runner: Runner, length: Length, say: Callable[[Job, str], None]) -> list[Job]:
+def fitting_jobs(
+    group: list[PlannedRun], runner: Runner, length: Length, say: Callable[[PlannedRun, str], None]
+) -> list[PlannedRun]:
     """The runs to start now, claimed for this process.
 
     No other process is training them, their teachers are finished, and side by side they fit into the budget. For each
     of the other runs, `say` is called with the reason.
     """
-    fitting: list[Job] = []
+    fitting: list[PlannedRun] = []
     costs, seconds_left = runner.costs, runner.seconds_left()
     for job in group:
         if reason := runner.without_teacher(job, length):
@@ -218,7 +218,7 @@ def fitting_jobs(group: list[Job], runner: Runner, length: Length, say: Callable
     return fitting
 
 
-def job_title(job: Job, length: Length) -> str:
+def job_title(job: PlannedRun, length: Length) -> str:
     label = length.short_label(job.experiment)
     return f"{job.experiment.name}, seed {job.seed}" + ("" if label is None else f" (short: {label})")
 

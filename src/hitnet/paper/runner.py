@@ -8,26 +8,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hitnet import data as datasets
-from hitnet.data.images import Images
+from hitnet.data import Images, open_data
 from hitnet.errors import DivergedError, HitNetError
-from hitnet.models.network import Network
+from hitnet.models import choose_model
+from hitnet.models.network import Network, weights_fingerprint
 from hitnet.paper.book import TEACHER_SEED, Book, Drawing
 from hitnet.paper.cost import Costs, device_name
-from hitnet.paper.experiments import Experiment, Job, Length
+from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.ghosts import reading_path, save_reading
 from hitnet.paper.ledger import DIVERGED, RUN, Entry, Ledger, note_origin, read_origin, today
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
+from hitnet.training import Progress, Run, RunConfig, RunFolder, open_run
+from hitnet.training.api import seed_jobs
+from hitnet.training.configuration import configure
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
+from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
 from hitnet.training.modification import Prepare
-from hitnet.training.networks import Lot, Task, train_lots
-from hitnet.training.progress import Progress
-from hitnet.training.run import Run, RunConfig, RunFolder, check_same, load
-from hitnet.training.together import AT_ONCE
-from hitnet.training.train import configure, several_tasks, weights_fingerprint
+from hitnet.training.runs import check_same
+from hitnet.training.scheduler import AT_ONCE
 
-Tell = Callable[[Job, RunRecord | str], None]
+Tell = Callable[[PlannedRun, RunRecord | str], None]
 
 
 class Guard(Progress):
@@ -78,7 +79,6 @@ class Runner:
     book: Book
     ledger: Ledger
     runs_dir: Path
-    data_dir: Path | None
     device: str
     progress: Progress | None
     end: float | None
@@ -127,7 +127,7 @@ class Runner:
         """Whether weights that are needed have yet to be trained, and did not diverge before."""
         return seed not in self.diverged(experiment, length) and not self.finished(experiment, seed, length)
 
-    def without_teacher(self, job: Job, length: Length) -> str | None:
+    def without_teacher(self, job: PlannedRun, length: Length) -> str | None:
         """Why a run cannot be made, if the network that modifies its images is missing; None if it is not."""
         if job.experiment.teacher is None:
             return None
@@ -139,7 +139,7 @@ class Runner:
             return f"not made: its teacher, {name}, diverged"
         return f"waits for its teacher, {name}"
 
-    def estimate(self, job: Job, length: Length, costs: Costs) -> float:
+    def estimate(self, job: PlannedRun, length: Length, costs: Costs) -> float:
         """Seconds left of a run: its share, where many are trained side by side."""
         experiment, folder = job.experiment, self.folder(job.experiment, job.seed, length)
         if folder.finished:
@@ -156,10 +156,10 @@ class Runner:
         """A whole split of an experiment's data, read once."""
         key = experiment.data, split
         if key not in self.loaded:
-            self.loaded[key] = datasets.load(experiment.data, split, data_dir=self.data_dir)
+            self.loaded[key] = open_data(experiment.data).load(split)
         return self.loaded[key]
 
-    def run(self, jobs: Sequence[Job], length: Length, tell: Tell) -> None:
+    def run(self, jobs: Sequence[PlannedRun], length: Length, tell: Tell) -> None:
         """Train side by side what is not finished, and record what the ledger does not have.
 
         Args:
@@ -168,27 +168,27 @@ class Runner:
         """
         device = pick_device(self.device)
         by_path = {self.folder(job.experiment, job.seed, length).path: job for job in jobs}
-        lots = []
+        job_sets = []
         for experiment in {job.experiment.name: job.experiment for job in jobs}.values():
-            lot = self.lot(experiment, jobs, length)
+            job_set = self.job_set(experiment, jobs, length)
             unfinished = []
-            for task in lot.tasks:
-                if task.finished:
-                    job = by_path[Path(task.path)]
-                    tell(job, self.record_run(job, load(task.path), length))
+            for job in job_set.jobs:
+                if job.finished:
+                    planned = by_path[Path(job.path)]
+                    tell(planned, self.record_run(planned, open_run(job.path), length))
                 else:
-                    note_origin(Path(task.path), device_name(device))
-                    unfinished.append(task)
+                    note_origin(Path(job.path), device_name(device))
+                    unfinished.append(job)
             if unfinished:
-                lots.append(replace(lot, tasks=unfinished))
+                job_sets.append(replace(job_set, jobs=unfinished))
 
-        def ended(task: Task, outcome: Run | DivergedError) -> None:
-            job = by_path[Path(task.path)]
+        def on_end(job: Job, outcome: Outcome) -> None:
+            planned = by_path[Path(job.path)]
             if isinstance(outcome, DivergedError):
-                self.record_failure(job, str(outcome), length)
-                tell(job, str(outcome))
+                self.record_failure(planned, str(outcome), length)
+                tell(planned, str(outcome))
             else:
-                tell(job, self.record_run(job, outcome, length))
+                tell(planned, self.record_run(planned, outcome, length))
 
         def read(folder: Path, epoch: int, network: Network) -> None:
             experiment = by_path[folder].experiment
@@ -196,14 +196,14 @@ class Runner:
                 self.read_ghosts(experiment, network, RunFolder(folder), epoch)
 
         guard = Guard(self.progress or Progress(), self.end, self.clock, read)
-        train_lots(lots, ended, device=device, progress=guard, at_once=self.at_once)
+        train_job_sets(job_sets, on_end, device=device, progress=guard, at_once=self.at_once)
 
-    def lot(self, experiment: Experiment, jobs: Sequence[Job], length: Length) -> Lot:
-        """The jobs of one experiment as tasks; a run folder that holds another run is refused."""
+    def job_set(self, experiment: Experiment, jobs: Sequence[PlannedRun], length: Length) -> JobSet:
+        """The planned runs of one experiment as jobs; a run folder that holds another run is refused."""
         config, modify, images, test = self.configured(experiment, length)
         seeds = [job.seed for job in jobs if job.experiment.name == experiment.name]
         home, device = self.home(experiment, length), pick_device(self.device)
-        return Lot(several_tasks(config, 0, seeds, home, resume=True, device=device), images, test, modify)
+        return JobSet(seed_jobs(config, device, seeds=seeds, out=home, resume=True), images, test, modify)
 
     def configured(self, experiment: Experiment, length: Length) -> tuple[RunConfig, Prepare | None, Images, Images]:
         """An experiment's configuration with seed 0, what prepares to modify its images, training and test images."""
@@ -214,14 +214,12 @@ class Runner:
         images, test = images.first(length.limit), test.first(tested)
         teacher = None if experiment.teacher is None else self.book.experiments[experiment.teacher]
         config, modify = configure(
-            experiment.data,
+            open_data(experiment.data, limit=length.limit),
             images,
             test,
             device=pick_device(self.device),
-            model=experiment.network,
-            model_options=dict(experiment.model_options),
-            recipe=experiment.full_recipe(),
-            recipe_options={"epochs": length.epochs_of(experiment)},
+            model=choose_model(experiment.network, **experiment.model_options),
+            recipe=replace(experiment.full_recipe(), epochs=length.epochs_of(experiment)),
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
         )
         return config, modify, images, test
@@ -241,7 +239,7 @@ class Runner:
                 f"set here is {test.name}; a mean of both would be meaningless. Choose another `ledger`."
             )
 
-    def record_run(self, job: Job, run: Run, length: Length) -> RunRecord:
+    def record_run(self, job: PlannedRun, run: Run, length: Length) -> RunRecord:
         """Add a finished run to the ledger."""
         record = self.make_record(job, run, length)
         kind, name, seeds, label = length.ledger_key(job.experiment, job.seed)
@@ -251,7 +249,7 @@ class Runner:
         self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
         return record
 
-    def record_failure(self, job: Job, reason: str, length: Length) -> None:
+    def record_failure(self, job: PlannedRun, reason: str, length: Length) -> None:
         """Add to the ledger that a run of full length diverged."""
         experiment = job.experiment
         if length.short_label(experiment) is None:
@@ -260,7 +258,7 @@ class Runner:
             facts = {"why": reason, **how, "date": today(), **origin}
             self.ledger.add_if_new(Entry(DIVERGED, experiment.name, (job.seed,), facts))
 
-    def make_record(self, job: Job, run: Run, length: Length) -> RunRecord:
+    def make_record(self, job: PlannedRun, run: Run, length: Length) -> RunRecord:
         """The record of a finished run; tests it on all test images, if its epochs were tested on fewer."""
         experiment, config = job.experiment, run.config
         test = self.images(experiment, "test").first(length.tests_of(experiment))
@@ -306,7 +304,7 @@ class Runner:
         folders = {seed: self.folder(experiment, seed) for seed in seeds}
         for folder in folders.values():
             if folder.finished and not reading_path(folder.path, experiment.epochs).is_file():
-                network = load(folder.path).model.to(pick_device(self.device))
+                network = open_run(folder.path).model.to(pick_device(self.device))
                 self.read_ghosts(experiment, network, folder, experiment.epochs)
         return {
             epoch: {seed: reading_path(folder.path, epoch) for seed, folder in folders.items()}
@@ -315,5 +313,5 @@ class Runner:
 
     def drawing(self, experiment: Experiment, seed: int) -> Drawing:
         """What a picture of a finished run is drawn from."""
-        run = load(self.folder(experiment, seed).path)
-        return Drawing(run, weights_fingerprint(run.model), self.data_dir, self.device)
+        run = open_run(self.folder(experiment, seed).path)
+        return Drawing(run, weights_fingerprint(run.model), self.device)
