@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
-from hitnet.audit.judges import collect
 
 import hitnet
 from hitnet.audit import find_ghosts
+from hitnet.audit.judges import collect
 from hitnet.audit.scores import others
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
