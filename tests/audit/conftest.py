@@ -33,7 +33,7 @@ def browser(tmp_path_factory):
 
 
 class Review:
-    """One open page, and what a person sees and does on it."""
+    """An open page, and what a person sees and does on it."""
 
     def __init__(self, browser, path):
         self.browser, self.path = browser, path
@@ -41,7 +41,7 @@ class Review:
         browser.execute_script("localStorage.clear()")
         browser.get(path.as_uri())
 
-    # What is read in one call cannot be drawn anew between its finding and its reading.
+    # Read a text in a single call: the page may redraw between finding an element and reading it.
 
     def keys(self, *keys):
         from selenium.webdriver.common.action_chains import ActionChains
@@ -55,14 +55,14 @@ class Review:
     def all(self, selector):
         return self.browser.find_elements("css selector", selector)
 
-    def one(self, selector):
+    def element(self, selector):
         return self.browser.find_element("css selector", selector)
 
     def text(self, selector):
         return self.js("document.querySelector(arguments[0]).innerText", selector)
 
     def click(self, selector):
-        self.one(selector).click()
+        self.element(selector).click()
 
     @property
     def current(self):
@@ -92,7 +92,7 @@ class Review:
 
 @pytest.fixture
 def open_review(browser, tmp_path):
-    """Write an audit's page and open it; afterwards the console must hold no complaint."""
+    """Write an audit's page and open it; afterwards the console must be free of errors."""
     browser.get_log("browser")
     opened = []
 
