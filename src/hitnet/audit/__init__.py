@@ -2,7 +2,6 @@
 
 from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
-from hitnet.audit.fine_tuning import FineTuned
 from hitnet.audit.ghost_analysis import analyse_ghosts, write_ghosts
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
@@ -13,7 +12,6 @@ from hitnet.audit.results import Audit, apply_corrections, export_audit, open_au
 __all__ = [
     "Applied",
     "Audit",
-    "FineTuned",
     "FinishedRuns",
     "Ghosts",
     "Judgement",

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.audit.plan import Planned, need_hit_or_miss, plan
+from hitnet.audit.plan import Model, Planned, need_hit_or_miss, plan
 from hitnet.data import Data, Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError
@@ -25,7 +25,7 @@ from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.prototype import class_prototypes
 from hitnet.training import Progress, Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
 from hitnet.training.api import make_job
-from hitnet.training.configuration import configure
+from hitnet.training.configuration import at_backbone_size, configure
 from hitnet.training.evaluation import check_fit, class_distances
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
 
@@ -72,13 +72,14 @@ class NewNetworks(Judges):
     """Networks that are trained on the labels as given.
 
     Attributes:
-        model: The kind of network, or several, which take turns. None: what suits the images and the device.
+        model: The kind of network, or several, which take turns; "hitnet-pretrained" fine-tunes a backbone. None: what
+            suits the images and the device.
         count: How many networks. None: 4, or 2 of each kind.
         recipe: How they are trained. `fast` uses the audit's own number of epochs.
         seed: Seed of the first network; the others count on from it.
     """
 
-    model: str | Sequence[str] | None = None
+    model: Model | Sequence[Model] | None = None
     count: int | None = None
     recipe: str | Recipe | RecipeChoice = "fast"
     seed: int = 0
@@ -94,28 +95,52 @@ class NewNetworks(Judges):
         progress: Progress | None,
     ) -> Judgement:
         networks = plan(images, model=self.model, count=self.count, device=device)
-        jobs = self._jobs(networks, data, images, folder, device)
+        judgements: dict[int, np.ndarray] = {}
+        runs: dict[int, Run] = {}
+        for pretrained in (False, True):
+            places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
+            if not places:
+                continue
+            seen = images
+            if pretrained:
+                seen = same_images(images, at_backbone_size(data, networks[places[0]].choice).load(split))
+            trained = self._train(networks, places, data, seen, folder, device, progress)
+            distances = collect(trained, seen, device)
+            for i, run, each in zip(places, trained, distances, strict=True):
+                runs[i], judgements[i] = run, each
+        ordered = [runs[i] for i in range(len(networks))]
+        stacked = np.stack([judgements[i] for i in range(len(networks))])
+        return Judgement(stacked, images, describe_networks(ordered), prototype_images(ordered))
+
+    def _train(
+        self,
+        networks: Sequence[Planned],
+        places: Sequence[int],
+        data: Data,
+        images: Images,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
+    ) -> list[Run]:
+        """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
+        jobs: list[Job] = []
+        kinds: dict[Planned, RunConfig] = {}
         try:
-            runs = train_jobs(JobSet(jobs, images, None), device=device, progress=progress)
+            for i in places:
+                network = networks[i]
+                if network not in kinds:
+                    recipe = self._recipe(network)
+                    kinds[network], _ = configure(
+                        data, images, None, device=device, model=network.choice, recipe=recipe
+                    )
+                config = replace(kinds[network], seed=self.seed + i)
+                if i:
+                    config = replace(config, model=replace(config.model, decoder="none"))
+                target = None if folder is None else folder / "models" / f"seed-{config.seed}"
+                jobs.append(make_job(config, target, resume=True, device=device))
+            return train_jobs(JobSet(jobs, images, None), device=device, progress=progress)
         finally:
             release(jobs)
-        return judge_by_runs(runs, images, device)
-
-    def _jobs(
-        self, networks: Sequence[Planned], data: Data, images: Images, folder: Path | None, device: torch.device
-    ) -> list[Job]:
-        """The networks to train, or to resume. Only the first has a decoder, for prototypes."""
-        kinds: dict[str, RunConfig] = {}
-        for network in dict.fromkeys(networks):
-            recipe = self._recipe(network)
-            kinds[network.model], _ = configure(data, images, None, device=device, model=network.model, recipe=recipe)
-        configs = [replace(kinds[network.model], seed=self.seed + i) for i, network in enumerate(networks)]
-        configs[1:] = [replace(config, model=replace(config.model, decoder="none")) for config in configs[1:]]
-        targets = [None if folder is None else folder / "models" / f"seed-{config.seed}" for config in configs]
-        return [
-            make_job(config, target, resume=True, device=device)
-            for config, target in zip(configs, targets, strict=True)
-        ]
 
     def _recipe(self, network: Planned) -> Recipe | RecipeChoice:
         if isinstance(self.recipe, Recipe):

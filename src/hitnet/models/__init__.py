@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -83,7 +84,10 @@ class ModelChoice:
     """
 
     name: str | None
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.name, tuple(sorted(self.changes.items()))))
 
     def __post_init__(self) -> None:
         if self.name is not None and self.name not in MODELS:

@@ -67,6 +67,11 @@ class ModelConfig:
         if self.extra_dim and self.decoder == "none":
             raise HitNetError("extra_dim adds inputs to the decoder, but decoder is 'none'. Choose a decoder.")
 
+    @property
+    def pretrained(self) -> bool:
+        """Whether the features are those of a pretrained backbone."""
+        return is_backbone(self.features)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"in_shape": list(self.in_shape)}
 

@@ -62,7 +62,7 @@ def configure(
     """The configuration of a run, with seed 0, and what prepares the modification of its images, if there is any."""
     choice = models.find_choice(model).named(images.shape, device.type)
     built = choice.config(images.shape, images.num_classes)
-    completed = complete_recipe(recipe, features=built.features, images=len(images))
+    completed = complete_recipe(recipe, features=built.features, images=len(images), side=max(images.shape[1:]))
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
         Objective(Network(built), completed, epoch=1)
     _warn_of_ghosts(completed.ghosts, images.num_classes)

@@ -102,7 +102,8 @@ def evaluating(model: Network) -> Iterator[torch.device]:
 def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     with evaluating(model) as device:
-        batches = (to_device(batch, device) for batch in pixels.split(batch_size or evaluation_batch(pixels.shape[1:])))
+        size = batch_size or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+        batches = (to_device(batch, device) for batch in pixels.split(size))
         return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
 
 

@@ -164,6 +164,7 @@ FAST: dict[str, Recipe] = {
         weight_decay=1e-2,
         shift=16,
         flip=True,
+        cutout=56,
     ),
 }
 
@@ -189,16 +190,17 @@ class RecipeChoice:
         check_entries("entry of a recipe", self.changes, (f.name for f in fields(Recipe)))
         self.complete()  # raises for values that no recipe takes
 
-    def complete(self, *, features: str = "paper", images: int | None = None) -> Recipe:
-        """The whole recipe.
+    def complete(self, *, features: str = "paper", images: int | None = None, side: int = 224) -> Recipe:
+        """The whole recipe for a network's features, a number of images and their longest side in pixels.
 
         `fast` depends on the network's features (see FAST) and, unless epochs are given, uses as many as `images` need
         for LEAST_STEPS. The paper's recipes are the same for all.
         """
         kind = "pretrained" if is_backbone(features) else features
         base = FAST.get(kind, RECIPES[self.name]) if self.name == "fast" else RECIPES[self.name]
+        scaled = {"shift": side // 14, "cutout": side // 4} if base is FAST["pretrained"] else {}
         try:
-            recipe = replace(base, **self.changes)
+            recipe = replace(base, **{**scaled, **self.changes})
         except TypeError as error:
             raise HitNetError(f"Recipe {base.name!r}: {error}") from None
         if self.name != "fast" or images is None or "epochs" in self.changes:
@@ -212,10 +214,10 @@ def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
 
 
 def complete_recipe(
-    recipe: str | Recipe | RecipeChoice, *, features: str = "paper", images: int | None = None
+    recipe: str | Recipe | RecipeChoice, *, features: str = "paper", images: int | None = None, side: int = 224
 ) -> Recipe:
     """The whole recipe that a name, a choice or a recipe stands for (see `RecipeChoice.complete`)."""
     if isinstance(recipe, Recipe):
         return recipe
     choice = RecipeChoice(recipe) if isinstance(recipe, str) else recipe
-    return choice.complete(features=features, images=images)
+    return choice.complete(features=features, images=images, side=side)
