@@ -66,12 +66,12 @@ def test_the_average_is_what_is_tested_kept_and_given_back(toy, tmp_path, monkey
         trainers.append(self)
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
-    run = hitnet.train(toy, test=toy, epochs=3, out=tmp_path / "run", recipe_options=AVERAGED, **SMALL)
+    run = hitnet.train(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(epochs=3, **AVERAGED), out=tmp_path / "run", **SMALL)
     (trainer,) = trainers
     assert run.model is trainer.average.network
     assert not run.model.training
     assert not same(state(run.model), state(trainer.model))
-    assert same(state(run.model), state(hitnet.load(tmp_path / "run").model))
+    assert same(state(run.model), state(hitnet.open_run(tmp_path / "run").model))
     assert run.history[-1]["test_error"] == pytest.approx(hitnet.evaluate(run, toy, device="cpu").error)
 
 
@@ -87,7 +87,7 @@ def test_training_itself_is_left_alone(toy, monkeypatch):
 
     monkeypatch.setattr(together.Turns, "advance", advancing)
     for decay in (0.0, 0.9):
-        hitnet.train(toy, epochs=2, recipe_options={**AVERAGED, "average": decay}, **SMALL)
+        hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2, **AVERAGED, average=decay), **SMALL)
     assert same(*ended)
 
 
@@ -95,18 +95,18 @@ def test_training_itself_is_left_alone(toy, monkeypatch):
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     options = {"epochs": 4, "recipe_options": AVERAGED, **SMALL}
-    whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
+    whole = hitnet.train(hitnet.open_data(toy, test=toy), out=tmp_path / "whole", **options)
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
-    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+        hitnet.train(hitnet.open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+    resumed = hitnet.train(hitnet.open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
     assert same(state(whole.model), state(resumed.model))
     assert [row["test_error"] for row in whole.history] == [row["test_error"] for row in resumed.history]
 
 
 def test_side_by_side_each_has_its_own(toy, monkeypatch):
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    many = hitnet.train(toy, epochs=2, seeds=[1, 2], recipe_options=AVERAGED, **SMALL)
-    alone = hitnet.train(toy, epochs=2, seed=2, recipe_options=AVERAGED, **SMALL)
+    many = hitnet.train_many(toy, recipe=hitnet.choose_recipe(epochs=2, **AVERAGED), seeds=[1, 2], **SMALL)
+    alone = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2, **AVERAGED), seed=2, **SMALL)
     assert same(state(many[1].model), state(alone.model))
     assert not same(state(many[0].model), state(alone.model))
 
@@ -122,12 +122,12 @@ def test_nothing_waits_for_the_device():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_on_a_gpu_with_captured_steps(toy, caplog):
     options = {**SMALL, "device": "cuda", "recipe_options": {"average": 0.9, "batch_size": 16, "learning_rate": 5e-3}}
-    runs = hitnet.train(toy, test=toy, epochs=12, seeds=2, **options)
+    runs = hitnet.train_many(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(epochs=12), seeds=2, **options)
     assert not [record for record in caplog.records if "could not be captured" in record.message]
     assert all(run.history[-1]["test_error"] < 5 for run in runs)
 
 
 def test_a_copied_network_still_learns(toy):
     """What is given back can be trained on, like any network."""
-    run = hitnet.train(toy, epochs=1, recipe_options=AVERAGED, **SMALL)
+    run = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1, **AVERAGED), **SMALL)
     assert all(p.requires_grad and p.is_leaf for p in copy.deepcopy(run.model).parameters())

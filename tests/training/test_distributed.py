@@ -77,7 +77,7 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
     for count in ("131", "129"):
         assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
-        one, two = (hitnet.load(tmp_path / name / count).history for name in ("one", "two"))
+        one, two = (hitnet.open_run(tmp_path / name / count).history for name in ("one", "two"))
         for row, other in zip(one, two, strict=True):
             assert row.keys() == other.keys()
             assert row["loss"] == pytest.approx(other["loss"], rel=1e-4)
@@ -91,15 +91,7 @@ def test_seeds_are_dealt_out(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
-    runs = hitnet.train(
-        tmp_path / "toy.npz",
-        epochs=2,
-        seeds=3,
-        model="hitnet-small",
-        recipe="paper",
-        device="cpu",
-        out=tmp_path / "one",
-    )
+    runs = hitnet.train_many(tmp_path / "toy.npz", model="hitnet-small", recipe=hitnet.choose_recipe("paper", epochs=2), seeds=3, device="cpu", out=tmp_path / "one")
     for run in runs:
         there = tensors(tmp_path / "two" / run.folder.name)
         here = tensors(run.folder)

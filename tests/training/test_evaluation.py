@@ -17,7 +17,7 @@ from toy import toy_images
 @pytest.fixture(scope="module")
 def run():
     options = {"batch_size": 16, "learning_rate": 5e-3}
-    return hitnet.train(toy_images(), epochs=6, model="hitnet-small", device="cpu", recipe_options=options)
+    return hitnet.train(toy_images(), model="hitnet-small", recipe=hitnet.choose_recipe(epochs=6, **options), device="cpu")
 
 
 def test_figures_against_counts(run, monkeypatch):

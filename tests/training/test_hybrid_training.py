@@ -130,9 +130,9 @@ def test_images_are_encoded_once(source, toy, monkeypatch, tmp_path):
         lambda self, network, feed, **options: (tables.append(len(feed)), made(self, network, feed, **options))[1],
     )
     options = {"augment": "hybrid", "augment_from": source, "limit": 50, "seeds": 2, "out": tmp_path / "runs", **SMALL}
-    hitnet.train(toy, epochs=2, **options)
+    hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2), **options)
     assert tables == [50]
-    hitnet.train(toy, epochs=2, resume=True, **options)  # there is nothing left to train
+    hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2), resume=True, **options)  # there is nothing left to train
     assert tables == [50]
 
 
@@ -141,7 +141,7 @@ def test_side_by_side_as_alone(source, toy, monkeypatch, at_once):
     options = {"augment": "hybrid", "augment_from": source, "epochs": 2, "recipe_options": STRONG, **SMALL}
     alone = [hitnet.train(toy, seed=seed, **options) for seed in range(3)]
     monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
-    many = hitnet.train(toy, seeds=3, **options)
+    many = hitnet.train_many(toy, seeds=3, **options)
     assert all(same_weights(a, b) for a, b in zip(alone, many, strict=True))
     assert not same_weights(many[0], many[1])
 
@@ -154,12 +154,12 @@ def test_the_network_of_the_run_is_frozen(source, toy):
     assert not any(p.requires_grad for p in network.parameters())
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
     assert weights_fingerprint(network) == before
-    run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
+    run = hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", epochs=1), augment_from=source, **SMALL)
     assert weights_fingerprint(source.model) == before != weights_fingerprint(run.model)
 
 
 def test_a_network_that_is_trained_on_lets_its_frozen_copy_be(source, toy):
-    run = dataclasses.replace(source, model=hitnet.load(source.folder).model.train())
+    run = dataclasses.replace(source, model=hitnet.open_run(source.folder).model.train())
     network = teacher(run, toy)
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
@@ -187,23 +187,21 @@ def test_nothing_waits_for_the_device(toy, options):
 
 def test_it_learns_and_keeps_where_it_came_from(source, toy, tmp_path):
     options = {"recipe_options": {**STRONG, "learning_rate": 5e-3}, **SMALL}
-    run = hitnet.train(
-        toy, test=toy, augment="hybrid", augment_from=source.folder, epochs=10, out=tmp_path / "run", **options
-    )
+    run = hitnet.train(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(augment="hybrid", epochs=10), augment_from=source.folder, out=tmp_path / "run", **options)
     assert run.history[-1]["test_error"] < 5
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["augment_from"] == {"run": str(source.folder), "weights": weights_fingerprint(source.model)}
     recipe = config["recipe"]
     assert (recipe["augment"], recipe["augment_strength"], recipe["augment_share"]) == ("hybrid", 3.0, 0.75)
-    assert hitnet.load(tmp_path / "run").config == run.config
+    assert hitnet.open_run(tmp_path / "run").config == run.config
 
 
 def test_strength_and_share_change_the_training(source, toy):
     def losses(**options):
-        run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=2, recipe_options=options, **SMALL)
+        run = hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", epochs=2, **options), augment_from=source, **SMALL)
         return [row["loss"] for row in run.history]
 
-    plain = [row["loss"] for row in hitnet.train(toy, epochs=2, **SMALL).history]
+    plain = [row["loss"] for row in hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2), **SMALL).history]
     assert losses() == losses()
     found = [plain, losses(), losses(augment_strength=3.0), losses(augment_share=1.0)]
     assert len(set(map(tuple, found))) == 4
@@ -212,9 +210,9 @@ def test_strength_and_share_change_the_training(source, toy):
 @pytest.mark.parametrize("precision", ["mixed", "float32"])
 def test_without_noise_it_is_training_on_the_images_themselves(source, toy, precision):
     options = {"epochs": 2, **SMALL}
-    plain = hitnet.train(toy, recipe_options={"precision": precision}, **options)
+    plain = hitnet.train(toy, recipe=hitnet.choose_recipe(precision=precision), **options)
     still = {"precision": precision, "augment_strength": 0.0, "augment_share": 1.0}
-    hybrid = hitnet.train(toy, augment="hybrid", augment_from=source, recipe_options=still, **options)
+    hybrid = hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", **still), augment_from=source, **options)
     assert same_weights(plain, hybrid)
     assert timeless(plain.history) == timeless(hybrid.history)
 
@@ -224,35 +222,33 @@ def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypat
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
     options = {"augment": "hybrid", "augment_from": source.folder, "epochs": 4, "recipe_options": STRONG, **SMALL}
-    whole = hitnet.train(toy, test=toy, **options)
+    whole = hitnet.train(hitnet.open_data(toy, test=toy), **options)
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+        hitnet.train(hitnet.open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert RunFolder(tmp_path / "cut").saved() is not None
-    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+    resumed = hitnet.train(hitnet.open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
     assert same_weights(whole, resumed)
     assert timeless(whole.history) == timeless(resumed.history)
 
 
 def test_a_profile_shows_it(source, toy, tmp_path):
     options = {"augment": "hybrid", "augment_from": source, "recipe_options": STRONG, **SMALL}
-    hitnet.train(toy, epochs=2, out=tmp_path / "run", profile=True, **options)
+    hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=2), out=tmp_path / "run", profile=True, **options)
     parts = {row["name"] for row in json.loads((tmp_path / "run" / "profile.json").read_text())["parts"]}
     assert {"batch", "modify", "augment"} < parts
 
 
 def test_another_network_or_none_is_refused_on_resume(source, toy, tmp_path):
-    other = hitnet.train(toy, epochs=1, out=tmp_path / "other", **SMALL)
+    other = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), out=tmp_path / "other", **SMALL)
     out = {"out": tmp_path / "run", "epochs": 1, **SMALL}
-    hitnet.train(toy, augment="hybrid", augment_from=source.folder, **out)
+    hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid"), augment_from=source.folder, **out)
     with pytest.raises(HitNetError, match=r"augment_from\.weights was"):
-        hitnet.train(toy, augment="hybrid", augment_from=other.folder, resume=True, **out)
+        hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid"), augment_from=other.folder, resume=True, **out)
     with pytest.raises(HitNetError, match=r"recipe\.augment was 'hybrid', now 'none'"):
         hitnet.train(toy, resume=True, **out)
     with pytest.raises(HitNetError, match=r"recipe\.augment_share"):
-        hitnet.train(
-            toy, augment="hybrid", augment_from=source, resume=True, recipe_options={"augment_share": 1.0}, **out
-        )
-    again = hitnet.train(toy, augment="hybrid", augment_from=source, resume=True, **out)
+        hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", augment_share=1.0), augment_from=source, resume=True, **out)
+    again = hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid"), augment_from=source, resume=True, **out)
     assert again.history[-1]["epoch"] == 1
 
 
@@ -270,25 +266,25 @@ def test_the_callers_random_state_is_left_alone(source, toy):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
+    hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", epochs=1), augment_from=source, **SMALL)
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_run_that_was_never_written_will_do(source, toy, tmp_path):
     unwritten = dataclasses.replace(source, folder=None)
-    run = hitnet.train(toy, augment="hybrid", augment_from=unwritten, epochs=1, out=tmp_path / "run", **SMALL)
+    run = hitnet.train(toy, recipe=hitnet.choose_recipe(augment="hybrid", epochs=1), augment_from=unwritten, out=tmp_path / "run", **SMALL)
     assert run.config.augment_from == {"run": None, "weights": weights_fingerprint(source.model)}
 
 
 def test_runs_from_before_augmentation_are_read(toy, tmp_path):
-    run = hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    run = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
     values = json.loads((tmp_path / "run" / "config.json").read_text())
     del values["augment_from"]
     for name in ("augment", "augment_strength", "augment_share"):
         del values["recipe"][name]
     (tmp_path / "run" / "config.json").write_text(json.dumps(values))
-    assert hitnet.load(tmp_path / "run").config == run.config
-    assert hitnet.train(toy, epochs=1, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    assert hitnet.open_run(tmp_path / "run").config == run.config
+    assert hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), out=tmp_path / "run", resume=True, **SMALL).history == run.history
 
 
 @pytest.mark.parametrize(
@@ -307,7 +303,7 @@ def test_mistakes(source, toy, tmp_path, options, says):
     if options.get("augment_from") == "SOURCE":
         options = {**options, "augment_from": source.folder}
     with pytest.raises(HitNetError, match=says):
-        hitnet.train(toy, epochs=1, out=tmp_path / "run", **options, **SMALL)
+        hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), out=tmp_path / "run", **options, **SMALL)
     assert not (tmp_path / "run").exists()
 
 
@@ -318,7 +314,7 @@ def test_runs_that_cannot_modify_these_images(source, toy):
         hitnet.train(renamed, augment_from=source, **options)
     with pytest.raises(HitNetError, match="Give a run on the same data"):
         hitnet.train(toy_images(shape=(1, 14, 14)), augment_from=source, **options)
-    blind = hitnet.train(toy, epochs=1, **{**SMALL, "model_options": {"decoder": "none"}})
+    blind = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), **{**SMALL, "model_options": {"decoder": "none"}})
     with pytest.raises(HitNetError, match="no decoder"):
         hitnet.train(toy, augment_from=blind, **options)
 
@@ -326,6 +322,6 @@ def test_runs_that_cannot_modify_these_images(source, toy):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_the_step_is_captured(source, toy, caplog):
     options = {**SMALL, "device": "cuda", "recipe_options": {**STRONG, "learning_rate": 5e-3}}
-    run = hitnet.train(toy, test=toy, augment="hybrid", augment_from=source.folder, epochs=10, **options)
+    run = hitnet.train(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(augment="hybrid", epochs=10), augment_from=source.folder, **options)
     assert not [record for record in caplog.records if "could not be captured" in record.message]
     assert run.history[-1]["test_error"] < 5

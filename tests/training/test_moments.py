@@ -16,7 +16,7 @@ def train(count):
     images = toy_images(12)
     torch.manual_seed(0)
     network = models.build("hitnet-small", images.shape, images.num_classes)
-    recipe = hitnet.recipe("paper", precision="float32")
+    recipe = complete_recipe(hitnet.choose_recipe("paper", precision="float32"))
     step = steps.Step(network, recipe, recipe.augmentation(mirrored_ok=False), CPU)
     draws = torch.zeros(12, 5, dtype=torch.int64)
     for i in range(count):

@@ -19,7 +19,7 @@ def losses(monkeypatch, *, able, precision="mixed", model="hitnet-small", images
     images = images or toy_images(64)
     torch.manual_seed(0)
     network = models.build(model, images.shape, images.num_classes)
-    recipe = hitnet.recipe("paper", precision=precision)
+    recipe = complete_recipe(hitnet.choose_recipe("paper", precision=precision))
     augmentation = recipe.augmentation(mirrored_ok=False)
     step = Step(network, recipe, augmentation, CPU)
     found = []

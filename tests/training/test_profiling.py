@@ -46,7 +46,7 @@ def test_a_training_of_the_warm_up_alone_has_no_profile_and_says_so(toy, tmp_pat
 
 def test_of_many_the_first_is_watched_with_none_beside_it(toy, tmp_path, monkeypatch):
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    runs = hitnet.train(toy, out=tmp_path, seeds=2, profile=True, **SMALL | {"epochs": 2})
+    runs = hitnet.train_many(toy, out=tmp_path, seeds=2, profile=True, **SMALL | {"epochs": 2})
     assert {row["beside"] for run in runs for row in run.history} == {1}
     assert [(run.folder / "profile.json").is_file() for run in runs] == [True, False]
 
@@ -59,7 +59,7 @@ def test_no_folder_no_profile(toy):
 def test_testing_is_no_part_of_a_step(toy, tmp_path):
     options = SMALL | {"epochs": 30, "recipe_options": {"batch_size": 96}}  # one step an epoch
     test = toy_images(600)
-    run = hitnet.train(toy, test=test, out=tmp_path / "run", profile=True, **options)
+    run = hitnet.train(hitnet.open_data(toy, test=test), out=tmp_path / "run", profile=True, **options)
     found = json.loads((tmp_path / "run" / "profile.json").read_text())
     assert found["steps"] == 20
     calls = {row["name"]: row["calls_per_step"] for row in found["operators"]}

@@ -44,7 +44,7 @@ def test_steps_against_steps_by_hand(optimizer, decay):
     images = toy_images(12)
     network = models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).train()
     first = gradients(copy.deepcopy(network), images)
-    made = recipe("fast", optimizer=optimizer, weight_decay=decay, shift=0, precision="float32")
+    made = complete_recipe(choose_recipe("fast", optimizer=optimizer, weight_decay=decay, shift=0, precision="float32"))
     step = Step(network, made, made.augmentation(mirrored_ok=False), CPU)
     begun = [p.detach().clone() for p in network.parameters()]
     values = [p.double() for p in begun]
@@ -67,7 +67,7 @@ def test_a_rate_of_0_changes_no_weight():
     images = toy_images(12)
     network = models.build("hitnet-small", (1, 12, 12), 3)
     before = copy.deepcopy(network)
-    made = recipe("fast", optimizer="sgd", weight_decay=0.05)
+    made = complete_recipe(choose_recipe("fast", optimizer="sgd", weight_decay=0.05))
     step = Step(network.train(), made, made.augmentation(mirrored_ok=False), CPU)
     step((images.pixels, images.labels, torch.zeros(12, 5, dtype=torch.int32)), 0.0)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before.parameters(), strict=True))
@@ -78,7 +78,7 @@ def test_a_training_hands_each_step_its_rate(monkeypatch, schedule):
     handed = []
     take = Step.__call__
     monkeypatch.setattr(Step, "__call__", lambda self, batch, rate: (handed.append(rate), take(self, batch, rate)))
-    made = recipe("fast", schedule=schedule, epochs=3, batch_size=16, learning_rate=1e-3)
+    made = complete_recipe(choose_recipe("fast", schedule=schedule, epochs=3, batch_size=16, learning_rate=1e-3))
     run = hitnet.train(toy_images(40), model="hitnet-small", recipe=made, device="cpu")
     assert handed == [made.rate(i, 3) for i in range(9)]
     assert [row["learning_rate"] for row in run.history] == handed[2::3]
@@ -95,5 +95,5 @@ def test_weights_that_the_last_step_spoils_are_no_result(monkeypatch, tmp_path):
 
     monkeypatch.setattr(Trainer, "take", spoiling)
     with pytest.raises(hitnet.HitNetError, match="diverged in epoch 2: some weights are not finite"):
-        hitnet.train(toy_images(40), model="hitnet-small", epochs=2, device="cpu", out=tmp_path / "run")
+        hitnet.train(toy_images(40), model="hitnet-small", recipe=hitnet.choose_recipe(epochs=2), device="cpu", out=tmp_path / "run")
     assert not (tmp_path / "run" / "weights.safetensors").exists()

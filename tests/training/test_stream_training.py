@@ -43,14 +43,14 @@ def timeless(run):
 
 
 def test_streamed_training_is_training_in_memory(photos, monkeypatch):
-    memory = hitnet.train(photos, stream=False, **OPTIONS)
+    memory = hitnet.train(hitnet.open_data(photos, stream=False), **OPTIONS)
     fed = []
     feed = engine.Feed.__init__
     monkeypatch.setattr(
         "hitnet.training.feed.Feed.__init__",
         lambda self, images, *rest, **more: (fed.append(type(images)), feed(self, images, *rest, **more))[1],
     )
-    streamed = hitnet.train(photos, stream=True, **OPTIONS)
+    streamed = hitnet.train(hitnet.open_data(photos, stream=True), **OPTIONS)
     assert fed == [Streamed, Streamed]
     assert same(memory, streamed)
     assert timeless(memory) == timeless(streamed)
@@ -59,11 +59,11 @@ def test_streamed_training_is_training_in_memory(photos, monkeypatch):
 
 def test_hybrid_images_are_the_same_from_disk(photos, source):
     options = OPTIONS | {"augment": "hybrid", "augment_from": source}
-    memory = hitnet.train(photos, stream=False, **options)
-    streamed = hitnet.train(photos, stream=True, **options)
+    memory = hitnet.train(hitnet.open_data(photos, stream=False), **options)
+    streamed = hitnet.train(hitnet.open_data(photos, stream=True), **options)
     assert same(memory, streamed)
     assert timeless(memory) == timeless(streamed)
-    assert not same(memory, hitnet.train(photos, stream=False, **OPTIONS))
+    assert not same(memory, hitnet.train(hitnet.open_data(photos, stream=False), **OPTIONS))
 
 
 def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog):
@@ -76,8 +76,8 @@ def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog)
 
 def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch):
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    for run in hitnet.train(photos, stream=True, seeds=2, **OPTIONS):
-        assert same(run, hitnet.train(photos, stream=False, seed=run.config.seed, **OPTIONS))
+    for run in hitnet.train_many(hitnet.open_data(photos, stream=True), seeds=2, **OPTIONS):
+        assert same(run, hitnet.train(hitnet.open_data(photos, stream=False), seed=run.config.seed, **OPTIONS))
 
 
 def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):

@@ -29,10 +29,10 @@ def timeless(run):
 def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_once):
     """Also where steps draw random numbers and the networks take turns."""
     monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
-    many = hitnet.train(toy, test=toy, epochs=2, seeds=[4, 9, 2], recipe_options=RANDOM, **SMALL)
+    many = hitnet.train_many(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(epochs=2, **RANDOM), seeds=[4, 9, 2], **SMALL)
     assert [run.config.seed for run in many] == [4, 9, 2]
     for run in many:
-        alone = hitnet.train(toy, test=toy, epochs=2, seed=run.config.seed, recipe_options=RANDOM, **SMALL)
+        alone = hitnet.train(hitnet.open_data(toy, test=toy), recipe=hitnet.choose_recipe(epochs=2, **RANDOM), seed=run.config.seed, **SMALL)
         assert same(run, alone)
         assert timeless(run) == timeless(alone)
         assert {row["beside"] for row in alone.history} == {1}
@@ -80,12 +80,12 @@ def test_a_network_that_diverges_leaves_the_others_alone(toy, tmp_path, monkeypa
             self.step.totals.fill_(float("nan"))
         return row(self, *arguments)
 
-    alone = hitnet.train(toy, epochs=1, seed=2, **SMALL)
+    alone = hitnet.train(toy, recipe=hitnet.choose_recipe(epochs=1), seed=2, **SMALL)
     monkeypatch.setattr(engine.Trainer, "row", diverging)
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
     listed = r"1 of 3 networks diverged \(.*seed-1: Training diverged in epoch 1\)"
     with pytest.raises(HitNetError, match=listed) as error:
-        hitnet.train(toy, epochs=1, seeds=3, out=tmp_path, **SMALL)
+        hitnet.train_many(toy, recipe=hitnet.choose_recipe(epochs=1), seeds=3, out=tmp_path, **SMALL)
     assert [RunFolder(tmp_path / f"seed-{seed}").finished for seed in range(3)] == [True, False, True]
     assert isinstance(error.value, DivergedError)
     assert same(error.value.runs[1], alone)
@@ -113,10 +113,10 @@ class Greedy:
 
 def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
     options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
-    expected = hitnet.train(toy, seeds=4, **options)
+    expected = hitnet.train_many(toy, seeds=4, **options)
     monkeypatch.setitem(together.AT_ONCE, "cpu", 4)
     memory = Greedy(2, monkeypatch)
-    found = hitnet.train(toy, seeds=4, **options)
+    found = hitnet.train_many(toy, seeds=4, **options)
     assert memory.most == 2
     assert all(same(a, b) for a, b in zip(expected, found, strict=True))
     assert "going on with 2 networks side by side" in caplog.text
@@ -125,7 +125,7 @@ def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
 def test_too_little_memory_to_begin_another(toy, monkeypatch):
     """There is room for one network; the second fails while it is made, beside the first that is under way."""
     options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
-    expected = hitnet.train(toy, seeds=3, **options)
+    expected = hitnet.train_many(toy, seeds=3, **options)
     monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
     alive, make, finish = set(), engine.Trainer.__init__, together.Turns.advance
 
@@ -143,16 +143,16 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
     monkeypatch.setattr(together.Turns, "advance", advancing)
-    assert all(same(a, b) for a, b in zip(expected, hitnet.train(toy, seeds=3, **options), strict=True))
+    assert all(same(a, b) for a, b in zip(expected, hitnet.train_many(toy, seeds=3, **options), strict=True))
 
 
 def test_too_little_memory_for_one(toy, monkeypatch):
     Greedy(0, monkeypatch)
     with pytest.raises(HitNetError, match="does not hold even one such network"):
-        hitnet.train(toy, epochs=1, seeds=2, **SMALL)
+        hitnet.train_many(toy, recipe=hitnet.choose_recipe(epochs=1), seeds=2, **SMALL)
 
 
 @pytest.mark.parametrize("seeds", [0, -1, [], [1, 1]])
 def test_seeds_that_make_no_sense(toy, seeds):
     with pytest.raises(HitNetError, match="seeds must be"):
-        hitnet.train(toy, seeds=seeds, **SMALL)
+        hitnet.train_many(toy, seeds=seeds, **SMALL)
