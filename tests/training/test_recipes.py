@@ -8,9 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitnet import HitNetError, Recipe, recipe
+from hitnet import HitNetError, Recipe, choose_recipe
 from hitnet.data.augment import Augmentation
-from hitnet.training.recipe import FAST, LEAST_STEPS, RECIPES
+from hitnet.training.recipes import FAST, LEAST_STEPS, RECIPES, complete_recipe
+
+
+def recipe(name, *, features="paper", images=None, **changes):
+    return choose_recipe(name, **changes).complete(features=features, images=images)
 
 
 def test_paper_recipe_is_what_the_paper_says():
@@ -20,7 +24,7 @@ def test_paper_recipe_is_what_the_paper_says():
     assert paper.adam_epsilon == 1e-7
     assert (paper.ghost_rule, paper.ghost_probability, paper.ghosts_from_epoch) == ("always", 1, 1)
     assert (paper.weight_decay, paper.label_smoothing, paper.average, paper.augment) == (0, 0, 0, "none")
-    assert paper.augmentation(mirrored_ok=True) == Augmentation(shift=2)
+    assert paper.augmentation(flip=True) == Augmentation(shift=2)
     assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
 
 
@@ -33,35 +37,35 @@ def test_decaying_recipe_multiplies_after_each_epoch():
 
 
 def test_cosine_and_one_cycle():
-    fast = complete_recipe(choose_recipe("fast", epochs=10, learning_rate=1.0, schedule="cosine"))
+    fast = recipe("fast", epochs=10, learning_rate=1.0, schedule="cosine")
     for step in range(0, 100, 7):
         assert fast.rate(step, 10) == pytest.approx((1 + math.cos(math.pi * step / 100)) / 2)
-    cycle = complete_recipe(choose_recipe("fast", epochs=10, schedule="one-cycle", learning_rate=1.0))
+    cycle = recipe("fast", epochs=10, schedule="one-cycle", learning_rate=1.0)
     assert [cycle.rate(step, 10) for step in (0, 10, 20, 60, 100)] == pytest.approx([0, 0.5, 1, 0.5, 0])
 
 
 def test_recipes_survive_json():
-    for one in RECIPES.values():
-        assert Recipe.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    for kept in RECIPES.values():
+        assert Recipe.from_dict(json.loads(json.dumps(kept.to_dict()))) == kept
 
 
 def test_overrides_of_none_change_nothing():
-    assert complete_recipe(choose_recipe("paper", epochs=None, ghosts=None)) == RECIPES["paper"]
-    assert complete_recipe(choose_recipe("paper", epochs=3)).epochs == 3
+    assert recipe("paper", epochs=None, ghosts=None) == RECIPES["paper"]
+    assert recipe("paper", epochs=3).epochs == 3
     own = Recipe(epochs=7)
-    assert complete_recipe(choose_recipe(own, shift=None), features="resnet9") == own
+    assert complete_recipe(own, features="resnet9") == own
 
 
 def test_recipes_are_known_by_their_names():
-    assert all(one.name == name for name, one in RECIPES.items())
-    assert {one.name for one in FAST.values()} == {"fast"}
-    for features, one in FAST.items():
-        assert complete_recipe(choose_recipe("fast"), features=features) == one
-        assert complete_recipe(choose_recipe("paper"), features=features) == RECIPES["paper"]
+    assert all(kept.name == name for name, kept in RECIPES.items())
+    assert {fast.name for fast in FAST.values()} == {"fast"}
+    for features, fast in FAST.items():
+        assert recipe("fast", features=features) == complete_recipe("fast", features=features) == fast
+        assert recipe("paper", features=features) == RECIPES["paper"]
 
 
 def test_the_fast_recipes_are_what_the_guide_says():
-    told = {features: (one.optimizer, one.schedule, one.epochs) for features, one in FAST.items()}
+    told = {features: (fast.optimizer, fast.schedule, fast.epochs) for features, fast in FAST.items()}
     assert told == {
         "paper": ("adam", "cosine", 20),
         "small": ("adam", "one-cycle", 12),
@@ -72,34 +76,34 @@ def test_the_fast_recipes_are_what_the_guide_says():
 
 
 def test_the_last_batch_of_an_epoch_may_be_smaller():
-    steps = [complete_recipe(choose_recipe("fast", batch_size=32)).steps_per_epoch(images) for images in (1, 31, 32, 33, 64, 65)]
+    steps = [recipe("fast", batch_size=32).steps_per_epoch(images) for images in (1, 31, 32, 33, 64, 65)]
     assert steps == [1, 1, 1, 2, 2, 3]
 
 
 def test_mirroring_needs_data_that_allows_it():
-    flipping = complete_recipe(choose_recipe("fast", flip=True))
-    assert flipping.augmentation(mirrored_ok=True).flip
-    assert not flipping.augmentation(mirrored_ok=False).flip
+    flipping = recipe("fast", flip=True)
+    assert flipping.augmentation(flip=True).flip
+    assert not flipping.augmentation(flip=False).flip
 
 
 def test_mistakes_are_named():
     with pytest.raises(HitNetError, match="Did you mean 'paper'"):
-        complete_recipe(choose_recipe("papr"))
+        recipe("papr")
     with pytest.raises(HitNetError, match="epochs must be a whole number from 1 on; got 0"):
-        complete_recipe(choose_recipe("fast", epochs=0))
+        recipe("fast", epochs=0)
     with pytest.raises(HitNetError, match="schedule must be one of"):
-        complete_recipe(choose_recipe("fast", schedule="linear"))
+        recipe("fast", schedule="linear")
     with pytest.raises(HitNetError, match="no entry of a recipe named 'speed'"):
         Recipe.from_dict({"speed": 3})
     for value in (3, None):
         with pytest.raises(HitNetError, match=r"no entry of a recipe named 'epoch'\. Did you mean 'epochs'"):
-            complete_recipe(choose_recipe("fast", epoch=value))
+            recipe("fast", epoch=value)
 
 
 @pytest.mark.parametrize("value", [-0.1, 2.0, math.nan])
 def test_ghost_probability_is_a_probability(value):
     with pytest.raises(HitNetError, match=r"ghost_probability must be in \[0, 1\]"):
-        complete_recipe(choose_recipe("fast", ghost_probability=value))
+        recipe("fast", ghost_probability=value)
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, 1.5, "2", math.nan])
@@ -108,19 +112,19 @@ def test_counts_are_whole_numbers(entry, value):
     with pytest.raises(
         HitNetError, match=rf"{entry} must be a whole number from [01] on; got {re.escape(repr(value))}"
     ):
-        complete_recipe(choose_recipe("fast", **{entry: value}))
+        recipe("fast", **{entry: value})
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, "a"])
 @pytest.mark.parametrize("entry", ["learning_rate", "decay", "adam_epsilon", "weight_decay", "miss_weight"])
 def test_amounts_are_finite(entry, value):
     with pytest.raises(HitNetError, match=rf"{entry} must be finite and (above 0|not negative); got {value!r}"):
-        complete_recipe(choose_recipe("fast", **{entry: value}))
+        recipe("fast", **{entry: value})
 
 
 def test_numbers_of_numpy_become_those_of_python():
-    made = complete_recipe(choose_recipe("fast", epochs=np.int64(3), learning_rate=np.float32(0.5), shift=np.uint8(2)))
-    assert made == complete_recipe(choose_recipe("fast", epochs=3, learning_rate=0.5, shift=2))
+    made = recipe("fast", epochs=np.int64(3), learning_rate=np.float32(0.5), shift=np.uint8(2))
+    assert made == recipe("fast", epochs=3, learning_rate=0.5, shift=2)
     assert [type(value) for value in (made.epochs, made.learning_rate, made.shift)] == [int, float, int]
     assert json.loads(json.dumps(made.to_dict())) == made.to_dict()
 
@@ -129,11 +133,11 @@ def test_hybrid_images_take_a_share_and_a_strength():
     assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 0.5)
     for value in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
-            complete_recipe(choose_recipe("fast", augment_share=value))
+            recipe("fast", augment_share=value)
     for value in (-0.1, math.inf, math.nan):
         with pytest.raises(HitNetError, match="augment_strength must be finite and not negative"):
-            complete_recipe(choose_recipe("fast", augment_strength=value))
-    edge = complete_recipe(choose_recipe("fast", augment_share=1.0, augment_strength=0.0))
+            recipe("fast", augment_strength=value)
+    edge = recipe("fast", augment_share=1.0, augment_strength=0.0)
     assert (edge.augment_share, edge.augment_strength) == (1.0, 0.0)
 
 
@@ -141,11 +145,11 @@ def test_hybrid_images_take_a_share_and_a_strength():
 def test_shares_are_below_one(entry):
     for value in (-0.1, 1.0, math.nan):
         with pytest.raises(HitNetError, match=f"{entry} must be at least 0 and below 1"):
-            complete_recipe(choose_recipe("fast", **{entry: value}))
+            recipe("fast", **{entry: value})
 
 
 def test_augmentation_of_a_recipe():
-    made = complete_recipe(choose_recipe("fast", warp=0.1, invert=True, cutout=3)).augmentation(mirrored_ok=False)
+    made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(flip=False)
     assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)
 
 
@@ -163,15 +167,15 @@ def test_options_of_what_is_off_are_not_in_effect():
 
 @pytest.mark.parametrize("features", FAST)
 def test_few_images_are_gone_through_more_often(features):
-    few, many = (complete_recipe(choose_recipe("fast"), features=features, images=images) for images in (600, 10**6))
+    few, many = (recipe("fast", features=features, images=images) for images in (600, 10**6))
     assert (few.epochs - 1) * few.steps_per_epoch(600) < LEAST_STEPS <= few.epochs * few.steps_per_epoch(600)
     assert replace(few, epochs=FAST[features].epochs) == many == FAST[features]
-    assert complete_recipe(choose_recipe("fast", epochs=3), features=features, images=600).epochs == 3
-    assert complete_recipe(choose_recipe("fast"), features=features, images=1).epochs == LEAST_STEPS
-    wide = complete_recipe(choose_recipe("fast", batch_size=100), features=features, images=600)
+    assert recipe("fast", features=features, images=600, epochs=3).epochs == 3
+    assert recipe("fast", features=features, images=1).epochs == LEAST_STEPS
+    wide = recipe("fast", features=features, images=600, batch_size=100)
     assert wide.epochs == LEAST_STEPS / 6
 
 
 @pytest.mark.parametrize("name", ["paper", "paper-decay", Recipe(epochs=2)])
 def test_recipes_that_say_how_long_are_kept(name):
-    assert complete_recipe(choose_recipe(name), images=10) == complete_recipe(choose_recipe(name))
+    assert complete_recipe(name, images=10) == complete_recipe(name)

@@ -11,21 +11,44 @@ from PIL import Image
 from safetensors import SafetensorError
 
 import hitnet
-from hitnet import HitNetError
-from hitnet.training import run as runs
+from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
+from hitnet.training import runs
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 1, "model_options": {"capsule_dim": 4}}
+MODEL = choose_model("hitnet-small", capsule_dim=4)
+SMALL = {"model": MODEL, "device": "cpu", "recipe": choose_recipe(epochs=1)}
+
+
+def with_recipe(**changes):
+    return SMALL | {"recipe": choose_recipe(epochs=1, **changes)}
 
 
 def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
     run = hitnet.train(toy, out=tmp_path / "run", **SMALL)
     file = tmp_path / "run" / "config.json"
     values = json.loads(file.read_text())
-    del values["data"]["mirror"]
+    del values["data"]["flip"]
     file.write_text(json.dumps(values))
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
     with pytest.raises(HitNetError, match=r"data\.fingerprint"):
         hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_runs_that_called_flip_mirror_are_read_and_resumed(toy, tmp_path, flip):
+    data = open_data(toy, flip=flip)
+    run = hitnet.train(data, out=tmp_path / "run", **SMALL)
+    file = tmp_path / "run" / "config.json"
+    values = json.loads(file.read_text())
+    values["data"]["mirror"] = values["data"].pop("flip")
+    del values["data"]["data_dir"]
+    file.write_text(json.dumps(values))
+    opened = hitnet.open_run(tmp_path / "run")
+    assert opened.config.data["flip"] is flip
+    assert "mirror" not in opened.config.data
+    assert opened.history == run.history
+    assert hitnet.train(data, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    with pytest.raises(HitNetError, match=rf"data\.flip was {flip}, now {not flip}"):
+        hitnet.train(open_data(toy, flip=not flip), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
@@ -38,21 +61,21 @@ def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
 
 
 def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
-    run = hitnet.train(hitnet.open_data(toy, limit=1000), out=tmp_path / "run", **SMALL)
+    run = hitnet.train(open_data(toy, limit=1000), out=tmp_path / "run", **SMALL)
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
 
 
 def test_a_new_default_of_an_option_that_is_off_is_no_other_run(toy, tmp_path):
-    run = hitnet.train(toy, recipe=hitnet.choose_recipe(augment_share=0.75), out=tmp_path / "run", **SMALL)
+    run = hitnet.train(toy, out=tmp_path / "run", **with_recipe(augment_share=0.75))
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
     with pytest.raises(HitNetError, match=r"recipe\.shift was 2, now 1\. Give the same"):
-        hitnet.train(toy, recipe=hitnet.choose_recipe(shift=1), out=tmp_path / "run", resume=True, **SMALL)
+        hitnet.train(toy, out=tmp_path / "run", resume=True, **with_recipe(shift=1))
 
 
 def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
-    with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):
-        hitnet.train(hitnet.open_data(toy, flip=True), out=tmp_path / "run", resume=True, **SMALL)
+    with pytest.raises(HitNetError, match=r"data\.flip was False, now True"):
+        hitnet.train(open_data(toy, flip=True), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
@@ -63,11 +86,11 @@ def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
     pixels[0] = 255 - pixels[0]
     assert not torch.equal(swapped, toy.labels)
     for other in (toy.with_labels(swapped), replace(toy, pixels=pixels)):
-        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another --out") as e:
+        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another `out`") as e:
             hitnet.train(other, out=tmp_path / "run", resume=True, **SMALL)
         assert "fingerprint" not in str(e.value)
-        with pytest.raises(HitNetError, match=r"data\.mirror was False, now True.*Give the same options"):
-            hitnet.train(hitnet.open_data(other, flip=True), out=tmp_path / "run", resume=True, **SMALL)
+        with pytest.raises(HitNetError, match=r"data\.flip was False, now True.*Give the same options"):
+            hitnet.train(open_data(other, flip=True), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):
@@ -118,7 +141,8 @@ def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(runs, "environment", lambda device: {"device": asked.append(device.type)})
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
-    hitnet.audit(toy, models=1, epochs=1, out=tmp_path / "audit", device="cpu")
+    judges = NewNetworks(count=1, recipe=choose_recipe(epochs=1))
+    hitnet.audit_labels(toy, judges=judges, out=tmp_path / "audit", device="cpu")
     assert asked == ["cpu", "cpu"]
 
 
@@ -189,7 +213,7 @@ def test_home_is_where_a_run_is_kept(toy, tmp_path, monkeypatch):
     run = hitnet.train(toy, out="~/run", **SMALL)
     assert run.folder == tmp_path / "run"
     assert hitnet.open_run("~/run").history == run.history
-    hybrid = hitnet.train_many(toy, recipe=hitnet.choose_recipe(augment="hybrid"), augment_from="~/run", seeds=2, out="~/many", **SMALL)
+    hybrid = hitnet.train_many(toy, augment_from="~/run", seeds=2, out="~/many", **with_recipe(augment="hybrid"))
     assert hybrid[1].folder == tmp_path / "many" / "seed-1"
     assert hybrid[1].config.augment_from["run"] == str(tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["many", "run"]

@@ -193,6 +193,7 @@ class RecipeChoice:
 
 def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
     """A recipe by name, with single entries replaced, e.g. epochs=40; entries given as None keep the recipe's own."""
+    check_entries("entry of a recipe", changes, (f.name for f in fields(Recipe)))
     return RecipeChoice(name, {key: value for key, value in changes.items() if value is not None})
 
 
