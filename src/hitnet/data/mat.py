@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat, whosmat
 
 from hitnet.errors import HitNetError
 
@@ -45,6 +44,8 @@ def read_affnist(path: Path) -> Arrays:
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     """The named variables of a Matlab file (version 5 to 7), after a look at the sizes it claims."""
+    from scipy.io import loadmat, whosmat  # takes a while to import
+
     try:
         with path.open("rb") as file:
             shapes = {name: shape for name, shape, _ in whosmat(file)}
