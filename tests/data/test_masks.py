@@ -36,9 +36,9 @@ def test_kinds_of_masks(tmp_path, shape, kind):
     masks = (np.arange(4 * 5 * 6) % 3).reshape(shape).astype(kind)
     images = np.zeros((4, 5, 6), np.uint8)
     np.savez(tmp_path / "a.npz", images=images, labels=np.arange(4) % 2, masks=masks)
-    found = open_data(tmp_path / "a.npz").load("all").masks
-    assert found.shape == (4, 1, 5, 6)
-    assert torch.equal(found.flatten() != 0, torch.from_numpy(masks.reshape(-1) != 0))
+    read = open_data(tmp_path / "a.npz").load("all").masks
+    assert read.shape == (4, 1, 5, 6)
+    assert torch.equal(read.flatten() != 0, torch.from_numpy(masks.reshape(-1) != 0))
 
 
 @pytest.mark.parametrize("masks", [np.zeros((4, 5, 5)), np.zeros((3, 5, 6)), np.full((4, 5, 6), "x")])

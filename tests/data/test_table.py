@@ -26,10 +26,10 @@ def rows(labels):
 
 def agreement(path):
     """Annotator agreement, also of a table that has one label per image, which opened data does not report."""
-    agreement = agreement_of(read_table(path))
+    rows = agreement_of(read_table(path))
     reported = open_data(path).annotations()
-    assert agreement.equals(reported) if (agreement["votes"] > 1).any() else reported is None
-    return agreement
+    assert rows.equals(reported) if (rows["votes"] > 1).any() else reported is None
+    return rows
 
 
 @pytest.mark.parametrize("columns", ["path,label", "Image,Class", "filename,target", "image_path, category"])

@@ -53,7 +53,7 @@ class KnownData(ArrayData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        """A name goes before a folder of that name, which is written "./mnist"."""
+        """A name takes precedence over a folder of that name, which is written "./mnist"."""
         return isinstance(source, str) and source in KNOWN_SETS
 
     @property

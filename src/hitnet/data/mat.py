@@ -38,7 +38,7 @@ def read_affnist(path: Path) -> Arrays:
         raise HitNetError(
             f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
         )
-    # A column is an image, row after row.
+    # Each column is one image, row by row.
     return np.ascontiguousarray(x.T).reshape(-1, 40, 40), _digits(y, path, low=0, high=9)
 
 
