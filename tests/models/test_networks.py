@@ -139,6 +139,8 @@ def test_names_and_shapes_are_checked():
         build("hitnet", (1, 28, 28), 1)
     with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
         build("hitnet", (1, 28, 28), 10, capsule_dims=3)
+    with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
+        choose_model("hitnet", capsule_dims=None)
     with pytest.raises(HitNetError, match=r"\(B, 1, 28, 28\)"):
         HitNet((1, 28, 28), 10)(torch.rand(2, 3, 28, 28))
     with pytest.raises(HitNetError, match="floats"):
