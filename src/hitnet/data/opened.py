@@ -229,6 +229,10 @@ class Data(ABC):
         """The same source, read anew, with other options."""
         return type(self)(self.source, replace(self.options, **changes))
 
+    def at_size(self, size: tuple[int, int]) -> Self:
+        """The same source at the size (height, width) that a network takes."""
+        return self.reopen(image_size=size)
+
     def _refuse_test(self) -> None:
         raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
 

@@ -177,11 +177,10 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
         split: train, test or all. None: the test images.
         limit: At most N images.
     """
-    changes: dict[str, Any] = {"image_size": run.config.model.in_shape[1:]} | (
-        {} if limit is None else {"limit": limit}
-    )
     try:
-        opened = (_own_data(run) if data is None else open_data(data)).reopen(**changes)
+        opened = (_own_data(run) if data is None else open_data(data)).at_size(run.config.model.in_shape[1:])
+        if limit is not None:
+            opened = opened.reopen(limit=limit)
         images = opened.load(split or opened.test_split)
     except HitNetError as error:
         if data is not None:
