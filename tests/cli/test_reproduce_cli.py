@@ -25,8 +25,8 @@ def reproduce(book, command):
 
 
 def line(text, name):
-    (found,) = [one for one in text.splitlines() if one.split()[:1] == [name]]
-    return " ".join(found.split())
+    (row,) = [words for words in map(str.split, text.splitlines()) if words[:1] == [name]]
+    return " ".join(row)
 
 
 def test_the_list_of_the_papers_results(command):
@@ -52,10 +52,10 @@ def test_the_list_says_how_far_it_has_come(reproduce, book):
 
 
 def test_the_list_counts_runs_that_were_not_planned(command, tmp_path):
-    one, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
-    add(Ledger(ledger), one, 0)
+    experiment, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
+    add(Ledger(ledger), experiment, 0)
     ended = command("reproduce", "--list", "--device", "cpu", "--ledger", ledger)
-    assert " 1, not planned " in line(ended.out, one.name)
+    assert " 1, not planned " in line(ended.out, experiment.name)
 
 
 def test_runs_and_page(reproduce, book, tmp_path):
@@ -76,7 +76,7 @@ def test_the_budget_leaves_work(reproduce):
     assert ended.code == 0
     assert "toy, seed 0: not begun; it would take until 0 s from now, and 0 s are left" in ended.out
     assert "0 done, 3 left" in ended.out
-    assert "Nothing was begun; see above why." in ended.out
+    assert "Nothing was started; see above why." in ended.out
 
 
 def test_a_short_run(reproduce, book):
@@ -134,8 +134,8 @@ def test_a_ledger_of_ones_own_has_documents_of_its_own(book, command, tmp_path):
 def test_the_packages_ledger_is_sound():
     ledger = Ledger(reproduce_cli.PACKAGED)
     assert reproduce_cli.PACKAGED.is_file()
-    for one in paper.PAPER.experiments.values():
-        full_runs(ledger, one)
+    for experiment in paper.PAPER.experiments.values():
+        full_runs(ledger, experiment)
 
 
 def test_the_page_in_the_repository_is_that_of_the_ledger(command, tmp_path):

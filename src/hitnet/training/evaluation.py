@@ -15,6 +15,7 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.opened import match_classes
+from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
@@ -177,6 +178,8 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
         split: train, test or all. None: the test images.
         limit: At most N images.
     """
+    if split is not None:
+        check_split(split)
     try:
         opened = (_own_data(run) if data is None else open_data(data)).at_size(run.config.model.in_shape[1:])
         if limit is not None:
