@@ -1,6 +1,8 @@
-"""What tests share."""
+"""Settings and fixtures that all tests share."""
 
+import importlib.util
 import os
+import shutil
 
 import pytest
 import torch
@@ -13,6 +15,35 @@ os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels are then interpreted; Triton reads this when it is imported
+
+
+def missing_gpu() -> str | None:
+    """What the tests marked `gpu` lack here, and how to install it; None if nothing is missing."""
+    if torch.cuda.is_available():
+        return None
+    return "PyTorch finds no NVIDIA GPU. These tests need one, with its driver and a CUDA build of PyTorch: https://pytorch.org/get-started"
+
+
+def missing_browser() -> str | None:
+    """What the tests marked `browser` lack here, and how to install it; None if nothing is missing."""
+    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if programs:
+        how = "`apt-get install chromium chromium-driver`, or as your system installs Chromium"
+        return f"{' and '.join(programs)} not found on the PATH. To run the browser tests: {how}"
+    if importlib.util.find_spec("selenium") is None:
+        return "The Python package selenium is missing. To run the browser tests: `pip install selenium`"
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that cannot run here; with HITNET_REQUIRE_BROWSER=1 a missing browser is an error instead."""
+    if item.get_closest_marker("gpu") and (reason := missing_gpu()):
+        pytest.skip(reason)
+    if item.get_closest_marker("browser") and (reason := missing_browser()):
+        if os.environ.get("HITNET_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"HITNET_REQUIRE_BROWSER=1, but {reason}", pytrace=False)
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hitnet import data as datasets
-from hitnet.data import save_npz
-from hitnet.paper import Book, Experiment, Ledger, Result, pictures, prototypes
-from hitnet.paper.book import Page
+from hitnet.data import open_data, save_npz
+from hitnet.paper import Book, Experiment, Ledger, Result
 from hitnet.paper.claims import Claim
+from hitnet.paper.cost import device_name
+from hitnet.paper.figures import draw_prototypes, picture_section
+from hitnet.paper.ghosts import ghosts_section
 from hitnet.paper.ledger import RUN, SHORT, Entry
-from hitnet.paper.markdown import error_table
+from hitnet.paper.page import error_table
 from hitnet.paper.records import RunRecord
+from hitnet.training.device import pick_device
 from toy import toy_images
 
 CPU = "cpu (toy, 1 threads)"
+HERE = device_name(pick_device("cpu"))
 SHORT_RECIPE = {"epochs": 2, "batch_size": 32}
 
 
@@ -34,7 +37,7 @@ def toy_book(folder: Path) -> Book:
     data = folder / "bands.npz"
     if not data.exists():
         save_npz(toy_images(60), data)
-    train, test = (datasets.load(data, split) for split in ("train", "test"))
+    train, test = (open_data(data).load(split) for split in ("train", "test"))
     toy = Experiment(
         "toy",
         "Toy",
@@ -50,35 +53,29 @@ def toy_book(folder: Path) -> Book:
     )
     hybrid = replace(toy, name="toy-hybrid", wanted=1, teacher="toy", options={**SHORT_RECIPE, "augment": "hybrid"})
     ghosts = replace(toy, name="toy-ghosts", wanted=2, read_ghosts=(1, 2), options={**SHORT_RECIPE, "ghosts": 1})
-    experiments = {one.name: one for one in (toy, hybrid, ghosts)}
+    experiments = {experiment.name: experiment for experiment in (toy, hybrid, ghosts)}
     table = Result("toy-table", "A table", "nowhere", ("toy",), lambda page: error_table(page, [("Toy", "toy")]))
-    picture = Result("toy-picture", "A picture", "nowhere", ("toy",), pictures.render, prototypes.draw)
-    ghost = Result("toy-ghost-page", "Ghosts", "nowhere", ("toy-ghosts",), ghost_page)
-    results = {one.name: one for one in (table, picture, ghost)}
+    picture = Result("toy-picture", "A picture", "nowhere", ("toy",), picture_section, draw_prototypes)
+    ghost = Result("toy-ghost-page", "Ghosts", "nowhere", ("toy-ghosts",), ghosts_section)
+    results = {result.name: result for result in (table, picture, ghost)}
     return Book(experiments, results, {"toy": Claim(50.0)})
 
 
-def ghost_page(page: Page) -> str:
-    from hitnet.paper.ghost_pages import render
-
-    return render(page, ("toy-ghosts",), None)
-
-
-def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -> RunRecord:
-    """A full run of an experiment that nobody made, with so many wrong images after each epoch."""
-    counts = [1] * one.epochs if wrong is None else wrong
-    made = RunRecord(
-        network=one.network,
-        data=one.data,
+def record(experiment: Experiment, wrong: list[int] | None = None, **changes: object) -> RunRecord:
+    """A full run of an experiment that was never trained, with these numbers of wrong images after each epoch."""
+    counts = [1] * experiment.epochs if wrong is None else wrong
+    run = RunRecord(
+        network=experiment.network,
+        data=experiment.data,
         fingerprint="f",
-        images=one.images,
-        recipe=one.full_recipe().to_dict(),
-        epochs=one.epochs,
+        images=experiment.images,
+        recipe=experiment.full_recipe().to_dict(),
+        epochs=experiment.epochs,
         wrong=counts,
-        tested=one.tested_each_epoch,
+        tested=experiment.tested_each_epoch,
         tested_on="toy",
         final_wrong=counts[-1],
-        final_tested=one.test_images,
+        final_tested=experiment.test_images,
         seconds=2.0,
         epoch_seconds=1.0,
         images_per_second=100.0,
@@ -88,14 +85,20 @@ def record(one: Experiment, wrong: list[int] | None = None, **changes: object) -
         code="c",
         date="2026-01-01",
         weights="w",
-        model_options=dict(one.model_options),
+        model_options=dict(experiment.model_options),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(run, **changes)  # type: ignore[arg-type]
 
 
-def add(ledger: Ledger, one: Experiment, seed: int, made: RunRecord | None = None) -> None:
-    ledger.add(Entry(RUN, one.name, (seed,), (made or record(one)).to_facts()))
+def add(ledger: Ledger, experiment: Experiment, seed: int, run: RunRecord | None = None) -> None:
+    ledger.add(Entry(RUN, experiment.name, (seed,), (run or record(experiment)).to_facts()))
 
 
-def add_short(ledger: Ledger, one: Experiment, seed: int, label: str) -> None:
-    ledger.add(Entry(SHORT, one.name, (seed,), record(one, epochs=1, wrong=[1]).to_facts(), label))
+def add_short(ledger: Ledger, experiment: Experiment, seed: int, label: str) -> None:
+    ledger.add(Entry(SHORT, experiment.name, (seed,), record(experiment, epochs=1, wrong=[1]).to_facts(), label))
+
+
+def table_row(text: str, start: str) -> list[str]:
+    """The cells of the only row of a Markdown table whose first cell is `start`."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]

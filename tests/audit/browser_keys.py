@@ -1,4 +1,4 @@
-"""WebDriver's codes of the keys that are no characters."""
+"""WebDriver's codes of keys that are not characters."""
 
 ENTER = "\ue007"
 ESCAPE = "\ue00c"

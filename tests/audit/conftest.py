@@ -1,4 +1,4 @@
-"""A folder of image files, a finished audit, and a real browser for the tests of the review page."""
+"""A folder of image files, a finished audit, and a real browser for tests that carry the marker `browser`."""
 
 import shutil
 
@@ -8,7 +8,6 @@ from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 from hitnet.audit.corrections import read_corrections
 from hitnet.audit.page import write_page
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
@@ -30,28 +29,24 @@ def audited(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        pytest.fail("The browser tests need selenium: pip install selenium.")
-    if BROWSER is None or DRIVER is None:
-        pytest.fail("The browser tests need Chromium: apt-get install chromium chromium-driver.")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
     home = tmp_path_factory.mktemp("browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
+    options.binary_location = shutil.which("chromium")
     for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
         options.add_argument(flag)
     options.add_experimental_option("prefs", {"download.default_directory": str(home)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.downloads = home
     yield driver
     driver.quit()
 
 
 class Review:
-    """One open page, and what a person sees and does on it."""
+    """An open page, and what a person sees and does on it."""
 
     def __init__(self, browser, path):
         self.browser, self.path = browser, path
@@ -59,7 +54,7 @@ class Review:
         browser.execute_script("localStorage.clear()")
         browser.get(path.as_uri())
 
-    # What is read in one call cannot be drawn anew between its finding and its reading.
+    # Read a text in a single call: the page may redraw between finding an element and reading it.
 
     def keys(self, *keys):
         from selenium.webdriver.common.action_chains import ActionChains
@@ -73,14 +68,14 @@ class Review:
     def all(self, selector):
         return self.browser.find_elements("css selector", selector)
 
-    def one(self, selector):
+    def element(self, selector):
         return self.browser.find_element("css selector", selector)
 
     def text(self, selector):
         return self.js("document.querySelector(arguments[0]).innerText", selector)
 
     def click(self, selector):
-        self.one(selector).click()
+        self.element(selector).click()
 
     @property
     def current(self):
@@ -110,7 +105,7 @@ class Review:
 
 @pytest.fixture
 def open_review(browser, tmp_path):
-    """Write an audit's page and open it; afterwards the console must hold no complaint."""
+    """Write an audit's page and open it; afterwards the console must be free of errors."""
     browser.get_log("browser")
     opened = []
 

@@ -42,7 +42,7 @@ def test_written_probabilities_go_by_id_and_find_the_issues_with_cleanlab(tmp_pa
     row = 11
     np.testing.assert_allclose(read[table["id"][row]], pred_probs(distances)[row])
     labels = table.sort_values("id")["given"].map(names.index).to_numpy()
-    cleanlab = pytest.importorskip("cleanlab.filter")
+    cleanlab = pytest.importorskip("cleanlab.filter", reason="cleanlab is missing: pip install cleanlab")
     issues = np.flatnonzero(cleanlab.find_label_issues(labels, read, n_jobs=1))
     assert len(issues) > 5
     assert set(issues) <= set(range(20))

@@ -7,27 +7,29 @@ import torch
 from audit_samples import make_audit, make_summary
 from browser_keys import ARROW_DOWN, ARROW_RIGHT, ARROW_UP, END, ENTER, ESCAPE, HOME
 
+pytestmark = pytest.mark.browser
+
 
 def test_shows_the_worst_image_first_with_all_that_is_known_of_it(open_review):
     audit = make_audit()
     review = open_review(audit, prototypes=torch.zeros(5, 1, 12, 12, dtype=torch.uint8))
     first = audit[0].iloc[0]
-    row = review.one(".row")
+    row = review.element(".row")
     assert review.current == first["id"]
-    for what in (first["given"], first["suggested"], first["flag"], first["rule"], first["path"]):
-        assert what in row.text
+    for text in (first["given"], first["suggested"], first["flag"], first["rule"], first["path"]):
+        assert text in row.text
     assert len(row.find_elements("css selector", ".chart .line")) == 5
     assert len(row.find_elements("css selector", ".prototypes canvas")) == 2
     drawn = "[...arguments[0].getContext('2d').getImageData(0, 0, 12, 12).data].some((v, i) => i % 4 < 3 && v > 0)"
     assert review.js(drawn, row.find_element("css selector", ".picture canvas"))
 
 
-@pytest.mark.parametrize(("models", "said"), [(1, "1 model (hitnet-small)"), (8, "8 models (hitnet-small)")])
-def test_the_head_has_the_audits_figures(open_review, models, said):
+@pytest.mark.parametrize(("models", "expected"), [(1, "1 model (hitnet-small)"), (8, "8 models (hitnet-small)")])
+def test_the_head_has_the_audits_figures(open_review, models, expected):
     audit = make_audit()
     summary = make_summary(audit[0], audit[3]) | {"models": models, "expected_errors": 12.4}
     review = open_review(audit, summary=summary)
-    assert review.text("#subtitle").split(" · ")[1:] == ["60 images", said, "1 s"]
+    assert review.text("#subtitle").split(" · ")[1:] == ["60 images", expected, "1 s"]
     assert "≈ 12" in review.text("#tiles")
     first = summary["classes"][0]
     lines = review.js("[...document.querySelectorAll('.health tr')].map((row) => row.textContent)")
@@ -88,14 +90,14 @@ def test_zero_takes_a_decision_off(open_review):
 def test_another_class_is_chosen_by_keyboard(open_review):
     audit = make_audit(60, 12, suspects=20, names=[str(k) for k in range(12)])
     given = audit[0]["given"].tolist()
-    wanted = next(str(k) for k in (1, 2) if str(k) not in (given[0], audit[0]["suggested"][0]))
+    chosen = next(str(k) for k in (1, 2) if str(k) not in (given[0], audit[0]["suggested"][0]))
     review = open_review(audit)
-    review.keys("3", wanted)  # "1" also stands in "10" and "11": the exact name goes first
+    review.keys("3", chosen)  # "1" is also part of "10" and "11": the exact name comes first
     review.keys(ENTER)
     review.keys("3", given[1], ENTER)  # the given class itself means keep
     review.keys("3", ESCAPE)
     ids = audit[0]["id"].tolist()
-    assert review.exported() == {ids[0]: ("relabel", wanted), ids[1]: ("keep", "")}
+    assert review.exported() == {ids[0]: ("relabel", chosen), ids[1]: ("keep", "")}
     assert review.current == ids[2]
 
 
@@ -105,7 +107,7 @@ def test_buttons_do_what_keys_do(open_review):
     review.click(f"[data-id='{ids[2]}'] .choice.drop")
     assert review.exported() == {ids[2]: ("drop", "")}
     assert review.current == ids[3]
-    assert review.one(f"[data-id='{ids[2]}'] .choice.drop").get_attribute("aria-pressed") == "true"
+    assert review.element(f"[data-id='{ids[2]}'] .choice.drop").get_attribute("aria-pressed") == "true"
 
 
 def test_a_suggestion_that_is_the_given_label_cannot_be_taken(open_review):
@@ -131,17 +133,19 @@ def test_filters_combine_and_come_off(open_review):
     everything = review.shown
     pair = table.iloc[0]
     cell = f".matrix [data-given='{pair['given'][-1]}'][data-suggested='{pair['suggested'][-1]}']"
-    says = int(review.one(cell).text)
+    count = int(review.element(cell).text)
     review.click(cell)
-    assert review.shown == says == ((table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])).sum()
+    assert (
+        review.shown == count == ((table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])).sum()
+    )
     review.click("[data-flag='0']")
     wrong = table["flag"] == "wrong"
-    both = wrong & (table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])
-    assert review.shown == both.sum()
+    wrong_pair = wrong & (table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])
+    assert review.shown == wrong_pair.sum()
     assert review.chips == [f"{pair['given']} → {pair['suggested']} ×", "wrong ×", "clear all"]
     review.all("#chips button")[0].click()
     assert review.shown == wrong.sum()
-    review.one("#score-max").send_keys("0.05")
+    review.element("#score-max").send_keys("0.05")
     assert review.shown == (wrong & (table["score"].round(4) <= 0.05)).sum()
     review.all("#chips button")[-1].click()
     assert review.shown == everything
@@ -151,7 +155,7 @@ def test_filters_combine_and_come_off(open_review):
 def test_class_filter_takes_given_and_suggested(open_review):
     table = make_audit()[0]
     review = open_review(make_audit())
-    review.one("#class-filter").send_keys("class 3")
+    review.element("#class-filter").send_keys("class 3")
     assert review.shown == ((table["given"] == "class 3") | (table["suggested"] == "class 3")).sum()
 
 
@@ -187,10 +191,10 @@ def test_matrix_is_one_tab_stop_with_arrows_inside(open_review):
     assert len(review.all(".matrix [tabindex='0']")) == 1
     review.js("document.querySelector('.matrix [tabindex=\"0\"]').focus()")
     review.keys(ARROW_RIGHT)
-    place = "[document.activeElement.dataset.given, document.activeElement.dataset.suggested]"
-    assert review.js(place) == ["0", "2"]
+    focused = "[document.activeElement.dataset.given, document.activeElement.dataset.suggested]"
+    assert review.js(focused) == ["0", "2"]
     review.keys(ARROW_DOWN, ARROW_DOWN)
-    assert review.js(place) == ["3", "2"]  # the diagonal has nothing to choose and is passed over
+    assert review.js(focused) == ["3", "2"]  # the diagonal has nothing to choose and is skipped
     review.keys(ENTER)
     assert len(review.chips) == 1
 
@@ -198,10 +202,10 @@ def test_matrix_is_one_tab_stop_with_arrows_inside(open_review):
 def test_many_classes_give_a_list_of_pairs(open_review):
     review = open_review(make_audit(800, 100, suspects=400))
     assert review.all(".matrix") == []
-    first = review.one(".pair")
-    says = int(first.find_element("css selector", "small").text)
+    first = review.element(".pair")
+    count = int(first.find_element("css selector", "small").text)
     first.click()
-    assert review.shown == says
+    assert review.shown == count
     assert len(review.all(".row .chart")[0].find_elements("css selector", ".line")) == 10
 
 

@@ -1,13 +1,16 @@
-"""What goes into and out of the review page: storage, export, import, hostile names, ten thousand rows."""
+"""Input and output of the review page: storage, export, import, hostile names, ten thousand rows."""
 
 import json
 import time
 
+import pytest
 from audit_samples import make_audit, make_summary
 from browser_keys import END, ENTER, ESCAPE
 
 from hitnet.audit.corrections import check_corrections, read_corrections
 from hitnet.audit.page import write_page
+
+pytestmark = pytest.mark.browser
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -45,19 +48,19 @@ def test_spoilt_storage_is_passed_over(open_review, browser):
 
 def test_missing_storage_is_said(open_review, browser):
     review = open_review(make_audit())
-    assert not review.one("#banner").is_displayed()
+    assert not review.element("#banner").is_displayed()
     deny = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied') } })"
-    made = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": deny})
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": deny})
     try:
         browser.refresh()
         assert "Export them before you close it" in review.text("#banner")
         review.keys("1")
         assert review.text("#progress-count") == "1 of 60 decided"
         review.click("#open-export")
-        review.click("#export-download")  # exported: leaving needs no question
+        review.click("#export-download")  # after an export, the page closes without a question
         review.click("#export [data-close]")
     finally:
-        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
 def test_download_is_read_by_apply(open_review, browser):
@@ -87,7 +90,7 @@ def test_import_continues_elsewhere_and_can_be_undone(open_review, browser):
     browser.refresh()
     review.keys("5")
     review.click("#open-import")
-    review.one("#import-file").send_keys(str(review.path.with_suffix(".csv")))
+    review.element("#import-file").send_keys(str(review.path.with_suffix(".csv")))
     time.sleep(0.3)
     assert review.exported() == before
     review.keys("u")
@@ -99,7 +102,7 @@ def test_import_carries_images_that_the_page_does_not_show(open_review, tmp_path
     csv = tmp_path / "more.csv"
     csv.write_text("id,path,given,decision,label\n58,somewhere,class 3,relabel,class 1\n")
     review.click("#open-import")
-    review.one("#import-file").send_keys(str(csv))
+    review.element("#import-file").send_keys(str(csv))
     time.sleep(0.3)
     assert "1 imported, not on this page" in review.text("#progress-detail")
     assert review.exported() == {58: ("relabel", "class 1")}
@@ -118,7 +121,7 @@ def test_import_with_mistakes_changes_nothing(open_review, tmp_path):
     ]
     csv.write_text("id,path,given,decision,label\n" + "\n".join(lines))
     review.click("#open-import")
-    review.one("#import-file").send_keys(str(csv))
+    review.element("#import-file").send_keys(str(csv))
     time.sleep(0.3)
     problems = review.text("#import-problems")
     assert "Line 3: " in problems

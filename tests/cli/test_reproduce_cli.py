@@ -13,10 +13,10 @@ from toy_book import add, add_short, toy_book
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    made = toy_book(tmp_path)
-    monkeypatch.setattr(paper, "PAPER", made)
+    book = toy_book(tmp_path)
+    monkeypatch.setattr(paper, "PAPER", book)
     monkeypatch.chdir(tmp_path)
-    return made
+    return book
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def reproduce(book, command):
 
 
 def line(text, name):
-    (row,) = [words for words in map(str.split, text.splitlines()) if words[:1] == [name]]
-    return " ".join(row)
+    (match,) = [row for row in text.splitlines() if row.split()[:1] == [name]]
+    return " ".join(match.split())
 
 
 def test_the_list_of_the_papers_results(command):
@@ -74,9 +74,9 @@ def test_runs_and_page(reproduce, book, tmp_path):
 def test_the_budget_leaves_work(reproduce):
     ended = reproduce("toy", "--budget", "0.000001")
     assert ended.code == 0
-    assert "toy, seed 0: not begun; it would take until 0 s from now, and 0 s are left" in ended.out
+    assert "toy, seed 0: not started: it would end in 0 s, but the budget ends in 0 s" in ended.out
     assert "0 done, 3 left" in ended.out
-    assert "Nothing was started; see above why." in ended.out
+    assert "Nothing was started; the reasons are above." in ended.out
 
 
 def test_a_short_run(reproduce, book):
@@ -91,13 +91,14 @@ def test_a_short_run(reproduce, book):
         ((), "Give one of: a NAME"),
         (("toy", "--list"), "Give one of: a NAME"),
         (("--list", "--render"), "Give one of: a NAME"),
-        (("--list", "--runs", "2"), "--runs goes with the NAME"),
-        (("--render", "--epochs", "2"), "--epochs goes with the NAME"),
+        (("--list", "--runs", "2"), "--runs needs the NAME"),
+        (("--render", "--epochs", "2"), "--epochs needs the NAME"),
         (("--render",), "There is no ledger ledger.jsonl"),
         (("toy-tabel",), "Did you mean 'toy-table'"),
-        (("toy", "--epochs", "9"), "--epochs can only make it shorter"),
+        (("toy", "--epochs", "9"), "--epochs can only shorten it"),
         (("toy", "--budget", "-1"), "--budget must be above 0"),
         (("toy", "--runs", "0"), "--runs must be above 0"),
+        (("toy", "--side-by-side", "0"), "--side-by-side must be above 0"),
     ],
 )
 def test_mistakes(reproduce, tmp_path, words, says):

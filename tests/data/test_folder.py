@@ -348,7 +348,7 @@ def test_names_that_are_not_unicode_are_left_out(root):
     assert "UTF-8" in report.skipped[0].reason
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder: run the tests as another user")
 def test_folders_without_permission(root):
     (root / "dog").chmod(0)
     try:

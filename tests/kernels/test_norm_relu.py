@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-pytest.importorskip("triton", reason="this PyTorch comes without Triton")
+pytest.importorskip("triton", reason="Triton is missing: pip install triton (Linux only)")
 from hitnet import kernels
 from hitnet.kernels import norm_relu as fused
 from hitnet.models import features

@@ -68,7 +68,7 @@ def test_a_captured_graph_has_workspaces_that_no_other_had_or_will_have(monkeypa
     assert events == ["cleared", "captured", "cleared"]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_graphs_captured_on_the_same_stream_run_side_by_side():
     """cuBLAS cuts products with few rows and long sums into parts, and adds them up in a workspace."""
     common, lanes, captured = torch.cuda.Stream(), [torch.cuda.Stream() for _ in range(4)], []

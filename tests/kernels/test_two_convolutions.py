@@ -7,7 +7,7 @@ from torch import nn
 
 from hitnet import kernels
 
-pytest.importorskip("triton", reason="this PyTorch comes without Triton")
+pytest.importorskip("triton", reason="Triton is missing: pip install triton (Linux only)")
 from hitnet.kernels.two_convolutions import two_convolutions
 
 GPU = torch.cuda.is_available() and kernels.usable(torch.device("cuda"))

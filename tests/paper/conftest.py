@@ -2,7 +2,7 @@
 
 import pytest
 
-from hitnet.paper import Ledger, reproduce, running
+from hitnet.paper import PAPER, Ledger, reproduce, runner, write_page
 from toy_book import toy_book
 
 
@@ -38,11 +38,32 @@ def work(book, ledger, tmp_path):
 @pytest.fixture
 def trained(monkeypatch):
     """The groups that are trained side by side: experiment and seed of each network."""
-    found, real = [], running.train_lots
+    groups, real = [], runner.train_job_sets
 
-    def train_lots(lots, *arguments, **options):
-        found.append(sorted((task.folder.path.parent.name, task.config.seed) for lot in lots for task in lot.tasks))
-        real(lots, *arguments, **options)
+    def train_job_sets(job_sets, *arguments, **options):
+        jobs = [job for job_set in job_sets for job in job_set.jobs]
+        groups.append(sorted((job.folder.path.parent.name, job.config.seed) for job in jobs))
+        real(job_sets, *arguments, **options)
 
-    monkeypatch.setattr(running, "train_lots", train_lots)
-    return found
+    monkeypatch.setattr(runner, "train_job_sets", train_job_sets)
+    return groups
+
+
+@pytest.fixture
+def page(book, ledger, tmp_path):
+    """Writes the page of a book (the toy book unless told otherwise) and gives its text."""
+
+    def call(chosen=book):
+        return write_page(chosen, ledger, tmp_path / "docs").read_text(encoding="utf-8")
+
+    return call
+
+
+@pytest.fixture
+def section(page):
+    """Gives one section of the paper's page."""
+
+    def call(name):
+        return page(PAPER).split(f"\n## {name}\n")[1].split("\n## ")[0]
+
+    return call

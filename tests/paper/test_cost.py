@@ -1,4 +1,4 @@
-"""Estimates of what runs cost."""
+"""Estimates of how long runs take."""
 
 from dataclasses import replace
 
@@ -25,10 +25,10 @@ def test_times_in_words(seconds, words):
     assert in_words(seconds) == words
 
 
-def test_an_epoch_of_mnist_on_an_h200_takes_what_was_measured():
+def test_an_epoch_of_mnist_on_an_h200_takes_the_measured_time():
     # Ten networks of 20 epochs took 44.7 s with tests, eight of them side by side (benchmarks/TRIALS.md).
-    found = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
-    assert found == pytest.approx(4.47, rel=0.15)
+    seconds = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
+    assert seconds == pytest.approx(4.47, rel=0.15)
 
 
 def test_convolutions_counted_one_by_one():
@@ -41,7 +41,7 @@ def test_convolutions_counted_one_by_one():
         assert convolution_work((channels, side, side)) == naive(channels, side)
 
 
-def test_residual_networks_cost_by_the_pixel():
+def test_residual_networks_cost_in_proportion_to_pixels():
     costs, experiments = Costs(H200), PAPER.experiments
     mnist, cifar = experiments["mnist-resnet9"], experiments["cifar10-resnet9"]
     assert costs.seconds(mnist, epochs=1) == pytest.approx((60_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"][1])
@@ -49,20 +49,20 @@ def test_residual_networks_cost_by_the_pixel():
     assert costs.seconds(cifar, epochs=1) == pytest.approx(larger * (50_000 + 10_000 / 3) / SPEEDS["hitnet-resnet9"][1])
     softmax = experiments["cifar10-resnet9-softmax"]
     measured = Costs(H200, [(cifar, record(cifar, device=H200, epoch_seconds=2.0, beside=8))])
-    assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed is measured
+    assert measured.seconds(softmax, epochs=3) == pytest.approx(6.0)  # until its own speed has been measured
     assert measured.seconds(experiments["mnist-ours"]) == costs.seconds(experiments["mnist-ours"])
 
 
 def test_few_networks_do_not_fill_a_gpu():
     toy = PAPER.experiments["mnist-hitnet-constant"]
-    alone = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
+    single = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
     many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
-    assert alone.seconds(toy) / alone.fullness(toy, 1) == pytest.approx(many.seconds(toy))
-    found = [many.fullness(toy, beside) for beside in (1, 2, 4, 8, 12)]
-    assert found[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
-    assert found[0] < found[1] < found[2] < found[3] == found[4] == 1
-    assert found[2] - found[1] == pytest.approx(2 * (found[1] - found[0]))
-    assert found[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
+    assert single.seconds(toy) / single.fullness(toy, 1) == pytest.approx(many.seconds(toy))
+    shares = [many.fullness(toy, beside) for beside in (1, 2, 4, 8, 12)]
+    assert shares[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
+    assert shares[0] < shares[1] < shares[2] < shares[3] == shares[4] == 1
+    assert shares[2] - shares[1] == pytest.approx(2 * (shares[1] - shares[0]))
+    assert shares[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
     assert Costs(CPU).fullness(toy, 1) == 1
 
 
@@ -72,7 +72,7 @@ def test_known_speeds():
     assert known_speed("hitnet", "Some other GPU") < known_speed("hitnet", H200)
 
 
-def test_a_measured_speed_goes_before_a_known_one(book):
+def test_a_measured_speed_is_preferred_to_a_known_one(book):
     toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
     known = Costs(CPU).seconds(toy)
     measured = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0))])
@@ -82,7 +82,7 @@ def test_a_measured_speed_goes_before_a_known_one(book):
     assert known != pytest.approx(14.0)
 
 
-def test_the_experiment_itself_goes_before_its_network(book):
+def test_the_experiments_own_speed_is_preferred_to_its_networks(book):
     toy, other = book.experiments["toy"], replace(book.experiments["toy"], name="other")
     costs = Costs(CPU, [(toy, record(toy, epoch_seconds=7.0)), (other, record(other, epoch_seconds=1.0))])
     assert costs.seconds(other) == pytest.approx(2.0)
@@ -101,9 +101,9 @@ def test_a_teacher_costs_time():
     assert costs.seconds(experiments["mnist-hybrid"]) > costs.seconds(experiments["mnist-hitnet-constant"])
 
 
-def test_what_is_not_done_in_every_epoch_costs_time(book):
+def test_work_outside_the_epochs_costs_time(book):
     toy = book.experiments["toy"]
-    costs = Costs(CPU, [(toy, record(toy, epoch_seconds=48 + 12 / 3))])  # an image a second
+    costs = Costs(CPU, [(toy, record(toy, epoch_seconds=48 + 12 / 3))])  # one image per second
     assert costs.seconds(replace(toy, read_ghosts=(1, 2))) == pytest.approx(costs.seconds(toy) + 2 * 48 / 3)
     fewer = replace(toy, each_epoch=6)
     assert Costs(CPU, costs.measured).seconds(fewer, epochs=1) > costs.seconds(toy, epochs=1)

@@ -1,18 +1,18 @@
-"""The ledger: lines, checksums, duplicates, merges."""
+"""The ledger: lines, checksums, duplicates, merges, and where a line comes from."""
 
 import json
+import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import hitnet
 from hitnet.errors import HitNetError
 from hitnet.paper import Ledger
+from hitnet.paper import ledger as ledger_module
 from hitnet.paper.ledger import RUN, SHORT, Entry, canonical, checksum
-from hitnet.paper.records import full_runs, shortened
-from toy_book import add, record
 
 
 def entry(seed, error=1, kind=RUN, label=""):
@@ -23,7 +23,7 @@ def test_entries_come_back_as_they_were(ledger):
     for seed in (3, 1, 2):
         ledger.add(entry(seed))
     again = Ledger(ledger.path)
-    assert [one.seeds for one in again.of(RUN, "toy")] == [(1,), (2,), (3,)]
+    assert [line.seeds for line in again.select(RUN, "toy")] == [(1,), (2,), (3,)]
     assert again.get(RUN, "toy", (2,)) == entry(2)
     assert again.get(SHORT, "toy", (2,)) is None
 
@@ -32,9 +32,9 @@ def test_entries_are_told_apart_by_kind_and_experiment(ledger):
     ledger.add(entry(0, kind=SHORT, label="1 epochs"))
     ledger.add(Entry(RUN, "other", (0,), {}))
     ledger.add(entry(1))
-    assert [(one.experiment, one.seeds) for one in ledger.of(RUN)] == [("other", (0,)), ("toy", (1,))]
-    assert ledger.of(RUN, "toy") == [entry(1)]
-    assert ledger.of(SHORT) == [entry(0, kind=SHORT, label="1 epochs")]
+    assert [(line.experiment, line.seeds) for line in ledger.select(RUN)] == [("other", (0,)), ("toy", (1,))]
+    assert ledger.select(RUN, "toy") == [entry(1)]
+    assert ledger.select(SHORT) == [entry(0, kind=SHORT, label="1 epochs")]
     with pytest.raises(HitNetError, match="already has short toy 1 epochs with seed 0, in line 1"):
         ledger.add(entry(0, kind=SHORT, label="1 epochs"))
 
@@ -141,7 +141,7 @@ def test_lines_are_one_line_each():
     assert json.loads(line)["facts"]["error"] == "two\nlines"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
 def test_two_branches_merge_without_conflict(tmp_path):
     def git(*words):
         name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
@@ -162,63 +162,31 @@ def test_two_branches_merge_without_conflict(tmp_path):
     Ledger(path).add(entry(2))
     git("commit", "-qam", "ours")
     git("merge", "-q", "other", "-m", "merged")
-    assert [one.seeds for one in Ledger(path).of(RUN)] == [(0,), (1,), (2,)]
+    assert [line.seeds for line in Ledger(path).select(RUN)] == [(0,), (1,), (2,)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"images": 7}, "7 of 48 training images"),
-        ({"epochs": 1}, "1 of 2 epochs"),
-        ({"wrong": [1]}, "of 2 epochs"),
-        ({"final_tested": 3}, "tested on 3"),
-        ({"tested": 3}, "tested on"),
-        ({"network": "n1"}, "n1 on"),
-        ({"data": "other"}, "hitnet-small on other"),
-        ({"model_options": {"capsule_dim": 4}}, "hitnet-small with {'capsule_dim': 4}"),
-    ],
-)
-def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, changes, says):
-    toy = book.experiments["toy"]
-    made = record(toy, **changes)
-    assert says in shortened(made, toy)
-    add(ledger, toy, 0, made)
-    with pytest.raises(HitNetError, match="line 1 claims to be a full run of toy, but is not"):
-        full_runs(ledger, toy)
+def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
+    monkeypatch.setattr(ledger_module, "source_root", lambda: None)
+    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", ledger_module.code_version())
+    assert ledger_module.code_version() == ledger_module.code_version()
 
 
-def test_another_recipe_does_not_count(book):
-    toy = book.experiments["toy"]
-    assert shortened(record(toy), toy) is None
-    other = {**toy.full_recipe().to_dict(), "shift": 0}
-    assert shortened(record(toy, recipe=other), toy) == "another recipe"
-    smaller = replace(toy, model_options={"capsule_dim": 4})
-    assert shortened(record(toy), smaller) == "it is hitnet-small with no options of its own"
-    assert shortened(record(smaller), smaller) is None
+def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(tmp_path, monkeypatch):
+    def git(*words):
+        identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
+        subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True)
 
-
-def test_a_new_default_of_an_option_that_is_off_leaves_runs_what_they_are(book):
-    toy = book.experiments["toy"]
-    other = {**toy.full_recipe().to_dict(), "augment_share": 0.75}
-    assert shortened(record(toy, recipe=other), toy) is None
-
-
-def test_records_from_before_teachers_and_model_options_count(book, ledger):
-    toy = book.experiments["toy"]
-    facts = {key: value for key, value in record(toy).to_facts().items() if key not in ("teacher", "model_options")}
-    ledger.add(Entry(RUN, "toy", (0,), facts))
-    assert full_runs(ledger, toy) == {0: record(toy)}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda facts: facts | {"mood": 1},
-        lambda facts: {"images": facts["images"]},
-        lambda facts: facts | {"recipe": facts["recipe"] | {"speed": 1}},
-    ],
-)
-def test_a_record_of_an_unknown_form_is_named(book, ledger, change):
-    ledger.add(Entry(RUN, "toy", (0,), change(record(book.experiments["toy"]).to_facts())))
-    with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):
-        full_runs(ledger, book.experiments["toy"])
+    module, ledger = tmp_path / "src/hitnet/paper/module.py", tmp_path / "src/hitnet/paper/ledger.jsonl"
+    module.parent.mkdir(parents=True)
+    module.write_text("1\n")
+    ledger.write_text("a\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(ledger_module, "source_root", lambda: tmp_path)
+    version = ledger_module.code_version()
+    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} [0-9a-f]{{12}}", version)
+    ledger.write_text("a\nb\n")
+    assert ledger_module.code_version() == version
+    module.write_text("2\n")
+    assert ledger_module.code_version().startswith(f"{version}+ sources ")

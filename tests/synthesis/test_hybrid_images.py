@@ -72,7 +72,7 @@ def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, 
     assert differences.abs().max() > 1
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_it_can_be_captured(toy_run):
     network = hitnet.open_run(toy_run.folder).model.to("cuda").eval()
     images, labels = torch.rand(8, 1, 12, 12, device="cuda"), torch.arange(8, device="cuda") % 3

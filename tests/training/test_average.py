@@ -119,7 +119,7 @@ def test_nothing_waits_for_the_device():
             kept.add(step)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_on_a_gpu_with_captured_steps(toy, caplog):
     options = {**SMALL, "device": "cuda", "recipe_options": {"average": 0.9, "batch_size": 16, "learning_rate": 5e-3}}
     runs = hitnet.train(toy, test=toy, epochs=12, seeds=2, **options)

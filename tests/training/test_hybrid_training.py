@@ -323,7 +323,7 @@ def test_runs_that_cannot_modify_these_images(source, toy):
         hitnet.train(toy, augment_from=blind, **options)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.gpu
 def test_the_step_is_captured(source, toy, caplog):
     options = {**SMALL, "device": "cuda", "recipe_options": {**STRONG, "learning_rate": 5e-3}}
     run = hitnet.train(toy, test=toy, augment="hybrid", augment_from=source.folder, epochs=10, **options)

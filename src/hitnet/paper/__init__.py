@@ -1,14 +1,14 @@
-"""The paper's results: experiments, the ledger of runs, and every table and figure rendered from it.
+"""The paper's results: experiments, the ledger of runs, and every table and figure, rendered from the ledger.
 
-`reproduce` does the runs that are missing from a ledger, `render` writes the page of results, `PAPER` is the book of
-all of them.
+`reproduce` makes the runs that are missing from a ledger, `write_page` writes the page of results, and `PAPER` is the
+book of all results and experiments.
 """
 
 from hitnet.paper.book import Book, Result, standing
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import Ledger
-from hitnet.paper.registry import PAPER
-from hitnet.paper.render import render
-from hitnet.paper.reproduce import Outcome, reproduce
+from hitnet.paper.page import write_page
+from hitnet.paper.reproduction import Outcome, reproduce
+from hitnet.paper.sections import PAPER
 
-__all__ = ["PAPER", "Book", "Experiment", "Ledger", "Outcome", "Result", "render", "reproduce", "standing"]
+__all__ = ["PAPER", "Book", "Experiment", "Ledger", "Outcome", "Result", "reproduce", "standing", "write_page"]

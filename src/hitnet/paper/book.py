@@ -1,4 +1,4 @@
-"""The book: all results of the paper, the experiments behind them, and how far each has come."""
+"""The book: results, the experiments behind them, how far each has come, and what a section is rendered from."""
 
 from __future__ import annotations
 
@@ -12,43 +12,49 @@ from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, PICTURE, Entry, Ledger
-from hitnet.paper.records import RunRecord, all_records, analysis_of, diverged_runs, full_runs
-from hitnet.training.run import Run
+from hitnet.paper.records import RunRecord, all_records, diverged_runs, full_runs, ghost_analysis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from hitnet.training.runs import Run
+
 EVERYTHING = "all"
+NOT_GIVEN = "not given"
 TEACHER_SEED = PICTURE_SEED = 0
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a picture is drawn from: a trained run, and where its data lie."""
+    """What a picture is drawn from: a trained run, the fingerprint of its weights, and where its data are."""
 
     run: Run
-    data_dir: Path | None
+    weights: str
     device: str
 
 
 @dataclass(frozen=True)
 class Result:
-    """One table, figure or figure of speech of the paper.
+    """One table, figure or statement of the paper.
 
-    where   its place in the paper
-    render  the result as Markdown, from the ledger alone; figures go to the pages' folder
-    draw    for pictures that need weights: draws them from a run with seed 0 of the one experiment
+    Attributes:
+        where: Its place in the paper.
+        experiments: Names of the experiments behind it.
+        section: Renders the result as Markdown from the ledger; writes its figures into the page's folder.
+        draw: For pictures that need weights: draws them from the run with seed 0 of the only experiment.
+        paper_runs: How many runs it is of in the paper, in words; empty where that has no meaning.
     """
 
     name: str
     title: str
     where: str
     experiments: tuple[str, ...]
-    render: Callable[[Page], str]
+    section: Callable[[Page], str]
     draw: Callable[[Drawing], Sequence[Figure]] | None = None
+    paper_runs: str = NOT_GIVEN
 
     def picture(self, ledger: Ledger) -> Entry | None:
-        """What the ledger says of its drawing, if it has been drawn."""
+        """The ledger's entry of its picture; None if it has not been drawn."""
         return ledger.get(PICTURE, self.experiments[0], (PICTURE_SEED,), self.name)
 
 
@@ -60,24 +66,32 @@ class Book:
     results: Mapping[str, Result]
     claims: Mapping[str, Claim]
 
-    def of(self, name: str) -> tuple[list[Result], list[Experiment]]:
-        """What a name means: everything, a result with its experiments, or an experiment alone."""
+    def look_up(self, name: str) -> tuple[list[Result], list[Experiment]]:
+        """What a name stands for: everything, a result with its experiments, or a single experiment.
+
+        Raises:
+            HitNetError: The name is unknown.
+        """
         if name == EVERYTHING:
             return list(self.results.values()), list(self.experiments.values())
         if name in self.results:
-            return [self.results[name]], [self.experiments[one] for one in self.results[name].experiments]
+            result = self.results[name]
+            return [result], [self.experiments[experiment] for experiment in result.experiments]
         if name in self.experiments:
             return [], [self.experiments[name]]
         raise unknown_name("result or experiment", name, [EVERYTHING, *self.results, *self.experiments])
 
     def costs(self, device: str, ledger: Ledger) -> Costs:
-        known = [(self.experiments[name], r) for name, r in all_records(ledger) if name in self.experiments]
-        return Costs(device, known)
+        """Estimates for a device, from the ledger's runs where it has any on that device."""
+        measured = [
+            (self.experiments[name], record) for name, record in all_records(ledger) if name in self.experiments
+        ]
+        return Costs(device, measured)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a result or an experiment has come; `seconds` is what its missing runs cost here."""
+    """How far a result or an experiment has come; `seconds` is the time that its missing runs take here."""
 
     done: int
     wanted: int
@@ -85,24 +99,25 @@ class Standing:
 
 
 def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
-    """Runs done of runs wanted, diverged ones among them; a picture wants one run and is done once it is drawn."""
-    results, experiments = book.of(name)
+    """Runs done and wanted, diverged runs included; a picture wants one run and is done once it is drawn."""
+    results, experiments = book.look_up(name)
     if len(results) == 1 and results[0].draw:
         if results[0].picture(ledger):
             return Standing(1, 1, 0.0)
-        return Standing(0, 1, costs.of_runs(experiments[0], 1))
+        return Standing(0, 1, costs.seconds_for_runs(experiments[0], 1))
     done = wanted = 0
     seconds = 0.0
-    for one in experiments:
-        have = sum(seed < one.wanted for seed in full_runs(ledger, one).keys() | diverged_runs(ledger, one))
-        done, wanted = done + have, wanted + one.wanted
-        seconds += costs.of_runs(one, one.wanted - have)
+    for experiment in experiments:
+        seeds = full_runs(ledger, experiment).keys() | diverged_runs(ledger, experiment)
+        finished = sum(seed < experiment.wanted for seed in seeds)
+        done, wanted = done + finished, wanted + experiment.wanted
+        seconds += costs.seconds_for_runs(experiment, experiment.wanted - finished)
     return Standing(done, wanted, seconds)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a result is rendered from, and the folder (docs) where its figures go."""
+    """What a result's section is rendered from; `docs` is the folder of the page and its figures."""
 
     book: Book
     ledger: Ledger
@@ -120,22 +135,23 @@ class Page:
         """Why runs failed, by seed."""
         return diverged_runs(self.ledger, self.experiment(name))
 
-    def analysis(self, name: str) -> Entry | None:
-        """The analysis of the most runs."""
-        seeds = max((entry.seeds for entry in self.ledger.of(ANALYSIS, name)), key=len, default=())
-        return analysis_of(self.ledger, self.experiment(name), seeds)
+    def ghost_analysis(self, name: str) -> Entry | None:
+        """The analysis of ghosts over the most runs."""
+        seeds = max((entry.seeds for entry in self.ledger.select(ANALYSIS, name)), key=len, default=())
+        return ghost_analysis(self.ledger, self.experiment(name), seeds)
 
     def cost(self, name: str, runs: int) -> str:
-        """What so many runs would cost."""
-        cost = in_words(Costs(H200).of_runs(self.experiment(name), runs))
+        """How long this many runs take, in words."""
+        cost = in_words(Costs(H200).seconds_for_runs(self.experiment(name), runs))
         return f"{runs} take{'s' if runs == 1 else ''} {cost} on an H200"
 
     def missing(self, name: str) -> str:
-        """Which runs are missing, if any, what they would cost, and how to make them."""
-        one = self.experiment(name)
-        done = full_runs(self.ledger, one).keys() | diverged_runs(self.ledger, one)
-        count = sum(seed not in done for seed in range(one.wanted)) if one.wanted or done else 1
+        """Which runs are missing, how long they take, and the command that makes them; empty if none is."""
+        experiment = self.experiment(name)
+        done = full_runs(self.ledger, experiment).keys() | diverged_runs(self.ledger, experiment)
+        planned = experiment.wanted or done
+        count = sum(seed not in done for seed in range(experiment.wanted)) if planned else 1
         if not count:
             return ""
-        more = "" if one.wanted else f" --runs {count}"
-        return f"{'' if done else 'no runs yet; '}{self.cost(name, count)}: `hitnet reproduce {name}{more}`"
+        option = "" if experiment.wanted else f" --runs {count}"
+        return f"{'' if done else 'no runs yet; '}{self.cost(name, count)}: `hitnet reproduce {name}{option}`"

@@ -1,6 +1,6 @@
-"""The paper's own numbers, each with the place that it comes from. Errors and deviations are in percent.
+"""The paper's own numbers, each with its place in the paper. Errors and deviations are in percent.
 
-Table 1 prints deviations as "0.060 (× 10⁻²)": as parts of 1, that is 0.060 percent.
+Table 1 prints deviations as "0.060 (× 10⁻²)": we read that as a fraction of 1, which is 0.060 percent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Claim:
-    """A mean error, with what the paper says beside it; half_unit is half of its last printed digit."""
+    """A mean error, and what else the paper says about it; None where it says nothing.
+
+    Attributes:
+        runs: How many runs the mean is of.
+        half_unit: Half of the last printed digit of the mean.
+    """
 
     mean: float | None = None
     std: float | None = None
@@ -20,8 +25,8 @@ class Claim:
     half_unit: float = 0.005
 
 
-# By experiment. Table 3 repeats the errors without augmentation of tables 1 and 2; of how
-# many runs the others are, section 3.2 says for MNIST alone.
+# By experiment. Table 3 repeats the errors without augmentation from tables 1 and 2; for the other errors in it,
+# section 3.2 gives the number of runs only for MNIST.
 CLAIMS: dict[str, Claim] = {
     # Table 1, constant rate
     "mnist-n1-constant": Claim(0.52, 0.060, 0.060),
@@ -52,7 +57,7 @@ CLAIMS: dict[str, Claim] = {
     "mnist-hybrid-decay": Claim(0.30, best=0.24),
 }
 
-# Table 2: errors with CapsNet as others report them, by source and data set.
+# Table 2: CapsNet's errors as others report them, by source and data set.
 CAPSNET_ELSEWHERE: dict[str, dict[str, float]] = {
     "Sabour et al.": {"mnist": 0.25, "cifar10": 10.60, "svhn": 4.30, "affnist": 21.00},
     "Nair et al.": {"mnist": 0.50, "fashion-mnist": 10.20, "cifar10": 32.47, "svhn": 8.94},
@@ -64,7 +69,13 @@ CAPSNET_ELSEWHERE: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class GhostClaim:
-    """Section 3.3 and table 4: ghosts of the training images in 20 networks; pairs are (true class, ghost class)."""
+    """Section 3.3 and table 4: ghosts of the training images in several networks.
+
+    Attributes:
+        agreed: Images with the same ghost class in all networks.
+        agreed_pairs: How many of them have a pair (true class, ghost class).
+        many_hits: A number of hits, and how many doubtful images have at least that many.
+    """
 
     models: int
     images: int
@@ -73,7 +84,7 @@ class GhostClaim:
     doubtful: int
     doubtful_pairs: dict[tuple[str, str], int]
     fewest_hits: int
-    many_hits: tuple[int, int]  # at least so many hits, in so many of the doubtful images
+    many_hits: tuple[int, int]
 
 
 MNIST_GHOSTS = GhostClaim(

@@ -1,6 +1,6 @@
-"""What a run costs: estimated from speeds that were measured once, then from the ledger's own runs on this device.
+"""How long a run takes: estimated from speeds measured once, then from the ledger's own runs on this device.
 
-The unit of work is the training on one grey image of 28 x 28. Larger images cost more: in proportion to the
+The unit of work is training on one grey image of 28 x 28. Larger images cost more: in proportion to the
 multiplications of the paper's two convolutions or, for networks with other features, to their pixels. Testing on an
 image costs a third of training on it.
 """
@@ -16,11 +16,11 @@ import torch
 
 from hitnet.paper.experiments import Experiment, Shape
 from hitnet.paper.records import RunRecord
-from hitnet.training.together import AT_ONCE
+from hitnet.training.scheduler import AT_ONCE
 
-# Images a second in training, 28 x 28 grey: one network alone, eight side by side (benchmarks/records/training.json).
+# Images per second in training, 28 x 28 grey: a single network, eight side by side (benchmarks/records/training.json).
 H200 = "NVIDIA H200"
-FULL = 6  # networks that fill a GPU: the ledger's runs of HitNet take 51 to 56 s five abreast, 51 to 59 s eight abreast
+FULL = 6  # networks that fill a GPU: HitNet takes 51 to 56 s per run with 5 side by side, 51 to 59 s with 8
 SPEEDS: dict[str, tuple[float, float]] = {
     "hitnet": (177_929.0, 330_368.0),
     "n1": (266_245.0, 414_662.0),
@@ -33,21 +33,21 @@ SPEEDS: dict[str, tuple[float, float]] = {
     "hitnet-resnet9": (141_645.0, 182_130.0),
 }
 CPU_HITNET = 253.0  # two cores with AMX (benchmarks/records/cpu.json)
-OTHER_GPU = 0.25  # a guess, of an H200's speed
+OTHER_GPU = 0.25  # of an H200's speed, a guess
 TEST_COST = 1 / 3
 # Decoding by the network behind hybrid augmentation: 0.04 for all images, 0.2 for a quarter by a convolutional decoder.
 TEACHER_COST = 0.1
 
 
 def device_name(device: torch.device) -> str:
-    """What the ledger calls a device; processors differ by kind and threads."""
+    """The name of a device in the ledger; processors differ by kind and number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu ({platform.processor() or platform.machine()}, {torch.get_num_threads()} threads)"
 
 
 def known_speed(network: str, device: str) -> float:
-    """Images a second before anything was measured on this very device."""
+    """Images per second, before anything was measured on this device."""
     base = SPEEDS[network][1]
     if device == H200:
         return base
@@ -65,7 +65,7 @@ def convolution_work(shape: Shape) -> float:
 
 
 def image_work(experiment: Experiment) -> float:
-    """An image of an experiment in units of work."""
+    """The work of training on one image of an experiment, in units."""
     if experiment.features in ("paper", "primary-capsules"):
         return convolution_work(experiment.in_shape) / convolution_work((1, 28, 28))
     _, height, width = experiment.in_shape
@@ -73,43 +73,56 @@ def image_work(experiment: Experiment) -> float:
 
 
 def epoch_work(experiment: Experiment, images: int) -> float:
-    """An epoch in units of work."""
+    """The work of one epoch, in units."""
     training = images * (1 + (TEACHER_COST if experiment.teacher else 0))
     return image_work(experiment) * (training + TEST_COST * experiment.tested_each_epoch)
 
 
 def further_work(experiment: Experiment, readings: int) -> float:
-    """What is not done in every epoch: the test on all images, where epochs were tested on fewer; reading ghosts."""
+    """The work outside the epochs, in units: reading ghosts, and the last test if epochs have smaller ones."""
     tested = experiment.test_images if experiment.each_epoch else 0
     return image_work(experiment) * TEST_COST * (tested + readings * experiment.images)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Estimates for one device. `measured` holds experiments with their runs; those on other devices say nothing."""
+    """Estimates for one device.
+
+    Attributes:
+        device: Its name, as `device_name` gives it.
+        measured: Experiments with their recorded runs; only runs on the same device are used.
+    """
 
     device: str
     measured: Sequence[tuple[Experiment, RunRecord]] = ()
 
     def speed(self, experiment: Experiment) -> float:
-        """Units of work a second: measured on this experiment, else on its network, else known."""
-        here = [(one, r) for one, r in self.measured if r.device == self.device and r.epoch_seconds > 0]
-        same = [pair for pair in here if pair[0].name == experiment.name]
-        near = same or [pair for pair in here if pair[0].network == experiment.network]
-        if near:
+        """Units of work per second: measured on this experiment, else on its network, else known."""
+        here = [
+            (other, record)
+            for other, record in self.measured
+            if record.device == self.device and record.epoch_seconds > 0
+        ]
+        same_experiment = [(other, record) for other, record in here if other.name == experiment.name]
+        same_network = [(other, record) for other, record in here if other.network == experiment.network]
+        if measured := same_experiment or same_network:
             return statistics.median(
-                epoch_work(one, r.images) / r.epoch_seconds / self.fullness(one, r.beside) for one, r in near
+                epoch_work(other, record.images) / record.epoch_seconds / self.fullness(other, record.beside)
+                for other, record in measured
             )
         return known_speed(experiment.network, self.device)
 
     def fullness(self, experiment: Experiment, beside: float) -> float:
-        """How much of its speed the device reaches with so many such networks side by side: by equal steps from that
-        of one alone to all of it. That larger images fill it as more networks would is a guess."""
+        """Which part of its full speed the device reaches with `beside` such networks side by side.
+
+        It rises in equal steps from the speed of a single network to the full speed. That larger images fill the
+        device as more networks would is a guess.
+        """
         filled = beside * image_work(experiment)
         if self.device.startswith("cpu") or filled >= FULL:
             return 1.0
-        alone, together = SPEEDS[experiment.network]
-        return 1 - (1 - alone / together) * (FULL - filled) / (FULL - 1)
+        single, together = SPEEDS[experiment.network]
+        return 1 - (1 - single / together) * (FULL - filled) / (FULL - 1)
 
     def seconds(
         self,
@@ -119,16 +132,22 @@ class Costs:
         images: int | None = None,
         readings: int | None = None,
     ) -> float:
-        """A run, or what is left of one (epochs, readings of ghosts); on a GPU its share, with many side by side."""
+        """Seconds of one run, or of the rest of it; on a GPU its share, with many networks side by side.
+
+        Args:
+            epochs: Epochs left; None: all.
+            images: Training images; None: all.
+            readings: Readings of ghosts left; None: all.
+        """
         work = epoch_work(experiment, experiment.images if images is None else images)
         count = experiment.epochs if epochs is None else epochs
         further = further_work(experiment, len(experiment.read_ghosts) if readings is None else readings)
         return (count * work + further) / self.speed(experiment)
 
-    def of_runs(self, experiment: Experiment, runs: int) -> float:
-        """Seconds that so many runs take together, side by side as they are trained."""
-        most = AT_ONCE["cpu" if self.device.startswith("cpu") else "cuda"]
-        groups = -(-runs // most)
+    def seconds_for_runs(self, experiment: Experiment, runs: int) -> float:
+        """Seconds of several runs together, side by side as they are trained."""
+        at_once = AT_ONCE["cpu" if self.device.startswith("cpu") else "cuda"]
+        groups = -(-runs // at_once)
         return runs * self.seconds(experiment) / self.fullness(experiment, runs / groups) if runs else 0.0
 
 

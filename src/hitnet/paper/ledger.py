@@ -1,8 +1,8 @@
-"""The ledger: one line of JSON for each finished or failed run, analysis or picture, each with a checksum of its own.
+"""The ledger: one line of JSON for each finished or failed run, analysis or picture, each with its own checksum.
 
-Lines are only ever added, and none depends on another, so that two ledgers are merged by taking the lines of both
-(`merge=union` in .gitattributes). A line that was changed by hand, torn or merged badly is refused with its number;
-so are two different lines for the same run.
+Lines are only ever added, and none depends on another, so two ledgers are merged by taking the lines of both
+(`merge=union` in .gitattributes). A line that was changed by hand, torn or badly merged is refused with its number;
+so are two different lines for the same run. At the end of the file: where a line comes from (device, torch, code).
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import hitnet
+from hitnet import files
 from hitnet.errors import HitNetError
 
 RUN, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "short", "diverged", "analysis", "picture")
+ORIGIN_FILE = "origin.json"  # in a run folder
 Key = tuple[str, str, str, tuple[int, ...]]
 
 
@@ -24,11 +31,12 @@ Key = tuple[str, str, str, tuple[int, ...]]
 class Entry:
     """One line.
 
-    kind   "run": a run of full length; "short": one that was shortened, which no table counts; "diverged": one that was
-           to be of full length, and failed; "analysis": of several runs together; "picture": a file that was drawn
-           from a run's weights
-    label  what tells apart entries of the same kind, experiment and seeds: how a run was shortened, which picture
-    facts  the rest, plain values
+    Attributes:
+        kind: "run": a run of full length; "short": a shortened run, which no table counts; "diverged": a run of full
+            length that failed; "analysis": an analysis of several runs together; "picture": a file that was drawn from
+            a run's weights.
+        label: Distinguishes entries of the same kind, experiment and seeds: how a run was shortened, which picture.
+        facts: The rest, plain values.
     """
 
     kind: str
@@ -42,12 +50,14 @@ class Entry:
         return self.kind, self.experiment, self.label, self.seeds
 
     def to_line(self) -> str:
+        """The entry as JSON with its checksum, in the one form that all versions write."""
         body = {"kind": self.kind, "experiment": self.experiment, "label": self.label, "seeds": list(self.seeds)}
         whole = {**body, "facts": self.facts}
         return canonical({**whole, "check": checksum(whole)})
 
 
 def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -55,13 +65,17 @@ def checksum(value: Any) -> str:
     return hashlib.blake2b(canonical(value).encode(), digest_size=8).hexdigest()
 
 
-def parse(line: str) -> Entry:
-    """An entry from its line; ValueError says what is wrong with it."""
+def parse_line(line: str) -> Entry:
+    """Read an entry from its line.
+
+    Raises:
+        ValueError: The line is damaged, or of an unknown kind; the message says which.
+    """
     values = json.loads(line)
     if not isinstance(values, dict) or "check" not in values:
         raise ValueError("it is not an entry with a checksum")
     if checksum({key: value for key, value in values.items() if key != "check"}) != values["check"]:
-        raise ValueError("its checksum does not fit what it says")
+        raise ValueError("its checksum does not match its content")
     if set(values) != {"kind", "experiment", "label", "seeds", "facts", "check"} or values["kind"] not in KINDS:
         raise ValueError("it is of a kind that this version of hitnet does not know")
     return Entry(values["kind"], values["experiment"], tuple(values["seeds"]), values["facts"], values["label"])
@@ -78,6 +92,11 @@ class Ledger:
         self.read()
 
     def read(self) -> None:
+        """Read the file again, from its first line.
+
+        Raises:
+            HitNetError: The file cannot be read, a line is damaged, or two lines contradict each other.
+        """
         try:
             text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
@@ -87,30 +106,34 @@ class Ledger:
         self.unended = bool(text) and not text.endswith("\n")
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
-                self._take(line, number)
+                self._keep(line, number)
 
-    def _take(self, line: str, number: int) -> None:
+    def _keep(self, line: str, number: int) -> None:
         try:
-            entry = parse(line)
+            entry = parse_line(line)
         except (ValueError, TypeError) as error:
             raise HitNetError(
-                f"{self.path}, line {number} is damaged: {error}. Take the line from the file's history, or remove "
-                "it and record its run again from its run folder with the same command."
+                f"{self.path}, line {number} is damaged: {error}. Restore the line from the file's history, or "
+                "remove it and repeat the command: the run is recorded again from its run folder."
             ) from error
-        there = self.entries.get(entry.key)
-        if there is not None and there != entry:  # the very same line twice is left by some merges, and harmless
+        earlier = self.entries.get(entry.key)
+        if earlier is not None and earlier != entry:  # some merges leave the same line twice, which is harmless
             raise HitNetError(
-                f"{self.path}, lines {self.lines[entry.key]} and {number} both record {describe(entry)}, differently. "
-                "Keep one of the two."
+                f"{self.path}, lines {self.lines[entry.key]} and {number} both record {describe_entry(entry)}, "
+                "differently. Keep one of the two."
             )
         self.entries[entry.key] = entry
         self.lines.setdefault(entry.key, number)
 
     def add(self, entry: Entry) -> None:
-        """Append an entry; one for the same run is refused."""
+        """Append an entry.
+
+        Raises:
+            HitNetError: The ledger has an entry for the same run, or cannot be written.
+        """
         self.read()  # another process may have written since
         if entry.key in self.entries:
-            raise HitNetError(f"{self.path} already has {describe(entry)}, in line {self.lines[entry.key]}.")
+            raise HitNetError(f"{self.path} already has {describe_entry(entry)}, in line {self.lines[entry.key]}.")
         text = entry.to_line() + "\n"
         if self.unended:
             text = "\n" + text
@@ -124,38 +147,105 @@ class Ledger:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Name another (--ledger).") from (
+            raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Choose another `ledger`.") from (
                 error
             )
         self.read()
 
     def check_writable(self) -> None:
-        """Find out before a long training whether its record can be kept."""
+        """Raise HitNetError unless entries can be added; to be called before a long training."""
         nearest = next(path for path in [self.path, *self.path.absolute().parents] if path.exists())
         if nearest == self.path:
-            why = "it is no file" if not nearest.is_file() else "it may not be written to"
-            fine = nearest.is_file() and os.access(nearest, os.W_OK)
+            reason = "it is not a file" if not nearest.is_file() else "it is not writable"
+            writable = nearest.is_file() and os.access(nearest, os.W_OK)
         else:
-            why = f"{nearest} is no folder" if not nearest.is_dir() else f"{nearest} may not be written to"
-            fine = nearest.is_dir() and os.access(nearest, os.W_OK)
-        if not fine:
-            raise HitNetError(f"Cannot write the ledger {self.path}: {why}. Name another (--ledger).")
+            reason = f"{nearest} is not a folder" if not nearest.is_dir() else f"{nearest} is not writable"
+            writable = nearest.is_dir() and os.access(nearest, os.W_OK)
+        if not writable:
+            raise HitNetError(f"Cannot write the ledger {self.path}: {reason}. Choose another `ledger`.")
 
     def add_if_new(self, entry: Entry) -> None:
-        """Append an entry, unless another process has recorded the same run since."""
+        """Append an entry, unless another process has recorded the same run meanwhile."""
         self.read()
         if entry.key not in self.entries:
             self.add(entry)
 
-    def of(self, kind: str, experiment: str | None = None) -> list[Entry]:
-        """The entries of a kind, of one experiment or of all, by seeds."""
-        found = [e for e in self.entries.values() if e.kind == kind and experiment in (None, e.experiment)]
-        return sorted(found, key=lambda entry: (entry.experiment, entry.label, entry.seeds))
+    def select(self, kind: str, experiment: str | None = None) -> list[Entry]:
+        """The entries of a kind, sorted by seeds; of one experiment, or of all."""
+        chosen = [entry for entry in self.entries.values() if entry.kind == kind]
+        if experiment is not None:
+            chosen = [entry for entry in chosen if entry.experiment == experiment]
+        return sorted(chosen, key=lambda entry: (entry.experiment, entry.label, entry.seeds))
 
     def get(self, kind: str, experiment: str, seeds: tuple[int, ...], label: str = "") -> Entry | None:
         return self.entries.get((kind, experiment, label, seeds))
 
 
-def describe(entry: Entry) -> str:
+def describe_entry(entry: Entry) -> str:
     seeds = ", ".join(map(str, entry.seeds))
     return f"{entry.kind} {entry.experiment}{' ' + entry.label if entry.label else ''} with seed {seeds}"
+
+
+def note_origin(folder: Path, device: str) -> None:
+    """Add this machine and this code to those that worked on the run in a folder."""
+    file = folder / ORIGIN_FILE
+    origins = files.read_json(file) if file.is_file() else []
+    current = {"device": device, "torch": torch.__version__, "code": code_version()}
+    if current not in origins:
+        files.write_json(file, [*origins, current])
+
+
+def read_origin(folder: Path) -> dict[str, str]:
+    """Device, torch and code of the run in a folder; several of each where it was continued elsewhere."""
+    if not (folder / ORIGIN_FILE).is_file():
+        raise HitNetError(
+            f"{folder} has no {ORIGIN_FILE}, which says where a run was trained, so it cannot be recorded. If the run "
+            "was copied, copy all files of its folder; otherwise move the folder away, and the run is made again."
+        )
+    origins: list[dict[str, Any]] = files.read_json(folder / ORIGIN_FILE)
+    return {
+        key: ", then ".join(dict.fromkeys(origin[key] for origin in origins)) for key in ("device", "torch", "code")
+    }
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def code_version() -> str:
+    """The version of the package and the commit of its repository.
+
+    A "+" follows the commit if the package's sources were changed since (the ledger is not one of them). There, and
+    where there is no commit to name, a checksum of the sources follows.
+    """
+    root = source_root()
+    try:
+        if root is None:
+            raise FileNotFoundError
+        commit = run_git(root, "describe", "--always", "--abbrev=12", "--exclude=*")
+        changes = run_git(root, "status", "--porcelain", "--", "src/hitnet/*.py")
+    except (OSError, subprocess.SubprocessError):
+        return f"{hitnet.__version__} sources {source_checksum()}"
+    return f"{hitnet.__version__} {commit}" + (f"+ sources {source_checksum()}" if changes else "")
+
+
+def run_git(root: Path, *arguments: str) -> str:
+    process = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20
+    )
+    return process.stdout.strip()
+
+
+def source_checksum() -> str:
+    """A checksum of all Python files of the package."""
+    package = Path(hitnet.__file__).parent
+    digest = hashlib.blake2b(digest_size=6)
+    for file in sorted(package.rglob("*.py")):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def source_root() -> Path | None:
+    """The repository that contains this package; None for an installed package."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "pyproject.toml").is_file() and (root / "src" / "hitnet").is_dir() else None

@@ -1,4 +1,4 @@
-// What a person does: decide, undo, move; by key, or by the buttons that send the same keys.
+// Actions: decide, undo, move; by key, or by buttons that send the same keys.
 "use strict";
 
 function refresh(app, row, focus = true) {
@@ -14,7 +14,7 @@ function decide(app, row, decision, k) {
   const next = list.next();
   store.change([[audit.id[row], { path: audit.path[row], given: audit.names[audit.given[row]], decision, label }]]);
   app.unsaved = true;
-  const done = { keep: "kept", relabel: `relabelled to ${label}`, drop: "dropped", unsure: "unsure" };
+  const done = { keep: "kept", relabel: `relabelled to ${label}`, drop: "dropped", unsure: "marked as unsure" };
   app.announce(`#${audit.id[row]}: ${done[decision]}`);
   refresh(app, next);
 }
@@ -22,14 +22,14 @@ function decide(app, row, decision, k) {
 function takeSuggestion(app, row) {
   const { audit } = app;
   if (audit.suggested[row] !== audit.given[row]) decide(app, row, "relabel", audit.suggested[row]);
-  else app.announce("The suggestion is the given label: 1 keeps it, 3 takes another class.");
+  else app.announce("The suggestion is the given label: 1 keeps it, 3 chooses another class.");
 }
 
 function undecide(app, row) {
   const id = app.audit.id[row];
   if (!app.store.get(id)) return app.announce("This image has no decision.");
   app.store.change([[id, undefined]]);
-  app.announce(`#${id}: decision taken off`);
+  app.announce(`#${id}: decision removed`);
   refresh(app, row);
 }
 
@@ -59,14 +59,14 @@ function search() {
   $("#search").select();
 }
 
-// Wrap an action on the current image: a decision on one that is scrolled out of sight would be one unseen.
+// Run an action only if the current image is visible: nobody should decide on an image that is scrolled out of sight.
 function onSeen(app, action) {
   return () => {
     const row = app.list.current();
     if (row === undefined) return;
     if (app.list.inSight() || $("#zoom").open) return action(app, row);
     app.list.move(0);
-    app.announce("Back at the current image; press again to decide.");
+    app.announce("Scrolled back to the current image. Press the key again to decide.");
   };
 }
 

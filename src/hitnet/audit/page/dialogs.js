@@ -1,13 +1,13 @@
-// Dialogs: choosing a class, the image large, export, import, help.
+// Dialogs: choose a class, large view, export, import, help.
 "use strict";
 
 const PICKER_ROWS = 200;
 const PROBLEMS_SHOWN = 20;
 const KEYS = [
   ["↓ ↑ or j k", "next, previous image"], ["1", "keep the given label"], ["2", "relabel to the suggestion"],
-  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["0", "take the decision off"],
-  ["u", "undo, as often as you like"], ["Enter", "the image, large"], ["/", "search"], ["e", "export"],
-  ["PgUp PgDn Home End", "move far"], ["?", "this help"], ["Esc", "close"],
+  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["0", "remove the decision"],
+  ["u", "undo, any number of times"], ["Enter", "large view"], ["/", "search"], ["e", "export"],
+  ["PgUp PgDn Home End", "page up or down, first, last image"], ["?", "this help"], ["Esc", "close"],
 ];
 
 function setUpDialogs() {
@@ -22,7 +22,7 @@ function setUpDialogs() {
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 
-// A list of classes to filter by typing; `choose` gets the class index.
+// A list of classes that typing filters; `choose` receives the class index.
 function createPicker(audit, thumbs, choose) {
   const dialog = $("#picker"), input = $("#picker-input"), list = $("#picker-list");
   let row = 0, matches = [], active = 0;
@@ -42,10 +42,10 @@ function createPicker(audit, thumbs, choose) {
   }
 
   function render() {
-    const wanted = input.value.trim().toLowerCase();
-    matches = ordered().filter((k) => audit.names[k].toLowerCase().includes(wanted)).slice(0, PICKER_ROWS);
-    // An exact name goes first, so that typing "1" and Enter means 1 and not 10.
-    matches.sort((a, b) => (audit.names[b].toLowerCase() === wanted) - (audit.names[a].toLowerCase() === wanted));
+    const typed = input.value.trim().toLowerCase();
+    matches = ordered().filter((k) => audit.names[k].toLowerCase().includes(typed)).slice(0, PICKER_ROWS);
+    // An exact match comes first, so that typing "1" and Enter means 1 and not 10.
+    matches.sort((a, b) => (audit.names[b].toLowerCase() === typed) - (audit.names[a].toLowerCase() === typed));
     list.replaceChildren(...matches.map(option));
     activate(0);
   }
@@ -90,7 +90,7 @@ function createExport(store, announce, exported) {
   function open() {
     csv = store.toCsv();
     text.value = csv;
-    $("#export-summary").textContent = decisionSummary([...store.records.values()]) || "Nothing is decided yet.";
+    $("#export-summary").textContent = decisionSummary([...store.records.values()]) || "There are no decisions yet.";
     if (!$("#export").open) $("#export").showModal();
   }
 
@@ -106,7 +106,7 @@ function createExport(store, announce, exported) {
       await navigator.clipboard.writeText(csv);
     } catch {
       text.select();
-      if (!document.execCommand("copy")) return announce("The browser refuses to copy: the text is selected, press Ctrl+C.");
+      if (!document.execCommand("copy")) return announce("The browser does not allow copying. The text is selected: press Ctrl+C.");
     }
     exported();
     announce("Copied.");
@@ -123,8 +123,8 @@ function createImport(audit, store, done) {
 
   async function read() {
     if (!file.files.length) return;
-    const { entries, problems: found } = readCorrections(audit, await file.files[0].text());
-    if (found.length) return showProblems(found);
+    const { entries, problems: messages } = readCorrections(audit, await file.files[0].text());
+    if (messages.length) return showProblems(messages);
     const canonical = entries.map(([id, record]) => {
       const row = audit.rowOf.get(id);
       return [id, row === undefined ? record : { ...record, path: audit.path[row] }];
@@ -134,10 +134,10 @@ function createImport(audit, store, done) {
     done(canonical.map(([id]) => id));
   }
 
-  function showProblems(found) {
-    const shown = found.slice(0, PROBLEMS_SHOWN);
-    if (found.length > shown.length) shown.push(`and ${count(found.length - shown.length)} more.`);
-    problems.replaceChildren(el("li", {}, el("b", {}, "Nothing was imported.")), ...shown.map((problem) => el("li", { dir: "auto" }, problem)));
+  function showProblems(messages) {
+    const shown = messages.slice(0, PROBLEMS_SHOWN);
+    if (messages.length > shown.length) shown.push(`and ${count(messages.length - shown.length)} more.`);
+    problems.replaceChildren(el("li", {}, el("b", {}, "Nothing was imported.")), ...shown.map((message) => el("li", { dir: "auto" }, message)));
   }
 
   $("#open-import").addEventListener("click", () => {

@@ -1,4 +1,4 @@
-// What is shown: every filter combines with every other, shows as a chip, and can be taken off there.
+// Filters: all of them combine; each active filter has a chip that removes it.
 "use strict";
 
 const LARGEST_MATRIX = 20;
@@ -62,7 +62,7 @@ function buildControls(audit, chosen, set) {
   }
 }
 
-// Put the controls in step with the filters, which may have changed by a chip or by the matrix.
+// Update the controls after a chip or the matrix has changed the filters.
 function renderControls(chosen) {
   const put = (input, value) => { if (document.activeElement !== input) input.value = value ?? ""; };
   put($("#score-min"), chosen.min);
@@ -95,7 +95,7 @@ function renderChips(audit, chosen, set) {
   $("#chips").replaceChildren(...buttons);
 }
 
-// How many images of the page stand under each pair, so that a click shows as many as it says.
+// Number of images on this page per pair: a click on a pair shows exactly that number of images.
 function pairCounts(audit) {
   const pairs = new Map();
   audit.given.forEach((given, row) => {
@@ -140,7 +140,7 @@ function pairMatrix(audit, pairs, most, choose) {
   return table;
 }
 
-// One stop for the Tab key; arrows move inside.
+// The matrix is a single Tab stop; the arrow keys move inside it.
 function rove(table) {
   const grid = [...table.rows].map((row) => [...row.cells].map((cell) => cell.querySelector("button")));
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };

@@ -1,4 +1,4 @@
-// The list: only the rows in sight are in the page, however long the list is.
+// The list: only the visible rows are in the document, however long the list is.
 "use strict";
 
 const OVERSCAN = 3;
@@ -8,7 +8,7 @@ const FARTHEST = 2;
 
 const $ = (selector) => document.querySelector(selector);
 
-// An element; children are elements or text, and text is only ever text.
+// Create an element. Children are elements or text; text is never parsed as HTML.
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -20,12 +20,12 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-// A name from the data: isolated, so that right-to-left names leave their neighbours in place.
+// A name from the data, isolated so that right-to-left names do not move their neighbours.
 function nameOf(text, extra = "") {
   return el("span", { class: `name ${extra}`, dir: "auto", title: text }, text.trim() === "" ? "(blank)" : text);
 }
 
-// Thumbnails lie side by side on sheets, which are decoded when first needed.
+// Thumbnails are on sheets, which are decoded when they are first needed.
 function createThumbs(group, spec) {
   const sheets = new Map();
   function sheet(number) {
@@ -39,9 +39,9 @@ function createThumbs(group, spec) {
   function canvas(index, label) {
     const node = el("canvas", { width: spec.width, height: spec.height, role: "img", "aria-label": label });
     const image = sheet(Math.floor(index / spec.sheet));
-    const place = index % spec.sheet;
-    const x = (place % spec.columns) * spec.cell_width;
-    const y = Math.floor(place / spec.columns) * spec.cell_height;
+    const cell = index % spec.sheet;
+    const x = (cell % spec.columns) * spec.cell_width;
+    const y = Math.floor(cell / spec.columns) * spec.cell_height;
     const draw = () => node.getContext("2d").drawImage(image, x, y, spec.width, spec.height, 0, 0, spec.width, spec.height);
     if (image.complete) draw();
     else image.addEventListener("load", draw, { once: true });
@@ -54,7 +54,7 @@ function createThumbs(group, spec) {
 
 function createList(parts) {
   const view = $("#list"), rows = $("#rows");
-  const nodes = new Map(); // place in the order → element
+  const nodes = new Map(); // position in the order → element
   let order = [], cursor = 0, height = 1;
 
   function measure() {
@@ -65,27 +65,27 @@ function createList(parts) {
   function draw(rebuild = false) {
     const first = Math.max(0, Math.floor(view.scrollTop / height) - OVERSCAN);
     const last = Math.min(order.length, Math.ceil((view.scrollTop + view.clientHeight) / height) + OVERSCAN);
-    for (const [place, node] of nodes) {
-      if (rebuild || place < first || place >= last) {
+    for (const [position, node] of nodes) {
+      if (rebuild || position < first || position >= last) {
         node.remove();
-        nodes.delete(place);
+        nodes.delete(position);
       }
     }
-    for (let place = first; place < last; place++) {
-      if (!nodes.has(place)) addRow(place);
+    for (let position = first; position < last; position++) {
+      if (!nodes.has(position)) addRow(position);
     }
-    nodes.forEach((node, place) => markCurrent(node, place === cursor));
+    nodes.forEach((node, position) => markCurrent(node, position === cursor));
   }
 
-  function addRow(place) {
-    const node = parts.build(order[place]);
-    node.setAttribute("aria-posinset", place + 1);
+  function addRow(position) {
+    const node = parts.build(order[position]);
+    node.setAttribute("aria-posinset", position + 1);
     node.setAttribute("aria-setsize", order.length);
-    node.style.transform = `translateY(${place * height}px)`;
-    node.addEventListener("mousedown", () => moveTo(place, { scroll: false }), { capture: true });
-    nodes.set(place, node);
-    // Reading order follows the DOM: put the row before the next one that is there.
-    const after = [...nodes.keys()].filter((other) => other > place).sort((a, b) => a - b)[0];
+    node.style.transform = `translateY(${position * height}px)`;
+    node.addEventListener("mousedown", () => moveTo(position, { scroll: false }), { capture: true });
+    nodes.set(position, node);
+    // Screen readers follow the order of the document: insert the row before the next existing one.
+    const after = [...nodes.keys()].filter((other) => other > position).sort((a, b) => a - b)[0];
     rows.insertBefore(node, after === undefined ? null : nodes.get(after));
   }
 
@@ -102,7 +102,7 @@ function createList(parts) {
     return top + height > view.scrollTop && top < view.scrollTop + view.clientHeight;
   }
 
-  // Keep the rows before and after the current one in sight as well, where the window has room for three.
+  // Also keep the rows before and after the current one visible, if three rows fit.
   function scrollToCursor() {
     const margin = view.clientHeight >= 3 * height ? height : 0;
     const top = cursor * height - margin, bottom = (cursor + 1) * height + margin;
@@ -110,16 +110,16 @@ function createList(parts) {
     else if (bottom > view.scrollTop + view.clientHeight) view.scrollTop = bottom - view.clientHeight;
   }
 
-  function moveTo(place, { scroll = true, focus = true } = {}) {
+  function moveTo(position, { scroll = true, focus = true } = {}) {
     if (!order.length) return;
-    cursor = Math.max(0, Math.min(order.length - 1, place));
+    cursor = Math.max(0, Math.min(order.length - 1, position));
     if (scroll) scrollToCursor();
     draw();
     if (focus && !document.querySelector("dialog[open]")) nodes.get(cursor)?.focus({ preventScroll: true });
     parts.moved(order[cursor]);
   }
 
-  // Show these rows; the cursor goes to `row` where it is among them.
+  // Show these rows, and move the cursor to `row` if it is among them.
   function show(newOrder, row, { focus = false } = {}) {
     order = newOrder;
     measure();

@@ -1,4 +1,4 @@
-// The review page: reads the audit, fills the head, and joins list, filters, dialogs and keyboard.
+// The review page: read the audit, fill the header, and connect list, filters, dialogs and keyboard.
 "use strict";
 
 const count = (n) => new Intl.NumberFormat("en").format(n);
@@ -68,12 +68,12 @@ function createAnnouncer() {
 
 function setUpTheme() {
   const root = document.documentElement;
-  const wanted = (() => { try { return localStorage.getItem("hitnet-theme"); } catch { return null; } })();
-  if (wanted === "light" || wanted === "dark") root.dataset.theme = wanted;
+  const stored = (() => { try { return localStorage.getItem("hitnet-theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
   $("#theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    try { localStorage.setItem("hitnet-theme", root.dataset.theme); } catch { /* the choice then lasts as long as the page */ }
+    try { localStorage.setItem("hitnet-theme", root.dataset.theme); } catch { /* without storage, the choice lasts until the page is closed */ }
   });
 }
 
@@ -82,7 +82,7 @@ function openSide(open) {
   $("#open-filters").setAttribute("aria-expanded", String(open));
 }
 
-// In a narrow window the side is a drawer.
+// In a narrow window, the sidebar is a drawer.
 function setUpSide() {
   $("#open-filters").addEventListener("click", () => openSide(!$("#side").classList.contains("open")));
   $("main").addEventListener("mousedown", () => openSide(false));
@@ -108,11 +108,11 @@ function start() {
   setUpDialogs();
   setUpKeyboard(app);
   setUpWindow(app);
-  app.store.save(); // says at once where decisions cannot be stored
+  app.store.save(); // warn at once if the browser cannot store decisions
   refresh(app, 0);
 }
 
-// Another window may show the same audit: both then show the same decisions.
+// Another window may show the same audit: keep the decisions of both windows the same.
 function setUpWindow(app) {
   $("#clear-filters").addEventListener("click", app.filters.clear);
   $("#zoom").addEventListener("close", () => app.list.move(0));

@@ -1,4 +1,4 @@
-// One image of the list: its picture, labels, reasons, distances and the buttons to decide.
+// A row of the list: picture, labels, reason, distances, and the buttons to decide.
 "use strict";
 
 const FLAG_KIND = { "wrong": "wrong", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
@@ -7,7 +7,7 @@ function flagBadge(flag) {
   return el("span", { class: `flag ${FLAG_KIND[flag] ?? "none"}` }, flag);
 }
 
-// Bars of the nearest classes: short is near, with the hit zone and the miss zone behind them.
+// Bars of the nearest classes, over the hit zone and the miss zone: a short bar is a near class.
 function distanceChart(audit, row) {
   const chart = el("div", { class: "chart", role: "img", "aria-label": chartLabel(audit, row) });
   chart.style.setProperty("--hit-end", HIT_RADIUS / FARTHEST);
@@ -30,9 +30,9 @@ function chartLabel(audit, row) {
 
 function prototypePair(audit, prototypes, row) {
   if (!prototypes) return el("div", { class: "prototypes none" });
-  const one = (k, role) => el("figure", { class: role },
+  const figure = (k, role) => el("figure", { class: role },
     prototypes.canvas(k, `Prototype of ${audit.names[k]}`), el("figcaption", {}, role));
-  return el("div", { class: "prototypes" }, one(audit.given[row], "given"), one(audit.suggested[row], "suggested"));
+  return el("div", { class: "prototypes" }, figure(audit.given[row], "given"), figure(audit.suggested[row], "suggested"));
 }
 
 function labelPair(audit, row) {
@@ -56,7 +56,7 @@ function fileLine(audit, row) {
   return el("div", { class: "file" }, el("span", {}, `#${audit.id[row]}`), audit.path[row] ? nameOf(audit.path[row]) : null);
 }
 
-// The choices for an image; `pressed` says whether it is the one taken.
+// The possible decisions on an image; `pressed` marks the current decision.
 function choices(audit, row, record) {
   const suggestion = audit.names[audit.suggested[row]];
   const is = (decision) => record?.decision === decision;
@@ -96,7 +96,7 @@ function buildRow(audit, thumbs, row, record, act) {
   choiceButtons(audit, row, record, act));
 }
 
-// The same image, large, with every figure the audit has of it.
+// The large view of an image, with all its figures from the audit.
 function buildZoom(audit, thumbs, row, record, act) {
   const number = (value) => (value === null ? "–" : value.toFixed(3));
   const fact = (term, ...value) => [el("dt", {}, term), el("dd", {}, ...value)];

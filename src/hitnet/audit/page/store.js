@@ -1,4 +1,4 @@
-// Decisions: one record an image, several levels of undo, kept in the browser, written and read as CSV.
+// Decisions: one record per image, with undo, stored in the browser, written and read as CSV.
 "use strict";
 
 const COLUMNS = ["id", "path", "given", "decision", "label"];
@@ -7,7 +7,7 @@ const DECISIONS = ["keep", "relabel", "drop", "unsure"];
 function createStore(audit, onTrouble) {
   const key = `hitnet-audit:${audit.fingerprint}`;
   const records = new Map(); // id → {path, given, decision, label}
-  const past = []; // steps to undo, each a list of [id, the record before or undefined]
+  const past = []; // steps to undo, each a list of [id, previous record or undefined]
 
   function put(id, record) {
     if (record) records.set(id, record);
@@ -18,7 +18,7 @@ function createStore(audit, onTrouble) {
     try {
       localStorage.setItem(key, JSON.stringify([...records]));
     } catch {
-      onTrouble("This browser does not let the page store your decisions. Export them before you close it.");
+      onTrouble("This browser does not store your decisions for this page. Export them before you close it.");
     }
   }
 
@@ -29,7 +29,7 @@ function createStore(audit, onTrouble) {
     }
   }
 
-  // Change several images in one step, which one undo takes back.
+  // Change the decisions on several images in one step, which a single undo reverts.
   function change(entries) {
     past.push(entries.map(([id]) => [id, records.get(id)]));
     for (const [id, record] of entries) put(id, record);
@@ -57,13 +57,13 @@ function storedEntries(key) {
   }
 }
 
-// What is wrong with a record, in words, or null. Ids that this page does not show are carried along unseen.
+// A message that says what is wrong with a record, or null. Records of images that are not on this page are kept.
 function recordProblem(audit, id, record) {
   if (!Number.isSafeInteger(id) || typeof record !== "object" || record === null) return "its id is not a whole number";
-  if (!DECISIONS.includes(record.decision)) return `its decision “${record.decision}” is none of ${DECISIONS.join(", ")}`;
+  if (!DECISIONS.includes(record.decision)) return `its decision “${record.decision}” is not one of ${DECISIONS.join(", ")}`;
   if (record.decision === "relabel" && !audit.classIndex.has(record.label)) return `“${record.label}” is not a class of this audit`;
-  if (record.decision === "relabel" && record.label === record.given) return "it relabels to the label it has; write keep";
-  if (record.decision !== "relabel" && record.label !== "") return `${record.decision} takes no label`;
+  if (record.decision === "relabel" && record.label === record.given) return "it relabels to the given label; use keep instead";
+  if (record.decision !== "relabel" && record.label !== "") return `only relabel takes a label, not ${record.decision}`;
   const row = audit.rowOf.get(id);
   if (row !== undefined && audit.names[audit.given[row]] !== record.given) {
     return `image ${id} is labelled “${audit.names[audit.given[row]]}” here, not “${record.given}”`;
@@ -74,12 +74,12 @@ function recordProblem(audit, id, record) {
   return audit.classIndex.has(record.given) ? null : `“${record.given}” is not a class of this audit`;
 }
 
-// Text areas and UTF-8 files cannot carry every string: line ends and lone surrogates are equal to what they become.
+// Text areas and UTF-8 files change line ends and lone surrogates, so compare texts after the same changes.
 function comparable(text) {
   return String(text).replace(/\r\n?/g, "\n").toWellFormed();
 }
 
-// Text is always quoted and never altered: a name that begins with "=" must come back as it was.
+// Text is always quoted and never changed: a name that begins with "=" must come back unchanged.
 function toCsv(records) {
   const quote = (text) => `"${text.replaceAll('"', '""')}"`;
   const lines = [...records]
@@ -88,7 +88,7 @@ function toCsv(records) {
   return [COLUMNS.join(","), ...lines].map((line) => `${line}\r\n`).join("");
 }
 
-// RFC 4180 text as [{line, fields}], line being the one on which the record begins.
+// Parse RFC 4180 text to [{line, fields}]; `line` is the line on which the record begins.
 function parseCsv(text) {
   const records = [];
   let fields = [], field = "", quoted = false, line = 1, begun = 1;
@@ -116,13 +116,13 @@ function parseCsv(text) {
   return records;
 }
 
-// Corrections as {entries, problems}; with any problem nothing should be taken over.
+// Read corrections as {entries, problems}. If there is any problem, import nothing.
 function readCorrections(audit, text) {
   const [header, ...lines] = parseCsv(text.replace(/^\uFEFF/, ""));
   const at = COLUMNS.map((name) => (header ? header.fields.indexOf(name) : -1));
   if (at.includes(-1)) return { entries: [], problems: [`The first line must name the columns ${COLUMNS.join(",")}.`] };
-  const spelt = new Map(audit.names.map((name) => [comparable(name), name]));
-  const className = (text) => (audit.classIndex.has(text) ? text : spelt.get(comparable(text)) ?? text);
+  const exactName = new Map(audit.names.map((name) => [comparable(name), name]));
+  const className = (text) => (audit.classIndex.has(text) ? text : exactName.get(comparable(text)) ?? text);
   const entries = new Map();
   const problems = [];
   for (const { line, fields } of lines) {

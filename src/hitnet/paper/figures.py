@@ -1,0 +1,145 @@
+"""The paper's figures: curves from the ledger, and pictures that need a network's weights.
+
+A picture is drawn once from a run folder, kept as a file, and named in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hitnet import plots, synthesis
+from hitnet.paper.book import PICTURE_SEED, Drawing, Page, Result
+from hitnet.paper.experiments import TITLES
+from hitnet.paper.ledger import PICTURE, Entry, Ledger
+from hitnet.paper.records import full_runs
+from hitnet.synthesis.distributions import run_images
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = Path("images") / "paper"
+CURVES_FILE = FOLDER / "curves.png"
+TABLE1_NETWORKS = {network: TITLES[network] for network in ("n1", "n2", "n2b", "hitnet")}
+TABLE1_CONSTANT = tuple(f"mnist-{network}-constant" for network in TABLE1_NETWORKS)
+TRAVERSED_CLASS = 3  # any would do: the paper speaks of all
+# The paper does not say how far it modifies capsules: a noise of m/√n is our reading, from its section on generation.
+AUGMENTED_EXAMPLES, AUGMENTATION_STRENGTH = 2, 1.0
+
+
+def curves_section(page: Page) -> str:
+    """The figure beside table 1: mean test error over the epochs of the four networks, constant rate."""
+    histories, lines = {}, []
+    for title, name in zip(TABLE1_NETWORKS.values(), TABLE1_CONSTANT, strict=True):
+        records = page.records(name)
+        if not records:
+            lines.append(f"- {title}: {page.missing(name)}")
+            continue
+        mean = np.mean([record.errors for record in records], axis=0)
+        label = f"{title}, mean of {len(records)} run{'s' if len(records) > 1 else ''}"
+        histories[label] = [{"epoch": i, "test_error": float(error)} for i, error in enumerate(mean, start=1)]
+        lines.append(f"- {label}")
+    if not histories:
+        return "\n".join(["There are no runs to draw yet.", "", *lines, ""])
+    draw_curves(histories, page.docs / CURVES_FILE)
+    return "\n".join([f"![Mean test error over the epochs]({CURVES_FILE.as_posix()})", "", *lines, ""])
+
+
+def draw_curves(histories: dict[str, list[dict[str, float]]], file: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(plots.sheet.WIDTH, 3.4), facecolor="white", layout="constrained")
+    axes = plots.draw_error(figure.subplots(), histories)
+    axes.set_title("mean test error on MNIST, %, constant learning rate", fontsize=8, loc="left")
+    axes.legend(fontsize=7, frameon=False)
+    plots.save([figure], file)
+
+
+def draw_prototypes(drawing: Drawing) -> list[Figure]:
+    """Each class's central capsule, decoded."""
+    return plots.prototype_figures(synthesis.prototypes(drawing.run, device=drawing.device))
+
+
+def draw_traversal(drawing: Drawing) -> list[Figure]:
+    """The central capsule of one class, each component swept over [0.5 − 2m/√n, 0.5 + 2m/√n]."""
+    names = drawing.run.class_names
+    name = names[min(TRAVERSED_CLASS, len(names) - 1)]
+    return plots.traversal_figures(synthesis.traverse(drawing.run, name, device=drawing.device))
+
+
+def draw_augmentation(drawing: Drawing) -> list[Figure]:
+    """Two images, each with 23 modifications."""
+    images = run_images(drawing.run).select(range(AUGMENTED_EXAMPLES))
+    examples = synthesis.hybrid_examples(drawing.run, images, strength=AUGMENTATION_STRENGTH, device=drawing.device)
+    return plots.hybrid_figures(examples)
+
+
+def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, docs: Path, say: Callable[[str], None]) -> None:
+    """Draw a result's picture, and record in the ledger which run it shows."""
+    if result.draw is None:
+        return
+    files = plots.save(result.draw(drawing), docs / FOLDER / f"{result.name}.png")
+    facts = {"files": [file.relative_to(docs).as_posix() for file in files], "weights": drawing.weights}
+    ledger.add_if_new(Entry(PICTURE, result.experiments[0], (PICTURE_SEED,), facts, result.name))
+    for file in files:
+        say(f"written: {file}")
+
+
+def image_line(page: Page, title: str, file: str) -> str:
+    """An image in Markdown, or a sentence if its file is missing."""
+    return f"![{title}]({file})" if (page.docs / file).is_file() else f"The file {file} is missing from this copy."
+
+
+def picture_section(page: Page) -> str:
+    """The picture with the run that it shows, or the command that draws it."""
+    result = page.result
+    name = result.experiments[0]
+    entry = result.picture(page.ledger)
+    if entry is None:
+        return (
+            f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `hitnet reproduce {result.name}`\n"
+        )
+    images = [image_line(page, result.title, file) for file in entry.facts["files"]]
+    origin = f"Drawn from {name}, seed {PICTURE_SEED}, weights {entry.facts['weights']}."
+    counted = full_runs(page.ledger, page.experiment(name)).get(PICTURE_SEED)
+    if counted is not None and counted.weights != entry.facts["weights"]:
+        origin += f" The run with this seed in the tables is another training (weights {counted.weights})."
+    return "\n\n".join([*images, origin]) + "\n"
+
+
+CURVES = Result(
+    "curves",
+    "Error over the epochs",
+    "the figure beside table 1",
+    TABLE1_CONSTANT,
+    curves_section,
+    paper_runs="80",
+)
+PROTOTYPES = Result(
+    "prototypes",
+    "Prototypes of the digits",
+    "the figure of prototypes, section 3.2",
+    ("mnist-hitnet-constant",),
+    picture_section,
+    draw_prototypes,
+    paper_runs="1",
+)
+TRAVERSAL = Result(
+    "traversal",
+    "What the components of a capsule draw",
+    "section 3.2",
+    ("mnist-hitnet-constant",),
+    picture_section,
+    draw_traversal,
+)
+AUGMENTATION = Result(
+    "augmentation",
+    "Examples of hybrid augmentation",
+    "the figure of hybrid augmentation, section 3.2",
+    ("fashion-hitnet",),
+    picture_section,
+    draw_augmentation,
+)
