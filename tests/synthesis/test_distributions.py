@@ -17,7 +17,6 @@ from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions,
 from hitnet.training.runs import read_tensors, write_tensors
 from toy import toy_images
 
-
 BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}
 
 
