@@ -1,14 +1,14 @@
-"""Training on a CPU: our engine against the loops that people write.
+"""Training on a CPU: our engine compared with the loops that people write.
 
     python benchmarks/cpu.py [--images 4096] [--paper-images 384] [--threads N] [--repeats 3]
 
 Compares, in one run and on the same images of the sample that ships with the package,
 
-    hitnet-small   the engine against a textbook loop: DataLoader, pictures through torchvision's transforms
-    hitnet         the engine against eager PyTorch: the paper's network, batches from one tensor, no augmentation
+    hitnet-small   the engine and a textbook loop: DataLoader, pictures through torchvision's transforms
+    hitnet         the engine and eager PyTorch: the paper's network, batches from one tensor, no augmentation
 
 The contestants take turns and each figure is the best of `--repeats`, so that other work on the machine disturbs all
-alike. Writes benchmarks/records/cpu.json: one row a measurement, and the ratios.
+equally. Writes benchmarks/records/cpu.json: one row per measurement, and the ratios.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 
 class Pictures(Dataset[tuple[Tensor, int]]):
-    """A textbook data set, as torchvision's own: a picture at a time, sent through transforms."""
+    """A textbook data set, like torchvision's own: one picture at a time, through transforms."""
 
     def __init__(self, images: hitnet.Images) -> None:
         self.images = images
@@ -54,10 +54,11 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def engine_epoch(name: str, images: hitnet.Images, **changes: Any) -> Callable[[], float]:
-    """Seconds of one epoch of our engine; called again, the next epoch of the same training."""
+    """Measures the seconds of one epoch of our engine; each call trains the next epoch of the same training."""
     torch.manual_seed(0)
     network = models.build(name, images.shape, images.num_classes)
-    recipe = hitnet.recipe("fast", features=network.config.features, epochs=1000, batch_size=BATCH, **changes)
+    choice = hitnet.choose_recipe("fast", epochs=1000, batch_size=BATCH, **changes)
+    recipe = choice.complete(features=network.config.features)
     trainer = Trainer(network, Feed(images, CPU), None, recipe, seed=0, device=CPU)
     work = trainer.work()
 
@@ -138,7 +139,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
-    sample = hitnet.data.load("mnist-sample", "train")
+    sample = hitnet.open_data("mnist-sample").load("train")
     small, paper = sample.first(args.images), sample.first(args.paper_images)
     loaders = {f"textbook, {n} workers": textbook_epoch("hitnet-small", small, n) for n in (0, 2)}
     rows = [

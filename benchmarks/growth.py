@@ -4,14 +4,14 @@
 
     images  seconds of an epoch of hitnet-small over N, 2N, 4N and 8N images in memory
     memory  peak memory of training hitnet-small from a folder of 10,000 and of 200,000 JPEG files, which the script
-            makes and removes, and the share of an epoch that steps wait for a batch; each in a process of its own
-    head    a training step of a ResNet-9 with Hit-or-Miss layer and centripetal loss (n = 16) against one with a linear
-            layer, softmax and cross-entropy, for 10, 100 and 1000 classes
+            makes and removes, and the share of an epoch that steps wait for a batch; each in its own process
+    head    a training step of a ResNet-9 with Hit-or-Miss layer and centripetal loss (n = 16) compared with one with a
+            linear layer, softmax and cross-entropy, for 10, 100 and 1000 classes
 
-On a GPU where there is one, otherwise on the CPU. Contestants take turns and each time is the best of `--repeats`.
-`--steps` ends the epoch of `memory` after so many steps, with the whole set still listed, labelled and in its drawn
-order. Writes benchmarks/records/growth.json: one row a measurement, in place of those of the same part and device.
-`--tiny` is to see that it works.
+Runs on a GPU if there is one, otherwise on the CPU. Contestants take turns and each time is the best of `--repeats`.
+`--steps N` ends the epoch of `memory` after N steps; the whole set is still listed, labelled and shuffled. Writes
+benchmarks/records/growth.json: one row per measurement, which replaces those of the same part and device. `--tiny`
+only checks that everything works.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import torch
 
 import hitnet
 from hitnet import models
+from hitnet.training import Progress
 from hitnet.training.device import pick_device
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
-from hitnet.training.progress import Progress
 from hitnet.training.step import Step
 from parts.record import about, replace_rows
 from parts.streamed import BATCH, measured, write_files
@@ -47,7 +47,7 @@ def finish(device: torch.device) -> None:
 
 
 class Count(Progress):
-    """How many steps have been done."""
+    """Counts the steps."""
 
     steps = 0
 
@@ -56,10 +56,11 @@ class Count(Progress):
 
 
 def epochs_clock(images: hitnet.Images, epochs: int, device: torch.device) -> Callable[[], float]:
-    """Seconds of so many epochs of hitnet-small; called again, of the next epochs of the same training."""
+    """Measures the seconds of N epochs of hitnet-small; each call trains the next epochs of the same training."""
     torch.manual_seed(0)
     network, count = models.build("hitnet-small", images.shape, images.num_classes), Count()
-    recipe = hitnet.recipe("fast", features=network.config.features, epochs=1000, batch_size=BATCH)
+    choice = hitnet.choose_recipe("fast", epochs=1000, batch_size=BATCH)
+    recipe = choice.complete(features=network.config.features)
     work = Trainer(network, Feed(images, device), None, recipe, seed=0, device=device, progress=count).work()
 
     def run() -> float:
@@ -74,14 +75,14 @@ def epochs_clock(images: hitnet.Images, epochs: int, device: torch.device) -> Ca
 
 
 def images_part(device: torch.device, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Seconds an epoch over N, 2N, 4N and 8N images; a relative time an image of 1.0 is linear growth.
+    """Seconds per epoch over N, 2N, 4N and 8N images; a relative time per image of 1.0 is linear growth.
 
-    All train for as long, in 8, 4, 2 and 1 epochs, so that other work on the machine disturbs all alike.
+    All train equally long, in 8, 4, 2 and 1 epochs, so that other work on the machine disturbs all equally.
     """
     smallest = BATCH if args.tiny else 1024 if device.type == "cpu" else 16_384
-    sample = hitnet.data.load("mnist-sample", "train")
+    sample = hitnet.open_data("mnist-sample").load("train")
     sets = {str(times): sample.select(torch.arange(smallest * times) % len(sample)) for times in (1, 2, 4, 8)}
-    clocks = {times: epochs_clock(one, 8 // int(times), device) for times, one in sets.items()}
+    clocks = {times: epochs_clock(images, 8 // int(times), device) for times, images in sets.items()}
     seconds = {times: value * int(times) / 8 for times, value in best_of(clocks, args.repeats).items()}
     row = {
         "experiment": "images",
@@ -119,12 +120,12 @@ def memory_part(device: torch.device, args: argparse.Namespace) -> list[dict[str
 def head_step(
     head: str, classes: int, device: torch.device, shape: tuple[int, int, int], batch: int
 ) -> Callable[[], None]:
-    """A training step of a ResNet-9 under one of the two heads, as the engine takes it."""
+    """A training step of a ResNet-9 with one of the two heads, as the engine does it."""
     torch.manual_seed(0)
     network = models.build("hitnet-resnet9", shape, classes, decoder="none", head=head)
     network = network.to(device=device, memory_format=torch.channels_last)
-    recipe = hitnet.recipe("fast", features="resnet9")
-    augmentation = recipe.augmentation(mirrored_ok=True)
+    recipe = hitnet.choose_recipe("fast").complete(features="resnet9")
+    augmentation = recipe.augmentation(flip=True)
     step = Step(network, recipe, augmentation, device)
     images = torch.randint(0, 256, (batch, *shape), dtype=torch.uint8, device=device)
     labels = torch.randint(0, classes, (batch,), device=device)

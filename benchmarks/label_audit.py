@@ -1,4 +1,4 @@
-"""How well the label audit finds wrong labels, against cleanlab with the same backbone and as much training.
+"""How well the label audit finds wrong labels, compared with cleanlab with the same backbone and as much training.
 
     python benchmarks/label_audit.py audit mnist-uniform mnist-alike --out arrays --data-dir DATA
     python benchmarks/label_audit.py rival mnist-uniform mnist-alike --out arrays --data-dir DATA
@@ -6,14 +6,14 @@
     python benchmarks/label_audit.py score --out arrays
 
 `audit` runs the command `hitnet audit` with its own defaults, times the whole of it, and keeps the networks' distances.
-`rival`, after it, trains softmax networks on the same features by the same recipe in 4-fold cross-validation, over at
-least as many images and as many seconds in all, and keeps their probabilities, means over the same views; where the
-audit mixes two kinds of networks, each kind gets all that time, and cleanlab also the mean of both. Both steps want a
-GPU for all cases but `sample`. `score` needs cleanlab; it prints the table and writes
+`rival` comes after it: it trains softmax networks on the same features by the same recipe in 4-fold cross-validation,
+for at least as many images and seconds in total, and keeps their probabilities, as means over the same views. If the
+audit mixes two kinds of networks, each kind gets all of that time, and cleanlab also gets the mean of both. Both steps
+need a GPU for all cases except `sample`. `score` needs cleanlab; it prints the table and writes
 benchmarks/records/label_audit.json.
 
 Cases: sample (MNIST's test set, 15 errors found by people), mnist-uniform (10 % of the labels replaced by another
-at random), mnist-alike (5 % replaced by a look-alike), cifar10n (people's labels; --cifar10n names an .npz with
+one at random), mnist-alike (5 % replaced by a look-alike), cifar10n (people's labels; --cifar10n names an .npz with
 the arrays `clean` and `aggregate` of CIFAR-10N, Wei et al. 2022). `ghosts` trains on mnist-alike with each rule.
 """
 
@@ -36,8 +36,8 @@ from sklearn.model_selection import StratifiedKFold
 
 import hitnet
 from hitnet import files
-from hitnet.audit.audit import collect, mean_distances
 from hitnet.audit.ghosts import find_ghosts
+from hitnet.audit.judges import collect, mean_distances
 from hitnet.audit.plan import plan
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
@@ -49,16 +49,16 @@ LOOK_ALIKES = np.array([6, 7, 7, 5, 9, 3, 0, 1, 3, 4])  # what each digit is tak
 
 
 def load_case(name: str, args: argparse.Namespace) -> tuple[hitnet.Images, np.ndarray | None]:
-    """Images under the labels to be judged, and the true labels (None for the sample)."""
+    """The images with the labels to judge, and the true labels (None for the sample)."""
     if name == "sample":
-        return hitnet.data.load("mnist-sample", "all"), None
+        return hitnet.open_data("mnist-sample").load("all"), None
     if name == "cifar10n":
-        images = hitnet.data.load("cifar10", "train", data_dir=args.data_dir)
+        images = hitnet.open_data("cifar10", data_dir=args.data_dir).load("train")
         labels = np.load(args.cifar10n, allow_pickle=False)
         if not np.array_equal(labels["clean"], images.labels.numpy()):
             raise SystemExit("the clean labels of CIFAR-10N do not match CIFAR-10's order")
         return images.with_labels(torch.from_numpy(labels["aggregate"].astype(np.int64))), images.labels.numpy()
-    images = hitnet.data.load("mnist", "train", data_dir=args.data_dir)
+    images = hitnet.open_data("mnist", data_dir=args.data_dir).load("train")
     truth = images.labels.numpy()
     draw = np.random.default_rng(0)
     share = 0.10 if name == "mnist-uniform" else 0.05
@@ -71,16 +71,19 @@ def load_case(name: str, args: argparse.Namespace) -> tuple[hitnet.Images, np.nd
     return images.with_labels(torch.from_numpy(given)), truth
 
 
-SOFTMAX = {"head": "softmax", "decoder": "none"}
-
-
 def rival(images: hitnet.Images, model: str, epochs: int) -> np.ndarray:
     """Out-of-sample class probabilities (N, K) of softmax networks, by 4-fold cross-validation."""
-    found = np.zeros((len(images), images.num_classes), dtype=np.float32)
+    probabilities = np.zeros((len(images), images.num_classes), dtype=np.float32)
     for fold, (inside, outside) in enumerate(folds(images)):
-        run = hitnet.train(images.select(inside), model=model, epochs=epochs, seed=fold, model_options=SOFTMAX)
-        found[outside] = mean_distances(run.model, images.pixels[outside], images.flip).numpy()
-    return found
+        run = train_softmax(images.select(inside), model, epochs, seed=fold)
+        probabilities[outside] = mean_distances(run.model, images.pixels[outside], flip=images.flip).numpy()
+    return probabilities
+
+
+def train_softmax(images: hitnet.Images, model: str, epochs: int, *, seed: int = 0) -> hitnet.Run:
+    """A network with the features of `model` and a softmax layer."""
+    chosen = hitnet.choose_model(model, head="softmax", decoder="none")
+    return hitnet.train(images, model=chosen, recipe=hitnet.choose_recipe("fast", epochs=epochs), seed=seed)
 
 
 def folds(images: hitnet.Images) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -88,8 +91,8 @@ def folds(images: hitnet.Images) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def equal_epochs(images: hitnet.Images, model: str, epochs: int, seconds: float) -> int:
-    """Epochs of each fold for as many images as `epochs` over all of them, and for at least as many seconds in all."""
-    trial = hitnet.train(images.select(folds(images)[0][0]), model=model, epochs=3, model_options=SOFTMAX)
+    """Epochs per fold that see as many images as `epochs` over all of them, and last at least as many seconds."""
+    trial = train_softmax(images.select(folds(images)[0][0]), model, epochs=3)
     return max(math.ceil(epochs / (FOLDS - 1)), math.ceil(seconds / (FOLDS * trial.history[-1]["seconds"])))
 
 
@@ -102,7 +105,7 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
         subprocess.run([sys.executable, "-m", "hitnet", "audit", data, "--out", out], check=True)
         seconds = time.perf_counter() - started
         summary = files.read_json(out / "summary.json")
-        trained = [hitnet.load(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
+        trained = [hitnet.open_run(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
         distances = collect(trained, images, pick_device("auto"))
     kinds = Counter((network["model"], network["recipe"]["epochs"]) for network in summary["networks"])
     np.savez_compressed(
@@ -122,20 +125,20 @@ def run_rival(name: str, args: argparse.Namespace) -> None:
     images, _ = load_case(name, args)
     audited = args.out / f"{name}.audit.npz"
     if not audited.is_file():
-        raise SystemExit(f"{audited} is not there: run the step audit first, its seconds set the rival's.")
-    networks = plan(images)
-    found, seconds, words = [], [], []
+        raise SystemExit(f"{audited} is missing: run the step audit first; its seconds set those of the rival.")
+    networks = plan(images, device=pick_device("auto"))
+    probabilities, seconds, words = [], [], []
     for model in dict.fromkeys(network.model for network in networks):
         total = sum(network.epochs for network in networks)
         epochs = equal_epochs(images, model, total, float(read(audited)["seconds"]))
         started = time.perf_counter()
-        found.append(rival(images, model, epochs))
+        probabilities.append(rival(images, model, epochs))
         seconds.append(time.perf_counter() - started)
         words.append(f"{model} with softmax, {FOLDS} folds x {epochs} epochs")
         print(f"{name}: rival {words[-1]} {seconds[-1]:.1f} s", flush=True)
     np.savez_compressed(
         args.out / f"{name}.rival.npz",
-        probabilities=np.stack(found),
+        probabilities=np.stack(probabilities),
         seconds=seconds,
         networks=words,
         **about(pick_device("auto")),
@@ -143,20 +146,19 @@ def run_rival(name: str, args: argparse.Namespace) -> None:
 
 
 def train_ghosts(args: argparse.Namespace) -> None:
-    """What each ghost rule does to the networks on look-alike noise, and what the paper's rule then finds."""
+    """The effect of each ghost rule on networks trained with look-alike noise, and what the paper's rule then finds."""
     images, truth = load_case("mnist-alike", args)
-    test = hitnet.data.load("mnist", "test", data_dir=args.data_dir)
+    test = hitnet.open_data("mnist", data_dir=args.data_dir).load("test")
+    data = hitnet.open_data(images, test=test)
     bad, rows = images.labels.numpy() != truth, []
     for rule in ("none", "nearer", "always"):
         options = {} if rule == "none" else {"ghosts": 1, "ghost_rule": rule}
-        runs = [
-            hitnet.train(images, test=test, model="hitnet", epochs=12, seed=seed, recipe_options=options)
-            for seed in range(2)
-        ]
-        found = np.stack([class_distances(run.model, images.pixels).cpu().numpy() for run in runs]).astype(float)
-        doubtful = find_ghosts(found, images.labels.numpy(), images.class_names).doubtful().index.to_numpy()
+        recipe = hitnet.choose_recipe("fast", epochs=12, **options)
+        runs = [hitnet.train(data, model="hitnet", recipe=recipe, seed=seed) for seed in range(2)]
+        distances = np.stack([class_distances(run.model, images.pixels).cpu().numpy() for run in runs]).astype(float)
+        doubtful = find_ghosts(distances, images.labels.numpy(), images.class_names).doubtful().index.to_numpy()
         errors = [run.history[-1]["test_error"] for run in runs]
-        ghost_distance = np.where(np.eye(10, dtype=bool)[images.labels], np.inf, found.mean(axis=0)).min(axis=1)
+        ghost_distance = np.where(np.eye(10, dtype=bool)[images.labels], np.inf, distances.mean(axis=0)).min(axis=1)
         rows.append(
             {
                 "rule": rule,

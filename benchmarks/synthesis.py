@@ -1,21 +1,21 @@
-"""Synthesis: how good a network's pictures are, by decoder and weight, and what training on hybrid images is worth.
+"""Synthesis: how good a network's pictures are, by decoder and weight, and the gain of training on hybrid images.
 
     python benchmarks/synthesis.py --data-dir DATA --parts decoders --budget 8
     python benchmarks/synthesis.py --data-dir DATA --parts hybrid-final --strength 0.5 --share 0.25 --epochs 80
     python benchmarks/synthesis.py --parts        # the tables of what is in the record
 
-Each trained network is a row of benchmarks/records/synthesis.json as soon as it is measured. What is there is not made
-again, so that calls add up; --budget says after how many minutes nothing new is begun.
+Each trained network becomes a row of benchmarks/records/synthesis.json as soon as it is measured. Rows that exist are
+not made again, so that calls add up; after --budget minutes, no new training starts.
 
-decoders       MNIST, the paper's network, fast recipe: what the decoder sees, and how much it counts (α)
-paper-decoder  the paper's decoder and recipe, 250 epochs; --paper-run measures a run of it that is there already
-hybrid         MNIST and Fashion-MNIST: strength and share of hybrid images, searched for with the last sixth of the
-               training images held out; the test images have no say in it
-hybrid-final   one strength and share against none, on other seeds, all training images, the test images
+decoders       MNIST, the paper's network, fast recipe: what the decoder sees, and its weight (α)
+paper-decoder  the paper's decoder and recipe, 250 epochs; --paper-run measures a finished run of it
+hybrid         MNIST and Fashion-MNIST: search for the strength and share of hybrid images, with the last sixth of the
+               training images held out; the test images are not used
+hybrid-final   one strength and share compared with none, on other seeds, all training images, the test images
 photographs    CIFAR-10 and SVHN, hitnet-resnet9: the convolutional decoder beside the dense one
 
-Pictures are judged by an `n1` that is trained in the same call; what is measured is said in parts/pictures.py.
---tiny goes through every part in a minute on a CPU, to see that it works: its figures mean nothing.
+Pictures are judged by an `n1` that is trained in the same call; parts/pictures.py explains what is measured.
+--tiny runs every part in a minute on a CPU, only to check that everything works: its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ from parts.record import Budget, Record, Row
 from parts.tables import print_tables
 
 RECORDS = Path(__file__).with_name("records") / "synthesis.json"
-JUDGE_SEED, SOURCE_SEED, FINAL_SEED = 1000, 2000, 10  # the final comparison's seeds follow on those of the search
+JUDGE_SEED, SOURCE_SEED, FINAL_SEED = (
+    1000,
+    2000,
+    10,
+)  # the seeds of the final comparison differ from those of the search
 GREY, COLOUR = ("mnist", "fashion-mnist"), ("cifar10", "svhn")
 TINY = 512
 
 
 class Bench:
-    """What the parts share: data, record, time, and the training of an arm's networks side by side."""
+    """What the parts share: data, record, time budget, and the training of an arm's networks side by side."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.tiny = args, args.tiny
@@ -52,7 +56,7 @@ class Bench:
         self.kept: dict[tuple[object, ...], Any] = {}
 
     def once(self, *key: object, make: Callable[[], Any]) -> Any:
-        """What `make` makes, made the first time that it is asked for."""
+        """The result of `make`, which is called only once per key."""
         if key not in self.kept:
             self.kept[key] = make()
         return self.kept[key]
@@ -62,15 +66,15 @@ class Bench:
 
     def read(self, name: str, split: str) -> hitnet.Images:
         if not self.tiny:
-            return hitnet.data.load(name, split, data_dir=self.args.data_dir)
-        images = hitnet.data.load("mnist-sample", split, limit=TINY)
+            return hitnet.open_data(name, data_dir=self.args.data_dir).load(split)
+        images = hitnet.open_data("mnist-sample", limit=TINY).load(split)
         return replace(images, pixels=images.pixels.expand(-1, 3, -1, -1).contiguous()) if name in COLOUR else images
 
     def seeds(self, count: int, first: int = 0) -> range:
         return range(first, first + (1 if self.tiny else self.args.seeds or count))
 
     def judge(self) -> tuple[hitnet.Run, float]:
-        """A network of another kind, and its own error."""
+        """A network of another kind, and its error."""
 
         def make() -> tuple[hitnet.Run, float]:
             run = self.train(JUDGE, self.load("mnist", "train"), [JUDGE_SEED])[0]
@@ -79,7 +83,7 @@ class Bench:
         return self.once("judge", make=make)
 
     def source(self, part: str, data: str, train: hitnet.Images, test: hitnet.Images) -> tuple[hitnet.Run, float]:
-        """What modifies the images of hybrid training, trained on them with a seed of its own, and its error."""
+        """The network that modifies the images of hybrid training, trained on them with its own seed, and its error."""
 
         def make() -> tuple[hitnet.Run, float]:
             run = self.train(SOURCE, train, [SOURCE_SEED])[0]
@@ -91,24 +95,17 @@ class Bench:
         self, arm: Arm, images: hitnet.Images, seeds: Sequence[int], source: hitnet.Run | None = None
     ) -> list[hitnet.Run]:
         """Networks of an arm, side by side; those that diverge are left out."""
+        model = hitnet.choose_model("hitnet-small" if self.tiny else arm.model, **arm.model_options)
+        recipe = hitnet.choose_recipe(arm.recipe, epochs=1 if self.tiny else arm.epochs, **arm.recipe_options)
         with arm.patched():
             try:
-                return hitnet.train(
-                    images,
-                    model="hitnet-small" if self.tiny else arm.model,
-                    recipe=arm.recipe,
-                    epochs=1 if self.tiny else arm.epochs,
-                    seeds=seeds,
-                    augment_from=source,
-                    model_options=arm.model_options,
-                    recipe_options=arm.recipe_options,
-                )
+                return hitnet.train_many(images, seeds=seeds, model=model, recipe=recipe, augment_from=source)
             except DivergedError as error:
                 print(error, flush=True)
                 return list(error.runs)
 
     def missing(self, part: str, data: str, arm: Arm, seeds: Sequence[int], images: hitnet.Images) -> list[int]:
-        """The seeds to train now: none where all are in the record, or where there is no time left."""
+        """The seeds to train now: none if all are in the record, or if there is no time left."""
         left = self.record.missing(part, data, arm.names, seeds)
         if left and not self.budget.allows(part, len(left) * len(images) * arm.work):
             print(f"no time left for {part}, {data}, {arm.name}, seeds {left}", flush=True)
@@ -124,19 +121,19 @@ class Bench:
         images: hitnet.Images,
         source: hitnet.Run | None = None,
     ) -> Iterator[tuple[hitnet.Run, Row]]:
-        """Trained networks, each with the beginning of its row; those that diverged get a row here."""
+        """Trained networks, each with the first entries of its row; those that diverged get a row here."""
         started = time.perf_counter()
-        found = {run.config.seed: run for run in self.train(arm, images, seeds, source)}
+        runs = {run.config.seed: run for run in self.train(arm, images, seeds, source)}
         seconds = time.perf_counter() - started
         epochs = 1 if self.tiny else arm.length
         trained = len(seeds) * len(images) * epochs
-        # The pace is that of all these networks together, from the first to the last moment of their training.
+        # The pace is that of all these networks together, over their whole training.
         pace = {"networks": len(seeds), "seconds": round(seconds, 2), "images_per_second": round(trained / seconds)}
         for seed in seeds:
-            row = {"part": part, "data": data, "arm": arm.name, "seed": seed, "diverged": seed not in found}
+            row = {"part": part, "data": data, "arm": arm.name, "seed": seed, "diverged": seed not in runs}
             row |= {"epochs": epochs, "train_images": len(images), **pace}
-            if seed in found:
-                yield found[seed], row
+            if seed in runs:
+                yield runs[seed], row
             else:
                 for name in arm.names:
                     self.record.add(row | {"arm": name})
@@ -175,8 +172,8 @@ def hybrids(
         source, error = bench.source(part, data, train, test)
         wanted = source if arm.recipe_options else None
         for run, row in bench.networks(part, data, arm, left, train, wanted):
-            found = {"error_percent": measure(run.model, test).error, "source_error_percent": error}
-            bench.record.add(row | found)
+            figures = {"error_percent": measure(run.model, test).error, "source_error_percent": error}
+            bench.record.add(row | figures)
 
 
 def held_out(images: hitnet.Images) -> tuple[hitnet.Images, hitnet.Images]:
@@ -193,8 +190,8 @@ def paper_part(bench: Bench) -> None:
     if bench.args.paper_run is None:
         pictures(bench, "paper-decoder", [PAPER], bench.seeds(1))
         return
-    run = hitnet.load(bench.args.paper_run)
-    if run.config.recipe.in_effect() != hitnet.recipe(PAPER.recipe).in_effect() or run.config.model.decoder != "paper":
+    run, recipe = hitnet.open_run(bench.args.paper_run), hitnet.choose_recipe(PAPER.recipe).complete()
+    if run.config.recipe.in_effect() != recipe.in_effect() or run.config.model.decoder != "paper":
         raise SystemExit(f"{bench.args.paper_run} is no run of the paper's network by the paper's recipe")
     if not bench.record.missing("paper-decoder", "mnist", [PAPER.name], [run.config.seed]):
         raise SystemExit(f"{bench.record.path} has a run with seed {run.config.seed} already; give another, or --out")
@@ -226,9 +223,9 @@ def photographs_part(bench: Bench) -> None:
             if not left:
                 continue
             for run, row in bench.networks("photographs", data, arm, left, train):
-                found = measure(run.model, test)
+                evaluation = measure(run.model, test)
                 size = sum(p.numel() for p in run.model.decoder.parameters())
-                figures = {"error_percent": found.error, "mse": found.mse, "decoder_parameters": size}
+                figures = {"error_percent": evaluation.error, "mse": evaluation.mse, "decoder_parameters": size}
                 bench.record.add(row | figures)
 
 
@@ -245,7 +242,7 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--budget", type=float, help="minutes after which nothing new is begun")
+    parser.add_argument("--budget", type=float, help="minutes after which no new training starts")
     parser.add_argument("--seeds", type=int, help="networks of each arm (default: the part's own number)")
     parser.add_argument("--data", nargs="+", choices=[*GREY, *COLOUR], help="only these of the part's sets")
     parser.add_argument("--only", nargs="+", help="only arms whose name is one of these")

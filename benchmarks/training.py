@@ -1,15 +1,15 @@
-"""Training on a GPU: errors of the fast recipe, the speed of every network, and what makes it.
+"""Training on a GPU: errors of the fast recipe, and the speed of every network with its causes.
 
     python benchmarks/training.py --data-dir DATA [--parts ladder speed hybrid fast parity float32]
 
 ladder   the paper's network from a plain eager loop to networks side by side, beside the card's rate of matrix products
-speed    images a second of every network, alone and eight side by side
-hybrid   images a second of the paper's network on images that a trained network modifies
+speed    images per second of every network, one network and eight side by side
+hybrid   images per second of the paper's network on images that a trained network modifies
 fast     test errors of the paper's network after the fast recipe, ten seeds
-parity   how far the losses of the first 100 steps stray from eager float32, without TF32
+parity   how far the losses of the first 100 steps are from eager float32 without TF32
 float32  test errors of the fast recipe cut to five epochs, in float32 without TF32 and as usual, five seeds each
 
-Replaces the rows of these parts in benchmarks/records/training.json; each row is a run or a measurement.
+Replaces the rows of these parts in benchmarks/records/training.json; each row is one run or measurement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CUDA = torch.device("cuda")
 
 @contextmanager
 def tf32(*, products: bool = False, convolutions: bool = False) -> Iterator[None]:
-    """Whether the GPU may round float32 matrix products and convolutions to TF32; afterwards all is as before."""
+    """Whether the GPU may round float32 matrix products and convolutions to TF32; restored afterwards."""
     flags = torch.backends.cuda.matmul, torch.backends.cudnn
     before = [flag.allow_tf32 for flag in flags]
     try:
@@ -51,21 +51,21 @@ def tf32(*, products: bool = False, convolutions: bool = False) -> Iterator[None
             flag.allow_tf32 = allowed
 
 
-def trained(train: hitnet.Images, seeds: int, **options: Any) -> tuple[list[hitnet.Run], float]:
-    """So many networks, trained side by side as users would, and the seconds that it took."""
+def trained(data: hitnet.Images | hitnet.Data, seeds: int, **options: Any) -> tuple[list[hitnet.Run], float]:
+    """Networks trained side by side as users would, and the seconds that it took."""
     started = time.perf_counter()
-    runs = hitnet.train(train, seeds=seeds, **options)
+    runs = hitnet.train_many(data, seeds=seeds, **options)
     return runs, time.perf_counter() - started
 
 
 def rate(train: hitnet.Images, name: str, networks: int) -> float:
-    """Training images a second of all networks together, in their third epoch."""
-    runs, _ = trained(train.first(SPEED_IMAGES), networks, model=name, epochs=3)
+    """Training images per second of all networks together, in their third epoch."""
+    runs, _ = trained(train.first(SPEED_IMAGES), networks, model=name, recipe=hitnet.choose_recipe("fast", epochs=3))
     return sum(run.history[-1]["images_per_second"] for run in runs)
 
 
 def operations(network: torch.nn.Module, shape: tuple[int, ...]) -> float:
-    """Floating-point operations of the matrix products of a training step, for one image."""
+    """Floating-point operations per image of the matrix products of a training step."""
     with FlopCounterMode(display=False) as counter:
         output = network(torch.rand(2, *shape), torch.tensor([0, 1]))
         (output.distances.sum() + output.reconstruction.sum()).backward()
@@ -73,7 +73,7 @@ def operations(network: torch.nn.Module, shape: tuple[int, ...]) -> float:
 
 
 def matmul_rate(size: int = 8192, repeats: int = 10) -> float:
-    """Operations a second of a large bfloat16 matrix product on this card."""
+    """Operations per second of a large bfloat16 matrix product on this card."""
     a, b = (torch.randn(size, size, device=CUDA, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(3):
         a @ b
@@ -88,19 +88,18 @@ def matmul_rate(size: int = 8192, repeats: int = 10) -> float:
 def ladder(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     peak = matmul_rate()
     each = operations(models.build("hitnet", train.shape, train.num_classes), train.shape)
-    pytorch_alone = mock.patch("hitnet.kernels.usable", return_value=False)
+    only_pytorch = mock.patch("hitnet.kernels.usable", return_value=False)
 
-    def row(what: str, found: float, *, share: bool = True) -> Row:
-        of_peak = {"of_matmul_rate": round(found * each / peak, 4)} if share else {}
-        return {"experiment": "ladder", "what": what, "images_per_second": round(found), **of_peak}
+    def row(what: str, speed: float, *, share: bool = True) -> Row:
+        of_peak = {"of_matmul_rate": round(speed * each / peak, 4)} if share else {}
+        return {"experiment": "ladder", "what": what, "images_per_second": round(speed), **of_peak}
 
     network = models.build("hitnet", train.shape, train.num_classes)
-    found = images_per_second(textbook_step(network, train))
-    yield row("plain eager loop, float32 as PyTorch sets it", found)
+    yield row("plain eager loop, float32 as PyTorch sets it", images_per_second(textbook_step(network, train)))
     with tf32(products=True, convolutions=True):
-        found = images_per_second(textbook_step(TextbookCapsNet(), train))
-    yield row("textbook CapsNet, eager, TF32", found, share=False)
-    with pytorch_alone:
+        textbook = images_per_second(textbook_step(TextbookCapsNet(), train))
+    yield row("textbook CapsNet, eager, TF32", textbook, share=False)
+    with only_pytorch:
         yield row("bfloat16, one CUDA graph, PyTorch's convolutions", rate(train, "hitnet", 1))
         yield row("the same, eight networks side by side", rate(train, "hitnet", TOGETHER))
     yield row("own kernels", rate(train, "hitnet", 1))
@@ -110,51 +109,48 @@ def ladder(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
 
 def speed(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
     for name in models.MODELS:
-        config = models.config(name, train.shape, train.num_classes)
-        batch = hitnet.recipe("fast", features=config.features).batch_size
+        config = models.choose_model(name).config(train.shape, train.num_classes)
+        batch = hitnet.choose_recipe("fast").complete(features=config.features).batch_size
         for networks in (1, TOGETHER):
-            found = round(rate(train, name, networks))
             yield {
                 "experiment": "speed",
                 "network": name,
                 "batch_size": batch,
                 "networks": networks,
-                "images_per_second": found,
+                "images_per_second": round(rate(train, name, networks)),
             }
 
 
 def hybrid(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
-    """Speed in the third epoch as a whole, with all that precedes its steps: the noise is drawn there."""
+    """Speed in the third epoch as a whole, with what comes before its steps: the noise is drawn there."""
     images = train.first(SPEED_IMAGES)
-    teachers = {name: trained(images, 1, model=name, epochs=1)[0][0] for name in ("hitnet", "hitnet-conv")}
+    brief = hitnet.choose_recipe("fast", epochs=1)
+    teachers = {name: trained(images, 1, model=name, recipe=brief)[0][0] for name in ("hitnet", "hitnet-conv")}
     plain: dict[int, float] = {}
     for teacher, share in [(None, 0.0), ("hitnet", 1.0), ("hitnet-conv", 0.25), ("hitnet-conv", 1.0)]:
-        options: dict[str, Any] = {}
-        if teacher is not None:
-            options = {
-                "augment": "hybrid",
-                "augment_from": teachers[teacher],
-                "recipe_options": {"augment_share": share},
-            }
+        changes = {} if teacher is None else {"augment": "hybrid", "augment_share": share}
+        recipe = hitnet.choose_recipe("fast", epochs=3, **changes)
+        source = None if teacher is None else teachers[teacher]
         for networks in (1, TOGETHER):
-            runs, _ = trained(images, networks, model="hitnet", epochs=3, **options)
-            found = sum(len(images) / run.history[-1]["seconds"] for run in runs)
-            plain.setdefault(networks, found)
+            runs, _ = trained(images, networks, model="hitnet", recipe=recipe, augment_from=source)
+            speed = sum(len(images) / run.history[-1]["seconds"] for run in runs)
+            plain.setdefault(networks, speed)
             yield {
                 "experiment": "hybrid",
                 "teacher": teacher,
                 "share": share,
                 "networks": networks,
-                "images_per_second": round(found),
-                "of_plain": round(found / plain[networks], 3),
+                "images_per_second": round(speed),
+                "of_plain": round(speed / plain[networks], 3),
             }
 
 
 def fast(
     train: hitnet.Images, test: hitnet.Images, *, seeds: int = 10, experiment: str = "fast recipe", **options: Any
 ) -> Iterator[Row]:
-    """Test errors of the paper's network at the end of the fast recipe, one row a seed."""
-    runs, seconds = trained(train, seeds, test=test, model="hitnet", recipe="fast", recipe_options=options)
+    """Test errors of the paper's network at the end of the fast recipe, one row per seed."""
+    recipe = hitnet.choose_recipe("fast", **options)
+    runs, seconds = trained(hitnet.open_data(train, test=test), seeds, model="hitnet", recipe=recipe)
     for run in runs:
         yield {
             "experiment": experiment,
@@ -180,19 +176,19 @@ def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
     torch.manual_seed(0)
     network = models.build("hitnet", train.shape, train.num_classes)
     network = network.to(device=CUDA, memory_format=torch.channels_last)
-    recipe = hitnet.recipe("paper", precision="mixed" if mixed else "float32")
-    augmentation = recipe.augmentation(mirrored_ok=False)
+    recipe = hitnet.choose_recipe("paper", precision="mixed" if mixed else "float32").complete()
+    augmentation = recipe.augmentation(flip=False)
     step = steps.Step(network, recipe, augmentation, CUDA)
     step.capture = capture
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train), generator=generator)[: PARITY_STEPS * 128].split(128)
     draws = augmentation.draw(PARITY_STEPS * 128, train.shape[1:], generator).split(128)
-    found = []
+    values = []
     for index, drawn in zip(order, draws, strict=True):
         step.totals.zero_()
         step((train.pixels[index].to(CUDA), train.labels[index].to(CUDA), drawn.to(CUDA)), 1e-3)
-        found.append(float(step.totals[0]) / len(index))
-    return torch.tensor(found)
+        values.append(float(step.totals[0]) / len(index))
+    return torch.tensor(values)
 
 
 def parity(train: hitnet.Images, test: hitnet.Images) -> Iterator[Row]:
@@ -226,15 +222,16 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--out", type=Path, default=RECORDS)
     args = parser.parse_args(given)
-    train, test = (hitnet.data.load("mnist", split, data_dir=args.data_dir) for split in ("train", "test"))
+    data = hitnet.open_data("mnist", data_dir=args.data_dir)
+    train, test = data.load("train"), data.load("test")
     rows: list[Row] = []
     for part in args.parts:
-        found: list[Row] = []
+        measured: list[Row] = []
         with tf32(convolutions=True):  # as PyTorch sets it
             for row in PARTS[part](train, test):
-                found.append(row | about(CUDA))
+                measured.append(row | about(CUDA))
                 print(row, flush=True)
-                rows = replace_rows(args.out, found, "experiment")
+                rows = replace_rows(args.out, measured, "experiment")
     errors = [row["error_percent"] for row in rows if row["experiment"] == "fast recipe"]
     if len(errors) > 1:
         print(

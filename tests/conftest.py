@@ -10,7 +10,7 @@ import torch
 from hitnet import Images
 from toy import toy_images
 
-# The networks of the tests are too small to share between cores; and processes that tests start compute as they do.
+# The networks of the tests are too small for several cores. Processes that tests start inherit the setting.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 if not torch.cuda.is_available():

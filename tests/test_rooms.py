@@ -10,7 +10,6 @@ import hitnet
 
 ROOT = Path(hitnet.__file__).parent
 ORDER = [
-    "startup",
     "errors",
     "files",
     "capsules",
@@ -24,6 +23,7 @@ ORDER = [
     "audit",
     "paper",
     "cli",
+    "startup",
     "__main__",
 ]
 

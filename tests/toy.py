@@ -1,4 +1,4 @@
-"""What tests play with: small sets that a small network learns in a second, and interruptions."""
+"""Shared by tests: small sets that a small network learns in a second, and interruptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stop(Exception):
 
 
 class Interrupting(Progress):
-    """Stands for an interruption after so many steps."""
+    """Interrupts a training after `after` steps, by raising `Stop`."""
 
     def __init__(self, after: int) -> None:
         self.left = after

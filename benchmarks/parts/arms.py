@@ -12,12 +12,10 @@ from unittest import mock
 import torch
 
 import hitnet
-from hitnet.models import config
 from hitnet.models.decoders import ConvDecoder
 from hitnet.models.network import Network
-from hitnet.training import step
+from hitnet.training import Recipe, step
 from hitnet.training.objective import Objective
-from hitnet.training.recipe import Recipe
 from parts.decoder_phase import Phase
 
 
@@ -25,10 +23,17 @@ from parts.decoder_phase import Phase
 class Arm:
     """One way to train a network.
 
-    model_options  always names the decoder, so that a smaller network may stand in for the model
-    phases         further trainings of the decoder alone, each of which gives a row of its own
-    conv           sizes of the convolutional decoder that differ from its own
-    last_weight    α of the last epoch, to which it grows from the network's own, by the same factor every epoch
+    Attributes:
+        name: What it is called in the record.
+        model: The network.
+        model_options: Changes to the network. They always name the decoder, so that a smaller network can replace the
+            model.
+        recipe: The recipe.
+        epochs: None: the recipe's own.
+        recipe_options: Changes to the recipe.
+        phases: Further trainings of only the decoder, each of which gives its own row.
+        conv: Sizes of the convolutional decoder that differ from its own.
+        last_weight: α of the last epoch. α grows to it from the network's own, by the same factor every epoch.
     """
 
     name: str
@@ -48,13 +53,13 @@ class Arm:
 
     @property
     def length(self) -> int:
-        """Epochs, by the recipe where nothing else is said."""
-        features = config(self.model, (3, 32, 32), 10, **self.model_options).features
-        return hitnet.recipe(self.recipe, features=features, epochs=self.epochs).epochs
+        """Epochs; by default those of the recipe."""
+        features = hitnet.choose_model(self.model, **self.model_options).config((3, 32, 32), 10).features
+        return hitnet.choose_recipe(self.recipe, epochs=self.epochs).complete(features=features).epochs
 
     @property
     def work(self) -> float:
-        """Epochs, those of the decoder alone included as far as they take time."""
+        """Epochs; those of only the decoder count by the time that they take."""
         return self.length + sum(phase.work for phase in self.phases)
 
     def lasting(self, epochs: int | None) -> Arm:
@@ -62,7 +67,7 @@ class Arm:
 
     @contextmanager
     def patched(self) -> Iterator[None]:
-        """Within it, trainings have what no option of a network or a recipe offers."""
+        """Apply what no option of a network or a recipe offers to the trainings inside."""
         with ExitStack() as stack:
             if self.conv:
                 stack.enter_context(mock.patch.multiple(ConvDecoder, **self.conv))
@@ -79,7 +84,7 @@ class RisingWeight(Objective):
         first, progress = model.config.reconstruction_weight, (epoch - 1) / max(1, recipe.epochs - 1)
         if not hasattr(model, "weight_now"):
             model.weight_now = torch.zeros((), device=next(model.parameters()).device)  # type: ignore[assignment]
-        # One tensor for all epochs: a step that is captured in a graph reads it anew.
+        # One tensor for all epochs: a step that is captured in a graph reads it again.
         self.weight = model.weight_now.fill_(first * (last / first) ** progress)  # type: ignore[assignment,operator]
 
 
@@ -116,7 +121,10 @@ def hybrid_arm(strength: float, share: float) -> Arm:
 NO_HYBRID = Arm("none", "hitnet", {"decoder": "paper"})
 HYBRIDS = (
     NO_HYBRID,
-    *(hybrid_arm(*one) for one in ((1, 0.25), (2, 0.25), (1, 0.5), (0.5, 0.5), (0.5, 0.25), (0.2, 1))),
+    *(
+        hybrid_arm(strength, share)
+        for strength, share in ((1, 0.25), (2, 0.25), (1, 0.5), (0.5, 0.5), (0.5, 0.25), (0.2, 1))
+    ),
 )
 
 BROAD = {"widest": 256, "narrowest": 64, "hidden": 512}

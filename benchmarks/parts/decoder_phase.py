@@ -1,4 +1,4 @@
-"""A decoder that is trained further, alone, once its classifier is done: the capsules then no longer move."""
+"""Train only the decoder further, after its classifier is finished: the capsules then no longer move."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ from hitnet.training.evaluation import to_device
 
 @dataclass(frozen=True)
 class Phase:
-    """Epochs of the decoder alone, by Adam from 1e-3 down to 0 (cosine), on images shifted as in training.
+    """Epochs of only the decoder, by Adam from 1e-3 down to 0 (cosine), on images shifted as in training.
 
-    width  1 to go on with the decoder as it is; more for a new dense one, so many times as wide
-    named  how much it counts, beside the reconstruction, that the classifier takes pictures decoded from Gaussian
-           capsules for their own class: the centripetal loss of these pictures
+    Attributes:
+        name: What it is called in the record.
+        epochs: Passes over the images.
+        width: 1 continues with the decoder as it is; N > 1 starts a new dense decoder, N times as wide.
+        named: Weight, beside the reconstruction, of the centripetal loss of pictures decoded from Gaussian capsules:
+            the classifier must name their class.
+        batch_size: Images per step.
+        learning_rate: The first learning rate.
     """
 
     name: str
@@ -41,15 +46,15 @@ class Phase:
 
     @property
     def work(self) -> float:
-        """About how many epochs of a whole training take as long: features are computed once, for pictures also
-        backwards."""
+        """About how many epochs of a whole training take as long. Features are computed once; for decoded pictures
+        also backwards."""
         return self.epochs * (1 / 3 + (1 if self.named else 0))
 
 
 def widen(decoder: nn.Module, width: int) -> None:
     """Give a dense decoder new layers, `width` times as wide."""
     if not isinstance(decoder, DenseDecoder):
-        raise SystemExit("only a dense decoder is made wider here")
+        raise SystemExit("only a dense decoder can be made wider here")
     first, last = decoder.layers[0], decoder.layers[-1]
     decoder.layers = nn.Sequential(
         nn.Linear(first.in_features, 512 * width),
@@ -62,8 +67,11 @@ def widen(decoder: nn.Module, width: int) -> None:
 
 
 class Sampler:
-    """Draws capsules, extra components after them: every other one from its class's Gaussian, fitted to the images as
-    they are, and the rest from the paper's N(0.5, m/√n), so that the surroundings of the prototype are seen too."""
+    """Draws capsules, followed by their extra components.
+
+    Every other capsule comes from its class's Gaussian, fitted to the images as they are; the rest come from the
+    paper's N(0.5, m/√n), so that the surroundings of the prototype are seen too.
+    """
 
     def __init__(self, network: Network, images: hitnet.Images) -> None:
         laws = (fit(true_capsules(network, images), images.labels, images.num_classes), paper_gaussians(network))
@@ -88,12 +96,12 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
     decoder.to(device).train().requires_grad_(True)
     sampler = Sampler(network, images) if phase.named else None
     optimizer = torch.optim.Adam(decoder.parameters(), lr=phase.learning_rate, eps=1e-7, fused=True)
-    augmentation = run.config.recipe.augmentation(mirrored_ok=images.flip)
+    augmentation = run.config.recipe.augmentation(flip=images.flip)
     pixels, labels = images.pixels.to(device), images.labels.to(device)
     steps = phase.epochs * -(-len(images) // phase.batch_size)
     done = 0
     for epoch in range(1, phase.epochs + 1):
-        # Epochs are counted on from the classifier's, so that these shifts are new.
+        # Epochs continue the classifier's numbering, so that these shifts are new.
         generator = torch.Generator().manual_seed(epoch_seed(seed, run.config.recipe.epochs + epoch))
         order = torch.randperm(len(images), generator=generator).to(device)
         draws = augmentation.draw(len(images), images.shape[1:], generator).to(device)
@@ -110,7 +118,7 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
             done += 1
     network.eval().requires_grad_(True)
     if device.type == "cuda":
-        torch.cuda.synchronize()  # so that its time can be taken
+        torch.cuda.synchronize()  # so that it can be timed
     return replace(run, model=network)
 
 

@@ -1,4 +1,4 @@
-"""The figures of benchmarks/label_audit.py, from the arrays that its steps leave."""
+"""The figures of benchmarks/label_audit.py, from the arrays that its steps write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hitnet.audit import scores
 from parts.record import replace_rows
 
 RECORDS = Path(__file__).parents[1] / "records" / "label_audit.json"
-MADE = ("device", "threads", "torch", "hitnet", "date")  # what arrays say of their making; older ones not all of it
+MADE = ("device", "threads", "torch", "hitnet", "date")  # how the arrays were made; older arrays lack some of it
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -58,36 +58,36 @@ def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str,
 
 
 def judged_by_us(case: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt]]:
-    """All scores by all networks, and the audit's own by the first few of them."""
+    """All scores by all networks, and the audit's own score by the first few networks."""
     distances, given = case["distances"].astype(np.float64), case["given"]
     evidence = scores.gather(distances, given)
-    found = [(f"hitnet {method}", scores.doubt(evidence, given, method)) for method in scores.METHODS]
+    judged = [(f"hitnet {method}", scores.doubt(evidence, given, method)) for method in scores.METHODS]
     for fewer in range(1, len(distances)):
         part = scores.gather(distances[:fewer], given)
-        found.append((f"hitnet margin, first {fewer}", scores.doubt(part, given)))
-    return found
+        judged.append((f"hitnet margin, first {fewer}", scores.doubt(part, given)))
+    return judged
 
 
 def judged_by_cleanlab(given: np.ndarray, other: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt, dict]]:
-    """Its scores for each kind of network and for the mean of all kinds, with what each cost."""
+    """Cleanlab's scores for each kind of network and for the mean of all kinds, with the cost of each."""
     from cleanlab.rank import get_label_quality_scores
 
     kinds = other["probabilities"].astype(np.float64).reshape(-1, len(given), other["probabilities"].shape[-1])
     sources = list(zip(kinds, np.atleast_1d(other["networks"]), np.atleast_1d(other["seconds"]), strict=True))
     if len(sources) > 1:
         sources.append((kinds.mean(axis=0), "; ".join(other["networks"]), other["seconds"].sum()))
-    found = []
+    judged = []
     for probabilities, networks, seconds in sources:
         shares = probabilities / probabilities.sum(axis=1, keepdims=True)
         for method in ("self_confidence", "normalized_margin"):
             quality = get_label_quality_scores(given.astype(int), shares, method=method)
             doubts = scores.Doubt(-quality, shares.argmax(axis=1))
-            found.append((f"cleanlab {method}", doubts, {"networks": str(networks), "seconds": float(seconds)}))
-    return found
+            judged.append((f"cleanlab {method}", doubts, {"networks": str(networks), "seconds": float(seconds)}))
+    return judged
 
 
 def score_case(path: Path) -> list[dict[str, object]]:
-    """A row for each way to judge; the audit's own says how far it stands above the best of cleanlab's."""
+    """One row per way to judge; the audit's own row has its lead over the best of cleanlab's."""
     name = path.name.removesuffix(".audit.npz")
     case, other = read(path), read(path.with_name(f"{name}.rival.npz"))
 
@@ -109,7 +109,7 @@ def score_case(path: Path) -> list[dict[str, object]]:
 
 
 def score(folder: Path, *, record: Path = RECORDS) -> None:
-    """Judge the arrays in a folder and keep the figures in the record, in place of those of the same cases."""
+    """Judge the arrays in a folder and write the figures to the record; they replace those of the same cases."""
     rows = [row for path in sorted(folder.glob("*.audit.npz")) for row in score_case(path)]
     if (ghosts := folder / "ghosts.json").is_file():
         rows += [{"case": "ghosts", **row} for row in files.read_json(ghosts)]
@@ -120,7 +120,7 @@ def score(folder: Path, *, record: Path = RECORDS) -> None:
 
 
 def print_table(rows: list[dict[str, object]]) -> None:
-    """The figures as Markdown, a table for each kind of case."""
+    """Print the figures as Markdown, one table per kind of case."""
     columns = {
         "sample": ("method", "top_100", "top_200", "seconds", "networks"),
         "ghosts": ("rule", "test_errors", "doubtful", "precision", "recall", "average_precision_ghost_distance"),
@@ -136,7 +136,7 @@ def print_table(rows: list[dict[str, object]]) -> None:
 
 def shown(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(f"{one:.2f}" for one in value)
+        return ", ".join(f"{number:.2f}" for number in value)
     if isinstance(value, float):
         return f"{value:.0f}" if value > 1.5 else f"{value:.4f}"
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""How good a network's pictures are: reconstructions, prototypes and samples, named by a judge that it never met."""
+"""How good a network's pictures are: reconstructions, prototypes and samples, named by another network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPREADS = (1.0, 0.9, 0.8)
 def picture_figures(
     run: hitnet.Run, train: hitnet.Images, test: hitnet.Images, judge: Network, *, samples: int
 ) -> dict[str, float]:
-    """All figures of one network; `samples` images of each class are drawn from each law.
+    """All figures of one network; `samples` images per class are drawn from each law.
 
     error_percent, mse        on the test images, each decoded from the capsule of the class that the network predicts
     within_percent            components of true-class capsules of test images within 0.5 ± 2m/√n (paper's law: 95.4)
@@ -32,19 +32,19 @@ def picture_figures(
     LAW_distance              mean Euclidean distance between two samples of a class, beside that of real test images
                               (real_distance); LAW_distance_ratio is the one over the other
 
-    Laws: `paper`, N(0.5, m/√n); `fitted`, a Gaussian a class with the full covariance of its training images, and the
+    Laws: `paper`, N(0.5, m/√n); `fitted`, a Gaussian per class with the full covariance of its training images, and the
     same at 0.9 and 0.8 of its spread; `diagonal`, the same without covariances; `checked`, those of `fitted` that the
     network itself takes for their own class (checked_kept_percent of them).
     """
     network, device = run.model, next(run.model.parameters()).device
-    found = measure(network, test)
+    evaluation = measure(network, test)
     spread = feature_distributions(run, test, device=device.type).by_class()
     real = mean_pair_distance(test.pixels.to(device) / 255, test.labels.to(device))
     prototypes = class_prototypes(network, torch.arange(test.num_classes))
     figures = {
-        "error_percent": found.error,
-        "mse": float(found.mse or 0.0),
-        "hits_percent": float(found.hits or 0.0),
+        "error_percent": evaluation.error,
+        "mse": float(evaluation.mse or 0.0),
+        "hits_percent": float(evaluation.hits or 0.0),
         "within_percent": 100 * float(spread["within"].mean()),
         "component_sd": float((spread["spread"] ** 2).mean() ** 0.5),
         "prototypes_named": int((named(judge, prototypes) == torch.arange(test.num_classes)).sum()),
@@ -66,7 +66,7 @@ def picture_figures(
 def laws(gaussians: CapsuleGaussians) -> dict[str, tuple[CapsuleGaussians | None, float]]:
     """What capsules are drawn from: Gaussians (None for the paper's) and the factor of their spread."""
     diagonal = replace(gaussians, covariance=torch.diag_embed(gaussians.covariance.diagonal(dim1=1, dim2=2)))
-    fitted = {"fitted" if one == 1 else f"fitted_{one}": (gaussians, one) for one in SPREADS}
+    fitted = {"fitted" if share == 1 else f"fitted_{share}": (gaussians, share) for share in SPREADS}
     return {"paper": (None, 1.0), **fitted, "diagonal": (diagonal, 1.0)}
 
 

@@ -1,4 +1,4 @@
-"""Records of benchmarks, what their rows say of a run, and the time that a call may take to add some."""
+"""Records of benchmarks, what their rows tell of a run, and the time budget of a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = ("part", "data", "arm", "seed")
 
 
 def about(device: torch.device) -> Row:
-    """What a row was measured on, by what and when."""
+    """The device, the versions and the date of a measurement."""
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine(),
@@ -33,7 +33,7 @@ def about(device: torch.device) -> Row:
 
 
 def replace_rows(path: Path, new: Sequence[Row], *names: str) -> list[Row]:
-    """Write rows into a record in place of all that have the same values under `names`; gives the record's rows."""
+    """Write rows into a record; they replace those with the same values under `names`. Returns the record's rows."""
     replaced = {tuple(row[name] for name in names) for row in new}
     old: list[Row] = files.read_json(path) if path.is_file() else []
     rows = [row for row in old if tuple(row[name] for name in names) not in replaced] + list(new)
@@ -42,7 +42,7 @@ def replace_rows(path: Path, new: Sequence[Row], *names: str) -> list[Row]:
 
 
 class Record:
-    """Rows of figures, one a trained network, in a JSON file that is written whole after each."""
+    """Rows of figures, one per trained network, in a JSON file that is written whole after each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,11 +54,11 @@ class Record:
         return tuple(row[name] for name in KEY)
 
     def missing(self, part: str, data: str, arms: Sequence[str], seeds: Iterable[int]) -> list[int]:
-        """The seeds for which the row of at least one of these arms is not there yet."""
+        """The seeds for which the row of at least one of these arms is missing."""
         return [seed for seed in seeds if any((part, data, arm, seed) not in self.known for arm in arms)]
 
     def add(self, row: Row) -> None:
-        """Keep a row, unless there is one for the same network."""
+        """Add a row, unless there is already a row of the same network."""
         if self.key(row) in self.known:
             return
         self.known.add(self.key(row))
@@ -68,16 +68,16 @@ class Record:
 
 
 class Budget:
-    """Minutes of work, counted from now: says whether a training may still start.
+    """Minutes of work from now on: tells whether a training may still start.
 
-    The first of a part starts while there is time; later ones only where, by the pace of that part so far, they would
-    also end in time.
+    The first training of a part starts if there is any time left; later ones only if, at the pace of that part so far,
+    they would also end in time.
     """
 
     def __init__(self, minutes: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self.end = None if minutes is None else clock() + 60 * minutes
-        self.pace: dict[str, float] = {}  # seconds of an image in training, all that belongs to it included
+        self.pace: dict[str, float] = {}  # seconds per image in training, with everything that belongs to it
 
     def allows(self, part: str, images: float) -> bool:
         return self.end is None or self.clock() + self.pace.get(part, 0.0) * images < self.end

@@ -1,4 +1,4 @@
-"""Training from files on disk, watched: its memory, its speed, and for how long its steps wait for a batch.
+"""Training from files on disk: its memory, its speed, and how long its steps wait for a batch.
 
     python benchmarks/parts/streamed.py FOLDER [--device auto] [--steps N] [--threads N]
 
@@ -25,17 +25,17 @@ from PIL import Image
 from torch import Tensor
 
 import hitnet
-from hitnet.data.stream import Streamed
+from hitnet.data.streamed import Streamed
+from hitnet.training import Progress
 from hitnet.training.device import pick_device
-from hitnet.training.progress import Progress
 
 BATCH = 128
-PICTURES = 1000  # that differ; the files repeat them
+PICTURES = 1000  # different pictures; the files repeat them
 SAMPLING_SECONDS = 0.1
 
 
 def write_files(folder: Path, start: int, stop: int) -> None:
-    """28 x 28 grey JPEG files number `start` to `stop` - 1, in ten class folders."""
+    """Write 28 x 28 grey JPEG files, numbers `start` to `stop` - 1, into ten class folders."""
     random = np.random.default_rng(0)
     pictures = []
     for i in range(PICTURES):
@@ -50,23 +50,23 @@ def write_files(folder: Path, start: int, stop: int) -> None:
 
 
 def tree_memory(root: int) -> int:
-    """Bytes of memory that a process and all that it started hold now."""
+    """Bytes of memory that a process and all its children hold now."""
     parents, resident = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         parents[int(folder.name)] = int(words[1])
         resident[int(folder.name)] = int(words[21]) * resource.getpagesize()
     tree = {root} & parents.keys()
-    while more := {one for one, parent in parents.items() if parent in tree} - tree:
+    while more := {process for process, parent in parents.items() if parent in tree} - tree:
         tree |= more
-    return sum(resident[one] for one in tree)
+    return sum(resident[process] for process in tree)
 
 
 def own_peak() -> int:
-    """The most memory that this process has held; getrusage would count what held it before it was started, too."""
+    """The peak memory of this process; getrusage would also count what its parent held before the start."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
@@ -76,7 +76,7 @@ class EnoughError(Exception):
 
 
 class Watch(Progress):
-    """When each step ended, and for how long steps have waited for their batches."""
+    """Records when each step ended, and how long steps have waited for their batches."""
 
     def __init__(self, most: int | None) -> None:
         self.most, self.waited, self.images = most, 0.0, 0
@@ -101,12 +101,13 @@ class Watch(Progress):
 
 
 def streamed(folder: Path, device: torch.device, most: int | None) -> dict[str, Any]:
-    """Train one epoch from files; figures of its steps but for the first, which waits for decoding to begin."""
+    """Train one epoch from files; figures of all steps except the first, which waits for decoding to begin."""
     watch, started = Watch(most), time.perf_counter()
     with mock.patch.object(Streamed, "read", watch.timed(Streamed.read)):
         try:
-            options: dict[str, Any] = {"epochs": 1, "device": device.type, "recipe_options": {"batch_size": BATCH}}
-            hitnet.train(folder, model="hitnet-small", stream=True, progress=watch, **options)
+            data = hitnet.open_data(folder, stream=True)
+            recipe = hitnet.choose_recipe("fast", epochs=1, batch_size=BATCH)
+            hitnet.train(data, model="hitnet-small", recipe=recipe, device=device.type, progress=watch)
         except EnoughError:
             pass
     (first, waited_first, images_first), (last, waited_last, images_last) = watch.steps[0], watch.steps[-1]
@@ -121,7 +122,7 @@ def streamed(folder: Path, device: torch.device, most: int | None) -> dict[str, 
 
 
 def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """The figures of `streamed` in a process of its own, whose memory, and that of its workers, is watched."""
+    """The figures of `streamed` in its own process, with the memory of that process and its workers."""
     command = [sys.executable, __file__, str(folder), "--device", args.device]
     command += [
         part for name in ("steps", "threads") if (value := getattr(args, name)) for part in (f"--{name}", str(value))
@@ -134,7 +135,7 @@ def measured(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     if process.returncode:
         raise SystemExit(process.returncode)
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
-    # Samples may miss the highest moment of the process itself, which it knows.
+    # Samples may miss the peak of the process itself, which it knows.
     return figures | {"peak_bytes": max(peak, figures.pop("own_peak_bytes"))}
 
 
@@ -142,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--steps", type=int, help="end the epoch after so many (default: all)")
+    parser.add_argument("--steps", type=int, help="end the epoch after N steps (default: all)")
     parser.add_argument("--threads", type=int, help="PyTorch's threads (default: its own choice)")
     args = parser.parse_args()
     if args.threads:

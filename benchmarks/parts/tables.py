@@ -50,16 +50,18 @@ def shown(value: object) -> str:
 
 
 def summary(values: Sequence[float]) -> str:
-    """Mean and, where they differ, standard deviation."""
+    """Mean and, if the values differ, standard deviation."""
     if len(set(values)) == 1:
         return shown(values[0])
     return f"{shown(float(statistics.mean(values)))} ± {shown(statistics.stdev(values))}"
 
 
 def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> str:
-    """Markdown: a line for each arm on each set, the mean and standard deviation over its networks in each column.
+    """Markdown: one line per arm and set, with the mean and standard deviation over its networks in each column.
 
-    columns  entries of a row, and what to call them
+    Args:
+        rows: Rows of the record.
+        columns: Entries of a row, and their titles.
     """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:

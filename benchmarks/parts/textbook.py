@@ -1,4 +1,4 @@
-"""What the engine is measured against on a GPU: the loop of a tutorial, and the CapsNet of public PyTorch code."""
+"""Rivals of the engine on a GPU: the loop of a tutorial, and the CapsNet of public PyTorch code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hitnet.losses import CentripetalLoss, MarginLoss
 from hitnet.models.network import Output
 
 BATCH = 128
-STEPS = 100  # that are timed
+STEPS = 100  # timed
 
 
 class TextbookCapsNet(nn.Module):
-    """CapsNet (Sabour et al., 2017) as its formulas read: all votes are laid out and routed three times in float32."""
+    """CapsNet (Sabour et al., 2017) as its formulas say: all votes in memory, routed three times in float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class TextbookCapsNet(nn.Module):
 
 
 def textbook_step(network: nn.Module, train: hitnet.Images) -> Callable[[], None]:
-    """One step of a plain loop on a batch that lies on the GPU already: eager, float32, Adam."""
+    """One step of a plain loop on a batch that is on the GPU already: eager, float32, Adam."""
     network = network.cuda().train()
     loss: nn.Module = MarginLoss() if isinstance(network, TextbookCapsNet) else CentripetalLoss()
     optimizer = torch.optim.Adam(network.parameters())

@@ -1,7 +1,7 @@
 """The program `hitnet`: what runs before the command line is imported.
 
 PyTorch takes seconds to import, and a traceback out of it says nothing to the user. So Ctrl-C ends the program at once
-until its command is ready.
+until its command is ready (see hitnet.cli.ready).
 """
 
 from __future__ import annotations
@@ -17,9 +17,3 @@ def main() -> None:
     from hitnet.cli import main as run
 
     run()
-
-
-def ready() -> None:
-    """From now on an interruption raises KeyboardInterrupt, as in any Python program."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,18 +1,26 @@
-"""Made-up audits for the tests of the page, the corrections and the exports."""
+"""Made-up audits for the tests of the page, the corrections and the exports, and quick real ones."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 from torch import Tensor
 
+import hitnet
+from hitnet.audit import Audit, NewNetworks
 from hitnet.audit.summary import summarise
-from hitnet.data.images import Images
+from hitnet.data import Images
+from hitnet.training import Progress, RecipeChoice, choose_recipe
+from toy import Stop, toy_images
 
 MODELS = 8
+HEADER = "id,path,given,decision,label\r\n"
+FLIPPED = [5, 20, 33, 50, 71]  # wrong labels of `mislabelled`
 
 
 def make_distances(labels: np.ndarray, classes: int, *, suspects: int, seed: int = 0) -> np.ndarray:
@@ -106,3 +114,70 @@ def make_images(count: int = 60, classes: int = 5, *, paths: bool = False) -> Im
     names = [f"class {k}" for k in range(classes)]
     files = [f"{names[k]}/image-{i}.png" for i, k in enumerate(labels)] if paths else None
     return Images.from_arrays(pixels, labels, class_names=names, name="made up", paths=files)
+
+
+def audit_of(images: Images) -> pd.DataFrame:
+    """A made-up audit's table of these images."""
+    labels = images.labels.numpy()
+    distances = np.full((len(images), images.num_classes), 1.0, np.float32)
+    table = make_table(labels, distances, list(images.class_names), list(images.paths or [""] * len(images)))
+    return table.assign(id=images.ids.numpy()).iloc[::-1].reset_index(drop=True)
+
+
+def write_csv(path: Path, table: pd.DataFrame, decisions: dict[int, tuple[str, str]]) -> Path:
+    """A corrections file of {id: (decision, label)}, with the path and the given label that the audit has."""
+    known = table.set_index("id")
+    lines = []
+    for number, (decision, label) in decisions.items():
+        fields = known["path"][number], known["given"][number], decision, label
+        lines.append(",".join([str(number), *('"' + f.replace('"', '""') + '"' for f in fields)]))
+    path.write_bytes((HEADER + "".join(line + "\r\n" for line in lines)).encode())
+    return path
+
+
+def make_folder(root: Path, files: list[str]) -> Path:
+    """Image files below a folder, each of another grey."""
+    for i, file in enumerate(files):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), 9 * i, np.uint8)).save(root / file)
+    return root
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """The content of each file below a folder, by its path there."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def mislabelled(count: int = 96, **options: Any) -> Images:
+    """The toy set with five labels moved on by one class."""
+    images = toy_images(count, **options)
+    labels = images.labels.clone()
+    labels[FLIPPED] = (labels[FLIPPED] + 1) % 3
+    return images.with_labels(labels)
+
+
+def quick_recipe(epochs: int = 10) -> RecipeChoice:
+    return choose_recipe("fast", epochs=epochs, batch_size=32, learning_rate=5e-3)
+
+
+QUICK = NewNetworks(count=2, recipe=quick_recipe())
+
+
+def quick_audit(data: Any, **options: Any) -> Audit:
+    """An audit on the CPU, by two networks unless `judges` says otherwise."""
+    return hitnet.audit_labels(data, **{"judges": QUICK, "device": "cpu", **options})
+
+
+class Counting(Progress):
+    """Counts what it is told, and stops the work after N steps."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.most, self.planned, self.steps = most, list[int](), 0
+
+    def plan(self, steps: int) -> None:
+        self.planned.append(steps)
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > self.most:
+            raise Stop

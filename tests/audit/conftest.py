@@ -1,9 +1,9 @@
-"""A real browser for the tests of the review page; tests that use it carry the marker `browser`."""
+"""A folder of image files, a finished audit, and a real browser for tests that carry the marker `browser`."""
 
 import shutil
 
 import pytest
-from audit_samples import make_summary
+from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 
 from hitnet.audit.corrections import read_corrections
 from hitnet.audit.page import write_page
@@ -12,6 +12,19 @@ FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
 )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Image files of two classes."""
+    files = [f"{name}/{i}.png" for name in ("cat", "dog") for i in range(5)] + ["cat/deep/0.png"]
+    return make_folder(tmp_path / "photos", files)
+
+
+@pytest.fixture(scope="session")
+def audited(tmp_path_factory):
+    """An audit of the toy set with wrong labels, in a folder."""
+    return quick_audit(mislabelled(), out=tmp_path_factory.mktemp("audit") / "out")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from PIL import Image
 
 import hitnet
 from hitnet.audit.annotators import compare_annotators
+from hitnet.data import open_data
 from toy import toy_images
 
 COLUMNS = ["agreement", "other_label", "ghost_is_other", "ghost_hits"]
@@ -45,22 +46,22 @@ def test_columns_by_hand(tmp_path):
     table = write_table(tmp_path, VOTES)
     ghosts = ["mid", "top", "low", "low", "low", "top"]
     audited = audited_table([2, 5, 1, 0, 4, 3], ghosts, [0.5, 0.05, 0.1, 0.02, 0.3, 0.2])
-    found = compare_annotators(str(table), audited)
-    assert found["agreement"].tolist() == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1, 1, 1])
+    compared = compare_annotators(open_data(str(table)).annotations(), audited)
+    assert compared["agreement"].tolist() == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1, 1, 1])
     # Image 5 has three labels: the first counts, and of the others the first in the order of classes is named.
-    assert found["other_label"].tolist() == ["top", "mid", "low", "", "", ""]
-    assert found["ghost_is_other"].tolist() == [False, False, True, False, False, False]
-    assert found["ghost_hits"].tolist() == [False, True, True, True, False, False]
+    assert compared["other_label"].tolist() == ["top", "mid", "low", "", "", ""]
+    assert compared["ghost_is_other"].tolist() == [False, False, True, False, False, False]
+    assert compared["ghost_hits"].tolist() == [False, True, True, True, False, False]
     assert list(audited.columns) == ["id", "ghost", "ghost_distance"]
 
 
 def test_nothing_to_compare(tmp_path):
-    one = write_table(tmp_path, [["top"], ["mid"], ["low"]])
+    table = write_table(tmp_path, [["top"], ["mid"], ["low"]])
     audited = audited_table([0, 1, 2], ["mid"] * 3, [0.5] * 3)
-    assert compare_annotators(one, audited) is audited
-    assert compare_annotators("mnist-sample", audited) is audited
-    assert compare_annotators(tmp_path, audited) is audited
-    assert compare_annotators(toy_images(3), audited) is audited
+    assert compare_annotators(open_data(table).annotations(), audited) is audited
+    assert compare_annotators(open_data("mnist-sample").annotations(), audited) is audited
+    assert compare_annotators(open_data(tmp_path).annotations(), audited) is audited
+    assert compare_annotators(open_data(toy_images(3)).annotations(), audited) is audited
 
 
 def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
@@ -71,21 +72,20 @@ def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
     votes[30] = ["mid", "mid", "top"]  # two of three see it wrongly
     table = write_table(tmp_path, votes)
     monkeypatch.setenv("HOME", str(tmp_path))
-    options = {"batch_size": 16, "learning_rate": 5e-3}
-    found = hitnet.audit(
-        os.path.join("~", table.name), models=1, epochs=12, device="cpu", out=tmp_path / "out", recipe_options=options
-    )
-    assert list(found.table.columns[-4:]) == COLUMNS
-    worst = found.table.iloc[0]
+    recipe = hitnet.choose_recipe("fast", epochs=12, batch_size=16, learning_rate=5e-3)
+    judges = hitnet.NewNetworks(count=1, recipe=recipe)
+    result = hitnet.audit_labels(os.path.join("~", table.name), judges=judges, device="cpu", out=tmp_path / "out")
+    assert list(result.table.columns[-4:]) == COLUMNS
+    worst = result.table.iloc[0]
     assert (worst["id"], worst["path"], worst["given"], worst["suggested"]) == (30, "30.png", "mid", "top")
     assert (worst["other_label"], worst["ghost_is_other"], worst["ghost_hits"]) == (
         "top",
         True,
         worst["ghost_distance"] <= 0.1,
     )
-    rows = found.table.set_index("id")
+    rows = result.table.set_index("id")
     assert rows.loc[7, "agreement"] == pytest.approx(2 / 3)
     assert rows.loc[7, "other_label"] == "top"
     assert rows.loc[8, "agreement"] == 1
     assert rows.loc[8, "other_label"] == ""
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "audit.parquet"), found.table)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "audit.parquet"), result.table)

@@ -6,55 +6,57 @@ import pytest
 import torch
 
 from hitnet import HitNetError
-from hitnet.audit import plan as planning
 from hitnet.audit.plan import EPOCHS, GREY_EPOCHS, Planned, plan
 from toy import toy_images
 
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """As if there were a GPU."""
-    monkeypatch.setattr(planning, "pick_device", lambda name: torch.device("cpu" if name == "cpu" else "cuda"))
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 def images(count=60_000, channels=1):
-    """As many images of one pixel value; nothing looks at them."""
+    """N images of one pixel value; nothing looks at them."""
     return toy_images(6, shape=(channels, 28, 28)).select(torch.zeros(count, dtype=torch.int64))
 
 
-def test_defaults(gpu):
-    assert plan(images()) == [Planned("hitnet", 12), Planned("hitnet-resnet9", 12)] * 2
-    assert plan(images(channels=3)) == [Planned("hitnet-resnet9", 40)] * 4
+def test_defaults():
+    assert plan(images(), device=GPU) == [Planned("hitnet", 12), Planned("hitnet-resnet9", 12)] * 2
+    assert plan(images(channels=3), device=GPU) == [Planned("hitnet-resnet9", 40)] * 4
     for channels in (1, 3):
-        assert plan(images(channels=channels), device="cpu") == [Planned("hitnet-small", 8)] * 4
+        assert plan(images(channels=channels), device=CPU) == [Planned("hitnet-small", 8)] * 4
 
 
-def test_one_kind_alone():
-    assert plan(images(), model="hitnet") == [Planned("hitnet", 12)] * 4
-    assert plan(images(), model=["hitnet-resnet9"]) == [Planned("hitnet-resnet9", 12)] * 4
-    assert plan(images(channels=3), model="hitnet-resnet9") == [Planned("hitnet-resnet9", 40)] * 4
+def test_only_one_kind():
+    assert plan(images(), model="hitnet", device=CPU) == [Planned("hitnet", 12)] * 4
+    assert plan(images(), model=["hitnet-resnet9"], device=CPU) == [Planned("hitnet-resnet9", 12)] * 4
+    assert plan(images(channels=3), model="hitnet-resnet9", device=CPU) == [Planned("hitnet-resnet9", 40)] * 4
 
 
 def test_several_kinds_take_turns():
     kinds = ["hitnet-small", "hitnet", "hitnet-small"]
-    names = [one.model for one in plan(images(), model=kinds)]
+
+    def planned(**options):
+        return [network.model for network in plan(images(), model=kinds, device=CPU, **options)]
+
+    names = planned()
     assert names == ["hitnet-small", "hitnet", "hitnet-small", "hitnet"]
-    assert [one.model for one in plan(images(), model=kinds, count=3)] == names[:3]
-    assert [one.model for one in plan(images(), model=kinds, count=1)] == names[:1]
+    assert planned(count=3) == names[:3]
+    assert planned(count=1) == names[:1]
 
 
 def test_small_sets_get_more_epochs():
     """At least 300 steps, 100 of hitnet-small, and never fewer epochs than planned."""
-    lengths = {count: plan(images(count), model="hitnet-small")[0].epochs for count in (96, 641, 100 * 128 // 8)}
+    lengths = {
+        count: plan(images(count), model="hitnet-small", device=CPU)[0].epochs for count in (96, 641, 100 * 128 // 8)
+    }
     assert lengths == {96: 100, 641: math.ceil(100 / 6), 100 * 128 // 8: EPOCHS["small"]}
-    assert [one.epochs for one in plan(images(5000), model=["hitnet", "hitnet-resnet9"], count=2)] == [12, 30]
+    networks = plan(images(5000), model=["hitnet", "hitnet-resnet9"], count=2, device=CPU)
+    assert [network.epochs for network in networks] == [12, 30]
     assert GREY_EPOCHS["resnet9"] < 30
 
 
 def test_kinds_that_cannot_audit_are_refused():
     with pytest.raises(HitNetError, match="n1 has no Hit-or-Miss layer"):
-        plan(images(), model=["hitnet", "n1"])
+        plan(images(), model=["hitnet", "n1"], device=CPU)
     with pytest.raises(HitNetError, match="Did you mean 'hitnet-small'"):
-        plan(images(), model=["hitnet", "hitnet-smal"])
-    with pytest.raises(HitNetError, match="models must be at least 1; got 0"):
-        plan(images(), count=0, device="cpu")
+        plan(images(), model=["hitnet", "hitnet-smal"], device=CPU)
+    with pytest.raises(HitNetError, match="count must be at least 1; got 0"):
+        plan(images(), count=0, device=CPU)

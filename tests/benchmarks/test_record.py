@@ -36,9 +36,9 @@ def test_a_damaged_record_is_not_written_over(tmp_path):
 
 def test_a_row_says_what_it_was_measured_on(monkeypatch):
     monkeypatch.setattr(record.platform, "processor", lambda: "some processor")
-    found = about(torch.device("cpu"))
-    assert (found["device"], found["threads"]) == ("some processor", torch.get_num_threads())
-    assert (found["torch"], found["hitnet"]) == (torch.__version__, hitnet.__version__)
-    assert list(found) == ["device", "threads", "torch", "hitnet", "date"]
+    row = about(torch.device("cpu"))
+    assert (row["device"], row["threads"]) == ("some processor", torch.get_num_threads())
+    assert (row["torch"], row["hitnet"]) == (torch.__version__, hitnet.__version__)
+    assert list(row) == ["device", "threads", "torch", "hitnet", "date"]
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"card of {device}")
     assert about(torch.device("cuda"))["device"] == "card of cuda"

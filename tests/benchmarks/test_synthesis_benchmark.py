@@ -57,7 +57,7 @@ def test_every_part_gives_rows(record):
 
 def test_what_is_in_the_record_is_not_made_again(record, monkeypatch, capsys):
     before = record.read_text()
-    monkeypatch.setattr(hitnet, "train", no_training)
+    monkeypatch.setattr(hitnet, "train_many", no_training)
     synthesis.main([*TINY, "--out", str(record)])
     assert record.read_text() == before
     said = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_only_what_is_missing_is_added(record, tmp_path):
 
 
 def test_nothing_begins_once_the_budget_is_spent(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(hitnet, "train", no_training)
+    monkeypatch.setattr(hitnet, "train_many", no_training)
     synthesis.main([*TINY, "--budget", "0", "--out", str(tmp_path / "none.json")])
     assert not (tmp_path / "none.json").exists()
     assert "no time left for photographs, cifar10" in capsys.readouterr().out
@@ -132,13 +132,13 @@ def test_a_diverged_network_has_a_row_and_is_not_tried_again(tmp_path, monkeypat
 
 
 def test_a_run_of_the_paper_that_is_there_already_is_measured(tmp_path, monkeypatch):
-    images = hitnet.data.load("mnist-sample", "train", limit=200)
-    real = hitnet.recipe
-    monkeypatch.setattr(hitnet, "recipe", lambda name, **options: real(name, **{**options, "epochs": 1}))
-    options = {"model": "hitnet-small", "model_options": {"decoder": "paper"}, "device": "cpu"}
-    older = hitnet.recipe("paper", augment_share=0.5)  # an option that is off
+    images = hitnet.open_data("mnist-sample", limit=200).load("train")
+    real = hitnet.choose_recipe
+    monkeypatch.setattr(hitnet, "choose_recipe", lambda name, **options: real(name, **{**options, "epochs": 1}))
+    options = {"model": hitnet.choose_model("hitnet-small", decoder="paper"), "device": "cpu"}
+    older = hitnet.choose_recipe("paper", augment_share=0.5)  # an option that is off
     hitnet.train(images, recipe=older, seed=3, out=tmp_path / "paper", **options)
-    hitnet.train(images, recipe="fast", epochs=1, out=tmp_path / "fast", **options)
+    hitnet.train(images, recipe=hitnet.choose_recipe("fast"), out=tmp_path / "fast", **options)
     call = ["--tiny", "--parts", "paper-decoder", "--out", str(tmp_path / "record.json"), "--paper-run"]
     with pytest.raises(SystemExit, match="fast is no run of the paper's network"):
         synthesis.main([*call, str(tmp_path / "fast")])
@@ -161,6 +161,11 @@ def test_pair_distance_against_a_loop():
     assert mean_pair_distance(images, labels) == pytest.approx(sum(means) / 2, rel=1e-5)
 
 
+def train_small(images, epochs):
+    model = hitnet.choose_model("hitnet-small", capsule_dim=4)
+    return hitnet.train(images, model=model, recipe=hitnet.choose_recipe("fast", epochs=epochs), device="cpu")
+
+
 @torch.no_grad()
 def rebuilt(run, images):
     """Mean squared error of what is decoded from the true classes' capsules."""
@@ -170,7 +175,7 @@ def rebuilt(run, images):
 @pytest.mark.parametrize("options", [{}, {"width": 2}, {"named": 0.03}])
 def test_a_decoder_trained_alone_rebuilds_better_and_leaves_the_classifier(options):
     images = toy_images()
-    run = hitnet.train(images, model="hitnet-small", epochs=2, device="cpu", model_options={"capsule_dim": 4})
+    run = train_small(images, epochs=2)
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     further = train_decoder(run, images, Phase("further", epochs=8, batch_size=32, **options))
     assert rebuilt(further, images) < 0.8 * rebuilt(run, images)
@@ -192,7 +197,7 @@ def test_capsules_are_drawn_from_both_laws():
 
 def test_naming_teaches_a_decoder_to_draw_what_its_classifier_knows():
     images = toy_images()
-    run = hitnet.train(images, model="hitnet-small", epochs=8, device="cpu", model_options={"capsule_dim": 4})
+    run = train_small(images, epochs=8)
     labels, losses = torch.arange(300) % 3, []
     for weight in (0.0, 1.0):
         phase = Phase("further", epochs=8, batch_size=32, named=weight)
@@ -205,10 +210,10 @@ def test_naming_teaches_a_decoder_to_draw_what_its_classifier_knows():
 
 def test_a_rising_weight_grows_by_the_same_factor():
     network = hitnet.build("hitnet-small", (1, 12, 12), 3, reconstruction_weight=0.5)
-    recipe = hitnet.recipe("fast", epochs=3)
+    recipe = hitnet.choose_recipe("fast", epochs=3).complete()
     first = arms.RisingWeight(network, recipe, epoch=1, last=8.0)
-    found = [float(arms.RisingWeight(network, recipe, epoch=epoch, last=8.0).weight) for epoch in (1, 2, 3)]
-    assert found == pytest.approx([0.5, 2.0, 8.0])
+    weights = [float(arms.RisingWeight(network, recipe, epoch=epoch, last=8.0).weight) for epoch in (1, 2, 3)]
+    assert weights == pytest.approx([0.5, 2.0, 8.0])
     assert float(first.weight) == pytest.approx(8.0)  # what a captured step reads
 
 

@@ -1,6 +1,7 @@
 """The benchmark of training: what each measurement may round to TF32, whatever was measured before it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ def test_no_part_depends_on_another_and_rows_of_others_stay(monkeypatch, tmp_pat
         return make
 
     before, path = flags(), tmp_path / "training.json"
-    monkeypatch.setattr(hitnet.data, "load", lambda *args, **options: None)
+    monkeypatch.setattr(hitnet, "open_data", lambda *args, **options: SimpleNamespace(load=lambda split: None))
     monkeypatch.setattr(training, "about", lambda device: {"device": device.type})
     monkeypatch.setattr(training, "PARTS", {name: part(name) for name in ("ladder", "parity")})
     kept = {"experiment": "speed"}

@@ -23,8 +23,8 @@ class Ended:
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Call the command line as the installed program does, into a pipe."""
-    for one in (terminal.console, terminal.errors):
-        monkeypatch.setattr(one, "width", 1000)
+    for console in (terminal.console, terminal.errors):
+        monkeypatch.setattr(console, "width", 1000)
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
@@ -41,8 +41,6 @@ def toy_run(tmp_path_factory):
     """A run that was trained on a .npz of toy images beside it: (run folder, data)."""
     folder = tmp_path_factory.mktemp("toy-run")
     save_npz(toy_images(60), folder / "bands.npz")
-    options = {"batch_size": 16, "learning_rate": 5e-3}
-    hitnet.train(
-        folder / "bands.npz", out=folder / "run", model="hitnet-small", epochs=6, device="cpu", recipe_options=options
-    )
+    recipe = hitnet.choose_recipe("fast", epochs=6, batch_size=16, learning_rate=5e-3)
+    hitnet.train(folder / "bands.npz", out=folder / "run", model="hitnet-small", recipe=recipe, device="cpu")
     return folder / "run", folder / "bands.npz"

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from hitnet.cli import app
+from hitnet.cli import MODULES, app, first_sentence
 from hitnet.cli.terminal import make_console, short_name
 
 # A shell may have started the tests with interruptions turned off, which a child would inherit.
-PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hitnet.cli import main; main()"
+PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hitnet.startup import main; main()"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"OMP_NUM_THREADS": "1"}
 
 
@@ -65,9 +65,9 @@ def test_help_says_what_a_command_is_for(words, purpose):
 
 def test_every_command_is_listed():
     listed = CliRunner().invoke(app, ["--help"]).output
-    names = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
-    assert len(names) >= 13
-    assert all(f" {name} " in listed for name in names)
+    assert len(MODULES) >= 13
+    assert all(f" {name} " in listed for name in MODULES)
+    assert all(first_sentence(name) for name in MODULES)
 
 
 def test_help_of_the_audit_leads_through_it():
@@ -80,7 +80,7 @@ def test_help_of_the_audit_leads_through_it():
     ("words", "hint"),
     [
         (["train", "mnist-sample", "--epoch", "3"], "--epochs"),
-        (["audit", "mnist-sample", "--modles", "3"], "--models"),
+        (["audit", "mnist-sample", "--netwroks", "3"], "--networks"),
         (["data", "chek", "x"], "check"),
         (["trian", "mnist"], "train"),
     ],
@@ -143,7 +143,7 @@ def broken(*args, **options):
 
 def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
     monkeypatch.delenv("HITNET_TRACEBACK", raising=False)
-    monkeypatch.setattr("hitnet.cli.train.load", broken)
+    monkeypatch.setattr("hitnet.cli.train.predict", broken)
     ended = command("predict", "run", "a.png")
     assert ended.code == 70
     assert "Unexpected error: RuntimeError: wheels came off [/bold]" in ended.err
@@ -155,11 +155,11 @@ def test_too_little_memory_is_no_bug(command, monkeypatch):
     def too_much(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr("hitnet.cli.train.load", too_much)
+    monkeypatch.setattr("hitnet.cli.train.predict", too_much)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (
         1,
-        "Error: the memory does not hold what was asked for. Ask for less at a time.\n",
+        "Error: there is not enough memory for this. Ask for less at a time.\n",
     )
 
 
@@ -174,7 +174,7 @@ def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, says):
     def refused(*args, **options):
         raise error
 
-    monkeypatch.setattr("hitnet.cli.train.load", refused)
+    monkeypatch.setattr("hitnet.cli.train.predict", refused)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (1, f"Error: {says} Choose another place.\n")
 
@@ -183,7 +183,7 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
     from hitnet.cli import main
 
     monkeypatch.setenv("HITNET_TRACEBACK", "1")
-    monkeypatch.setattr("hitnet.cli.train.load", broken)
+    monkeypatch.setattr("hitnet.cli.train.predict", broken)
     monkeypatch.setattr(sys, "argv", ["hitnet", "predict", "run", "a.png"])
     with pytest.raises(RuntimeError, match="wheels came off"):
         main()
@@ -202,7 +202,7 @@ def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_r
     printed, complaints = process.communicate(timeout=30)
     assert process.returncode == code
     assert printed == ""
-    assert complaints == "Interrupted. Nothing that was written is lost; commands that have --resume go on with it.\n"
+    assert complaints == "Interrupted. Nothing that was written is lost; commands that have --resume can continue it.\n"
     assert not (out / "weights.safetensors").exists()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 

@@ -13,12 +13,12 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
-from hitnet.data import load, save_npz
+from hitnet.data import open_data, save_npz
 from hitnet.training.evaluation import class_distances
 from toy import toy_images
 
 FLIPPED = [4, 17, 30]
-QUICK = ("--models", 1, "--model", "hitnet-small", "--epochs", 80, "--device", "cpu")
+QUICK = ("--networks", 1, "--model", "hitnet-small", "--epochs", 80, "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,11 @@ def audited(command, photos, monkeypatch):
     if not folder.exists():
         assert command("audit", "photos", *QUICK).code == 0
     return folder
+
+
+def small(epochs, **changes):
+    """Options of a short training."""
+    return {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=epochs, **changes), "device": "cpu"}
 
 
 def write_corrections(path, rows):
@@ -68,7 +73,7 @@ def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):
     ended = command("audit", clean, "--out", tmp_path / "out", *QUICK)
     assert ended.out.splitlines()[1] == "ok: 48"
     assert ended.out.splitlines()[2].startswith(
-        "No label stands out: all are right, or the networks know them by heart"
+        "No label stands out: all are right, or the networks have learned them by heart"
     )
     run = audited / "models" / "seed-0"
     judged = command("audit", "photos", "--out", tmp_path / "wrong", "--runs", run, "--device", "cpu")
@@ -77,7 +82,7 @@ def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):
 
 
 def test_audit_by_two_kinds_of_networks(command, photos, tmp_path):
-    kinds = ("--model", "hitnet-small", "--model", "hitnet", "--image-size", 17, "--models", 2, "--epochs", 1)
+    kinds = ("--model", "hitnet-small", "--model", "hitnet", "--image-size", 17, "--networks", 2, "--epochs", 1)
     ended = command("audit", photos, "--out", tmp_path / "out", *kinds, "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("photos: 48 labels judged by 2 networks (hitnet-small, hitnet) in ")
@@ -103,10 +108,10 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     assert sorted(photos.rglob("*.png")) == before
     ended = command("data", "check", tmp_path / "new", "--json")
     assert ended.code == 0
-    corrected, truth = load(tmp_path / "new", "all"), toy_images(48).labels.tolist()
+    corrected, truth = open_data(tmp_path / "new").load("all"), toy_images(48).labels.tolist()
     gone = int(dropped["path"][-7:-4])
-    found = {int(p[-7:-4]): k for p, k in zip(corrected.paths, corrected.labels.tolist(), strict=True)}
-    assert found == {i: k for i, k in enumerate(truth) if i != gone}
+    labels = {int(p[-7:-4]): k for p, k in zip(corrected.paths, corrected.labels.tolist(), strict=True)}
+    assert labels == {i: k for i, k in enumerate(truth) if i != gone}
     assert sum(json.loads(ended.out)["classes"].values()) == 47
 
 
@@ -126,7 +131,7 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     ended = command(*call)
     assert ended.code == 1
     said = ended.err.replace("\n", " ")
-    assert "/old/place was audited, but is not there any more. Say where the audited data is now: --data PATH." in said
+    assert "/old/place was audited, but is not there any more. Set --data to where it is now." in said
     ended = command(*call, "--data", tmp_path / "nowhere")
     assert ended.code == 1
     assert "nowhere does not exist." in ended.err.replace("\n", " ")
@@ -136,10 +141,10 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
         "0 relabelled, 1 dropped, 0 kept, 0 unsure, 48 not looked at",
-        "1 image was not there when the audit was made; it is taken over as it is",
+        "1 image was not there when the audit was made; it is copied as it is",
         f"corrected data set: {tmp_path / 'new'}",
     ]
-    assert len(load(tmp_path / "new", "all")) == 48
+    assert len(open_data(tmp_path / "new").load("all")) == 48
 
     (moved / row["path"]).unlink()
     ended = command(*call[:-1], tmp_path / "again", "--data", moved)
@@ -165,7 +170,7 @@ def test_wrong_corrections_change_nothing(command, audited, tmp_path):
 def test_resume_and_other_images(command, audited):
     again = command("audit", "photos", *QUICK)
     assert again.code == 1
-    assert "(--resume)" in again.err
+    assert "is not empty. Use --resume to continue the audit there, or choose another --out." in again.err
     before = (audited / "audit.csv").read_bytes()
     assert command("audit", "photos", *QUICK, "--resume").code == 0
     assert (audited / "audit.csv").read_bytes() == before
@@ -194,6 +199,29 @@ def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
     )
     # Written out, the command is `audit run`.
     assert command("audit", "run", "photos", "--out", tmp_path / "two", "--runs", run, "--device", "cpu").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--networks", 2), "--networks"),
+        (("--model", "hitnet-small"), "--model"),
+        (("--epochs", 3, "--recipe", "paper"), "--recipe, --epochs"),
+        (("--ghosts", 1), "--ghosts"),
+    ],
+)
+def test_options_of_a_training_do_not_go_with_finished_runs(command, audited, tmp_path, options, named):
+    run = audited / "models" / "seed-0"
+    ended = command("audit", "photos", "--runs", run, "--device", "cpu", "--out", tmp_path / "out", *options)
+    assert ended.code == 1
+    assert f"Finished runs are not trained again: leave out {named} beside --runs." in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ghost_options_without_ghosts(command, audited, tmp_path):
+    ended = command("audit", "photos", "--ghost-rule", "nearer", "--out", tmp_path / "out")
+    assert (ended.code, ended.err) == (1, "Error: Ghost options require --ghosts N, e.g. --ghosts 1.\n")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_audit_is_named(command, audited, tmp_path):
@@ -228,17 +256,17 @@ def test_export_for_label_studio(command, audited, tmp_path):
 
 def test_export_of_probabilities(command, audited, tmp_path):
     assert command("audit", "export", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy").code == 0
-    found = np.load(tmp_path / "p.npy", allow_pickle=False)
+    probabilities = np.load(tmp_path / "p.npy", allow_pickle=False)
     table = pd.read_parquet(audited / "audit.parquet").sort_values("id")
-    assert found.sum(axis=1) == pytest.approx(np.ones(48))
-    assert [f"band {k}" for k in found.argmax(axis=1)] == table["suggested"].tolist()
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(48))
+    assert [f"band {k}" for k in probabilities.argmax(axis=1)] == table["suggested"].tolist()
     ended = command("audit", "export", audited, "--format", "yolo", "--out", tmp_path / "x")
     assert ended.code == 1
-    assert "label-studio or pred-probs; got 'yolo'" in ended.err
+    assert "format must be one of label-studio, pred-probs; got 'yolo'" in ended.err
 
 
 def test_the_networks_know_the_data_from_any_folder(command, photos, audited, tmp_path, monkeypatch):
-    assert hitnet.load(audited / "models/seed-0").config.data["source"] == str(photos)
+    assert hitnet.open_run(audited / "models/seed-0").config.data["source"] == str(photos)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     assert command("evaluate", audited / "models/seed-0", "--device", "cpu").code == 0
@@ -246,15 +274,15 @@ def test_the_networks_know_the_data_from_any_folder(command, photos, audited, tm
 
 def test_the_sample_keeps_its_split(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    quick = ("--models", 1, "--epochs", 1, "--limit", 60, "--device", "cpu")
+    quick = ("--networks", 1, "--epochs", 1, "--limit", 60, "--device", "cpu")
     ended = command("audit", "mnist-sample", "--out", "out", *quick)
     assert "five people" not in ended.out  # none of these few was found wrong
     row = pd.read_parquet("out/audit.parquet").iloc[0]
     corrections = write_corrections(tmp_path / "c.csv", [(row["id"], "", row["given"], "drop", "")])
     assert command("audit", "apply", "out", corrections, "--out", "new").code == 0
     for split in ("train", "test"):
-        kept = set(load("mnist-sample", split).ids.tolist()) - {int(row["id"])}
-        assert len(load("new/images.npz", split)) == len(kept)
+        kept = set(open_data("mnist-sample").load(split).ids.tolist()) - {int(row["id"])}
+        assert len(open_data("new/images.npz").load(split)) == len(kept)
 
 
 def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
@@ -270,8 +298,8 @@ def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
     corrections = write_corrections(tmp_path / "c.csv", rows)
     ended = command("audit", "apply", "audits/bands", corrections, "--out", "new")
     assert ended.code == 0
-    assert "6 images were not part of the audit; they are taken over as they are" in ended.out
-    corrected = load(tmp_path / "new" / "images.npz", "all")
+    assert "6 images were not part of the audit; they are copied as they are" in ended.out
+    corrected = open_data(tmp_path / "new" / "images.npz").load("all")
     assert corrected.labels.tolist() == [other if i == chosen else i % 3 for i in range(30)]
     ended = command("audit", "export", "audits/bands", "--out", "tasks.json")
     assert ended.code == 1
@@ -282,43 +310,42 @@ def test_ghosts_are_those_of_the_plain_images(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images = replace(toy_images(30, shape=(3, 12, 12)), flip=True)
     save_npz(images, tmp_path / "bands.npz")
-    run = hitnet.train("bands.npz", out="run", model="hitnet-small", epochs=2, device="cpu")
-    assert load("bands.npz", "all").flip
-    ended = command("ghosts", "run", "bands.npz", "--out", "found", "--device", "cpu")
+    run = hitnet.train("bands.npz", out="run", **small(2))
+    assert open_data("bands.npz").load("all").flip
+    ended = command("ghosts", "run", "bands.npz", "--out", "ghosts", "--device", "cpu")
     assert ended.code == 0
     assert ended.out.startswith("toy: 30 of 30 images have one ghost class in the network; ")
     away = class_distances(run.model, images.pixels).clone()
     away[torch.arange(30), images.labels] = torch.inf
-    ghosts = pd.read_csv("found/ghosts.csv").sort_values("id")
+    ghosts = pd.read_csv("ghosts/ghosts.csv").sort_values("id")
     assert ghosts["mean_distance"].to_numpy() == pytest.approx(away.amin(dim=1).numpy(), rel=1e-5)
 
 
 def test_ghosts(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_npz(toy_images(30), tmp_path / "bands.npz")
-    options = {"model": "hitnet-small", "epochs": 3, "device": "cpu", "recipe_options": {"ghosts": 1}}
     for seed in (0, 1):
-        hitnet.train("bands.npz", out=f"runs/{seed}", seed=seed, **options)
-    ended = command("ghosts", "runs/0", "runs/1", "bands.npz", "--out", "found", "--device", "cpu")
+        hitnet.train("bands.npz", out=f"runs/{seed}", seed=seed, **small(3, ghosts=1))
+    ended = command("ghosts", "runs/0", "runs/1", "bands.npz", "--out", "ghosts", "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
-    ghosts = pd.read_csv("found/ghosts.csv")
+    ghosts = pd.read_csv("ghosts/ghosts.csv")
     assert sorted(ghosts["id"]) == list(range(30))
     agreed = ghosts[ghosts["classes"] == 1]
     doubtful = agreed[agreed["mean_distance"] < 0.1]
     assert ended.out.startswith(
         f"toy: {len(agreed)} of 30 images have one ghost class in all 2 networks; {len(doubtful)} of these are doubtful"
     )
-    assert pd.read_csv("found/agreement.csv")["images"].sum() == 30
-    assert pd.read_csv("found/pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(agreed)
-    assert pd.read_csv("found/doubtful_pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(doubtful)
+    assert pd.read_csv("ghosts/agreement.csv")["images"].sum() == 30
+    assert pd.read_csv("ghosts/pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(agreed)
+    assert pd.read_csv("ghosts/doubtful_pairs.csv").set_index("ghost class").loc["Total", "Total"] == len(doubtful)
     assert (
-        pd.read_csv("found/doubtful.csv")["id"].tolist()
+        pd.read_csv("ghosts/doubtful.csv")["id"].tolist()
         == doubtful.sort_values(["hits", "label", "ghost"], kind="stable")["id"].tolist()
     )
-    assert ended.out.count("written: ") == len(list((tmp_path / "found").iterdir()))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()}
-    ended = command("ghosts", "runs/0", "bands.npz", "--out", "found", "--device", "cpu")
-    assert (ended.code, "found exists and is not an empty folder" in ended.err) == (1, True)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "found").iterdir()} == before
-    with Image.open("found/analysis.png") as picture:
+    assert ended.out.count("written: ") == len(list((tmp_path / "ghosts").iterdir()))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "ghosts").iterdir()}
+    ended = command("ghosts", "runs/0", "bands.npz", "--out", "ghosts", "--device", "cpu")
+    assert (ended.code, "ghosts exists and is not an empty folder" in ended.err) == (1, True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "ghosts").iterdir()} == before
+    with Image.open("ghosts/analysis.png") as picture:
         assert picture.width > 500

@@ -8,7 +8,7 @@ from cli_samples import write_folder
 from PIL import Image
 
 from hitnet.data import catalogue, save_npz
-from hitnet.data.sources import SOURCES
+from hitnet.data.known_sets import KNOWN_SETS
 from toy import toy_images
 
 
@@ -25,14 +25,14 @@ def test_list(command, tmp_path):
     ended = command("data", "list", "--data-dir", tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = {line.split()[0]: line.split()[1] for line in ended.out.splitlines()}
-    assert set(SOURCES) < set(lines)
+    assert set(KNOWN_SETS) < set(lines)
     assert (lines["mnist-sample"], lines["mnist"]) == ("yes", "no")
     assert ended.out.splitlines()[-1] == f"data folder: {tmp_path}"
 
 
 def test_list_as_json(command, tmp_path):
     rows = json.loads(command("data", "list", "--data-dir", tmp_path, "--json").out)
-    assert [row["name"] for row in rows] == list(SOURCES)
+    assert [row["name"] for row in rows] == list(KNOWN_SETS)
     assert all(row["licence"] and row["about"] and row["page"].startswith("http") for row in rows)
 
 
@@ -73,7 +73,7 @@ def test_check_at_another_size(command, photos, caplog):
     caplog.set_level(logging.INFO, "hitnet")
     Image.new("L", (12, 20)).save(photos / "band 1" / "high.png")
     command("data", "check", photos)
-    assert "1 of 31 have another size and are scaled to fit, centred on black. Set image_size" in caplog.text
+    assert "1 of 31 have another size and are scaled to fit, centred on black. Set `image_size`" in caplog.text
     caplog.clear()
     ended = command("data", "check", photos, "--image-size", 20)
     assert ended.out.splitlines()[0] == "photos: 31 images of (1, 20, 20), 3 classes"
@@ -103,18 +103,18 @@ def test_check_counts_what_was_ignored(command, photos):
         "left out: band 2/a.heic: images of type .heic are not read; convert it to PNG or JPEG",
         "ignored: 1 .heic, 1 .txt, 1 image outside the class folders",
     ]
-    found = json.loads(command("data", "check", photos, "--json").out)
-    assert found["ignored"] == {".heic": 1, ".txt": 1, "images outside the class folders": 1}
+    report = json.loads(command("data", "check", photos, "--json").out)
+    assert report["ignored"] == {".heic": 1, ".txt": 1, "images outside the class folders": 1}
 
 
 def test_check_as_json(command, photos):
     ended = command("data", "check", photos, "--json")
     assert ended.code == 1
-    found = json.loads(ended.out)
-    assert (found["images"], found["shape"]) == (30, [1, 12, 12])
-    assert found["classes"] == {"band 0": 10, "band 1": 10, "band 2": 10}
-    assert [item["path"] for item in found["left_out"]] == ["band 1/broken.png"]
-    assert found["ignored"] == {".txt": 1}
+    report = json.loads(ended.out)
+    assert (report["images"], report["shape"]) == (30, [1, 12, 12])
+    assert report["classes"] == {"band 0": 10, "band 1": 10, "band 2": 10}
+    assert [item["path"] for item in report["left_out"]] == ["band 1/broken.png"]
+    assert report["ignored"] == {".txt": 1}
 
 
 def test_strict_stops_at_the_first_broken_image(command, photos):

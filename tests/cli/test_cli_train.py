@@ -37,7 +37,7 @@ def test_train_writes_a_run_folder_and_says_how_it_went(command, here):
     assert second.endswith(" % hits")
     assert " on 6 images, " in second
     assert third == "run folder: run"
-    run = hitnet.load("run")
+    run = hitnet.open_run("run")
     assert (run.config.seed, run.config.recipe.epochs, run.config.recipe.ghosts) == (3, 2, 1)
     assert run.config.data["source"] == str(Path("bands.npz").absolute())
 
@@ -61,12 +61,12 @@ def test_several_seeds_end_with_mean_and_deviation(command, here):
 
 def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):
     command("train", "bands.npz", *SMALL)
-    assert hitnet.load("runs/bands-hitnet-small-fast-0").folder is not None
+    assert hitnet.open_run("runs/bands-hitnet-small-fast-0").folder is not None
     write_folder(here / "photos", toy_images(30))
     monkeypatch.chdir(here / "photos" / "band 0")
     ended = command("train", "..", *SMALL)
     assert ended.code == 0
-    assert hitnet.load("runs/photos-hitnet-small-fast-0").config.data["images"] == 24
+    assert hitnet.open_run("runs/photos-hitnet-small-fast-0").config.data["images"] == 24
 
 
 def test_resume(command, here):
@@ -75,7 +75,7 @@ def test_resume(command, here):
     written = (here / "run" / "weights.safetensors").stat().st_mtime_ns
     again = command(*arguments)
     assert again.code == 1
-    assert "run already holds a run. Go on with it (--resume)" in again.err
+    assert "run already holds a run. Use --resume to continue it, or choose another --out." in again.err
     resumed = command(*arguments, "--resume")
     assert resumed.code == 0
     assert "2 epochs of 24 images" in resumed.out
@@ -120,9 +120,11 @@ def test_long_names_are_not_cut_off(command, toy_run, tmp_path, monkeypatch):
 
 def test_long_classes_head_the_confusion_whole(toy_run, monkeypatch):
     monkeypatch.setattr(console, "width", 120)
-    found = replace(hitnet.evaluate(toy_run[0], device="cpu"), class_names=("triangulation", "triangular", "circle"))
+    evaluation = replace(
+        hitnet.evaluate(toy_run[0], device="cpu"), class_names=("triangulation", "triangular", "circle")
+    )
     with console.capture() as shown:
-        console.print(class_table(found))
+        console.print(class_table(evaluation))
     heads = [line[1:].split() for line in shown.get().splitlines()[:2]]
     assert heads[0] == ["→triangu", "→triangu"]
     assert heads[1][-3:] == ["lation", "lar", "→circle"]
@@ -132,10 +134,10 @@ def test_evaluate_as_json(command, toy_run):
     run, data = toy_run
     ended = command("evaluate", run, data, "--split", "all", "--device", "cpu", "--json")
     assert (ended.code, ended.err) == (0, "")
-    found = json.loads(ended.out)
-    assert found == hitnet.evaluate(run, data, split="all", device="cpu").to_dict()
-    assert found["images"] == 60
-    assert [sum(row) for row in found["confusion"]] == [20, 20, 20]
+    figures = json.loads(ended.out)
+    assert figures == hitnet.evaluate(run, data, split="all", device="cpu").to_dict()
+    assert figures["images"] == 60
+    assert [sum(row) for row in figures["confusion"]] == [20, 20, 20]
 
 
 def test_names_with_brackets_or_colons_are_printed_as_they_are(command, here):
@@ -186,20 +188,20 @@ def test_predict(command, toy_run, pictures):
 
 
 def test_predict_as_json(command, toy_run, pictures):
-    found = json.loads(command("predict", toy_run[0], *pictures, "--json", "--device", "cpu").out)
-    assert [one["image"] for one in found] == list(map(str, pictures))
-    assert [one["label"] for one in found] == [f"band {i % 3}" for i in range(6)]
-    assert all(0 <= one["distance"] < one["runner_up_distance"] for one in found)
-    assert {one["verdict"] for one in found} <= {"hit", "near"}
+    predictions = json.loads(command("predict", toy_run[0], *pictures, "--json", "--device", "cpu").out)
+    assert [row["image"] for row in predictions] == list(map(str, pictures))
+    assert [row["label"] for row in predictions] == [f"band {i % 3}" for i in range(6)]
+    assert all(0 <= row["distance"] < row["runner_up_distance"] for row in predictions)
+    assert {row["verdict"] for row in predictions} <= {"hit", "near"}
 
 
 def test_predict_says_none(command, toy_run, pictures, monkeypatch):
-    monkeypatch.setattr("hitnet.training.prediction.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    monkeypatch.setattr("hitnet.training.predictions.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
     ended = command("predict", toy_run[0], pictures[0], "--device", "cpu")
     assert ended.out.splitlines()[1].split()[1:] == ["none", "0.950", "miss", "band", "0", "1.200"]
-    (found,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)
-    assert found["label"] is None
-    assert found["verdict"] == "miss"
+    (prediction,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)
+    assert prediction["label"] is None
+    assert prediction["verdict"] == "miss"
 
 
 def test_predict_names_a_file_that_is_no_image(command, toy_run, tmp_path):

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 import hitnet
 from hitnet.cli import app
 from hitnet.errors import HitNetError
+from hitnet.plots import history
 from toy import toy_images
 
-SMALL = {"model": "hitnet-small", "epochs": 2, "device": "cpu"}
+SMALL = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=2), "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,10 @@ def call(*arguments):
 @pytest.fixture
 def names(monkeypatch):
     """The names under which runs are drawn."""
-    found = []
-    draw = hitnet.plots.history_figure
-    monkeypatch.setattr("hitnet.plots.history_figure", lambda histories: found.extend(histories) or draw(histories))
-    return found
+    drawn = []
+    draw = history.history_figure
+    monkeypatch.setattr(history, "history_figure", lambda histories: drawn.extend(histories) or draw(histories))
+    return drawn
 
 
 @pytest.mark.parametrize("chosen", [["a/run"], ["a/run", "b/other"]])

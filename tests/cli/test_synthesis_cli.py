@@ -3,27 +3,23 @@
 import json
 
 import pytest
-import typer
 from PIL import Image
 from typer.testing import CliRunner
 
 import hitnet
-from hitnet.cli import synthesis
-from hitnet.data import load, save_npz
+from hitnet.cli import app, synthesis
+from hitnet.data import open_data, save_npz
 from hitnet.errors import HitNetError
 from hitnet.synthesis.writing import as_picture
 from toy import toy_images
-
-app = typer.Typer()
-synthesis.register(app)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     save_npz(toy_images(60), folder / "bands.npz")
-    options = {"model": "hitnet-small", "model_options": {"capsule_dim": 4}, "epochs": 2, "device": "cpu"}
-    hitnet.train(folder / "bands.npz", out=folder / "run", **options)
+    model, recipe = hitnet.choose_model("hitnet-small", capsule_dim=4), hitnet.choose_recipe("fast", epochs=2)
+    hitnet.train(folder / "bands.npz", out=folder / "run", model=model, recipe=recipe, device="cpu")
     return folder / "run"
 
 
@@ -50,15 +46,15 @@ def test_traverse(run, tmp_path):
     twice = ("--class", "band 1", "--class", "band 1")  # is drawn once
     assert "band 1" in call("traverse", run, *twice, "--steps", 3, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
-    found = json.loads(call("traverse", run, "--out", tmp_path / "all.png", "--json"))
-    assert [row["class"] for row in found["classes"]] == ["band 0", "band 1", "band 2"]
-    assert sorted(row["component"] for row in found["classes"][0]["components"]) == [0, 1, 2, 3]
+    traversals = json.loads(call("traverse", run, "--out", tmp_path / "all.png", "--json"))
+    assert [row["class"] for row in traversals["classes"]] == ["band 0", "band 1", "band 2"]
+    assert sorted(row["component"] for row in traversals["classes"][0]["components"]) == [0, 1, 2, 3]
     assert sorted(path.name for path in tmp_path.glob("all*")) == ["all-1.png", "all-2.png", "all-3.png"]
 
 
 def test_traverse_an_image(run, tmp_path):
-    as_picture(toy_images(3).pixels[1]).save(tmp_path / "one.png")
-    out = call("traverse", run, "--image", tmp_path / "one.png", "--out", tmp_path / "a.png")
+    as_picture(toy_images(3).pixels[1]).save(tmp_path / "image.png")
+    out = call("traverse", run, "--image", tmp_path / "image.png", "--out", tmp_path / "a.png")
     assert out.count("band ") == 1
     assert is_picture(tmp_path / "a.png")
 
@@ -67,17 +63,17 @@ def test_features(run, tmp_path):
     assert "within 2σ" in call("features", run, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
     test = (run.parent / "bands.npz", "--split", "test")
-    found = json.loads(call("features", run, *test, "--out", tmp_path / "a.png", "--json"))
-    assert found["expected_spread"] == pytest.approx(0.05)
-    assert len(found["components"]) == 3 * 4
-    assert sum(row["images"] for row in found["components"]) == 4 * 12
+    features = json.loads(call("features", run, *test, "--out", tmp_path / "a.png", "--json"))
+    assert features["expected_spread"] == pytest.approx(0.05)
+    assert len(features["components"]) == 3 * 4
+    assert sum(row["images"] for row in features["components"]) == 4 * 12
 
 
 def test_generate(run, tmp_path):
     call("generate", run, "--count", 2, "--law", "paper", "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
     call("generate", run, "--count", 5, "--out", tmp_path / "a.npz")
-    assert load(tmp_path / "a.npz", "all").labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert open_data(tmp_path / "a.npz").load("all").labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     call("generate", run, "--count", 3, "--class", "band 2", "--class", "band 0", "--out", tmp_path / "new")
     assert len(list((tmp_path / "new").rglob("*.png"))) == 6
 
@@ -92,7 +88,7 @@ def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path
 def test_data_that_are_there_are_refused_before_any_work(run, monkeypatch, command):
     data = run.parent / "bands.npz"
     before = data.read_bytes()
-    monkeypatch.setattr(synthesis, "open_run", lambda *args, **options: pytest.fail("opened"))
+    monkeypatch.setattr(synthesis, "open_decoder", lambda *args, **options: pytest.fail("opened"))
     with pytest.raises(HitNetError, match=r"bands\.npz exists already"):
         call(command, run, "--out", data)
     assert data.read_bytes() == before
@@ -101,10 +97,10 @@ def test_data_that_are_there_are_refused_before_any_work(run, monkeypatch, comma
 def test_augment(run, tmp_path):
     call("augment", run, "--out", tmp_path / "a.npz", "--picture", tmp_path / "a.png", "--strength", 2)
     assert is_picture(tmp_path / "a.png")
-    assert len(load(tmp_path / "a.npz")) == 2 * 48
+    assert len(open_data(tmp_path / "a.npz").load()) == 2 * 48
     call("augment", run, run.parent / "bands.npz", "--out", tmp_path / "new", "--no-originals", "--copies", 3)
-    assert len(load(tmp_path / "new")) == 3 * 48
-    assert len(load(tmp_path / "new", "test")) == 12
+    assert len(open_data(tmp_path / "new").load()) == 3 * 48
+    assert len(open_data(tmp_path / "new").load("test")) == 12
 
 
 @pytest.mark.parametrize(
@@ -129,16 +125,10 @@ def test_augment(run, tmp_path):
         (("augment", "RUN", "--out", "a.png"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.JPEG"), "Pictures of examples: --picture"),
         (("augment", "RUN", "--out", "a.npy"), "a .npz or a folder without a dot"),
-        (
-            (
-                "augment",
-                "RUN",
-            ),
-            "--out for the augmented set",
-        ),
-        (("augment", "RUN", "--picture", "a.png", "--copies", "5"), "Say where to write it"),
-        (("augment", "RUN", "--picture", "a.png", "--no-originals"), "Say where to write it"),
-        (("augment", "RUN", "--out", "a.npz", "--examples", "9"), "Say where to draw it"),
+        (("augment", "RUN"), "--out for the augmented set"),
+        (("augment", "RUN", "--picture", "a.png", "--copies", "5"), "--copies and --originals require --out"),
+        (("augment", "RUN", "--picture", "a.png", "--no-originals"), "--copies and --originals require --out"),
+        (("augment", "RUN", "--out", "a.npz", "--examples", "9"), "--examples requires --picture"),
         (("augment", "RUN", "--out", "a.npz", "--strength", "-1"), "strength must not be negative"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hitnet
-from hitnet.cli import app
+from hitnet.cli import app, with_options
 from hitnet.data import save_npz
 from hitnet.errors import HitNetError
 from toy import toy_images
@@ -22,7 +22,7 @@ def data(tmp_path, monkeypatch):
 def call(*arguments):
     result = CliRunner().invoke(app, ["train", *map(str, arguments), "--device", "cpu", "--epochs", "1"])
     if isinstance(result.exception, HitNetError):
-        raise result.exception
+        raise HitNetError(with_options(str(result.exception)))
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -30,19 +30,19 @@ def call(*arguments):
 def test_options_of_the_network(data):
     options = ("--decoder", "conv", "--capsule-dim", 5, "--extra-dim", 2, "--reconstruction-weight", 1.5)
     call(data, "--out", "run", *options)
-    config = hitnet.load("run").config.model
+    config = hitnet.open_run("run").config.model
     assert (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight) == ("conv", 5, 2, 1.5)
     call(data, "--out", "plain")
-    config = hitnet.load("plain").config.model
-    found = (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight)
-    assert found == ("standardised", 16, 0, 0.392)
+    config = hitnet.open_run("plain").config.model
+    values = (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight)
+    assert values == ("standardised", 16, 0, 0.392)
 
 
 def test_hybrid_augmentation(data):
     call(data)
     options = ("--augment", "hybrid", "--augment-from", "runs/bands-default-fast-0")
     call(data, *options, "--augment-strength", 2, "--augment-share", 1)
-    config = hitnet.load("runs/bands-default-fast-hybrid-0").config
+    config = hitnet.open_run("runs/bands-default-fast-hybrid-0").config
     assert (config.recipe.augment, config.recipe.augment_strength, config.recipe.augment_share) == ("hybrid", 2, 1)
     assert config.augment_from["run"] == str(Path("runs/bands-default-fast-0").absolute())
 
@@ -50,14 +50,14 @@ def test_hybrid_augmentation(data):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--augment", "hybrid"), "--augment-from RUN"),
+        (("--augment", "hybrid"), "set --augment-from to a run"),
         (("--augment", "hybird"), "must be one of none, hybrid"),
-        (("--augment-from", "somewhere"), "--augment hybrid"),
-        (("--augment-strength", "2"), "Add --augment hybrid"),
-        (("--augment-share", "1"), "Add --augment hybrid"),
-        (("--ghost-rule", "nearer"), "add --ghosts 1"),
-        (("--ghost-probability", "0"), "add --ghosts 1"),
-        (("--ghosts-from-epoch", "2", "--ghosts", "0"), "add --ghosts 1"),
+        (("--augment-from", "somewhere"), "--augment-from names a run, .* set --augment hybrid"),
+        (("--augment-strength", "2"), "--augment-strength and --augment-share require --augment hybrid"),
+        (("--augment-share", "1"), "--augment-strength and --augment-share require --augment hybrid"),
+        (("--ghost-rule", "nearer"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
+        (("--ghost-probability", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
+        (("--ghosts-from-epoch", "2", "--ghosts", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
         (("--decoder", "con"), "Did you mean 'conv'"),
         (("--capsule-dim", "0"), "capsule_dim must be a whole number from 1 on"),
         (("--reconstruction-weight", "-1"), "reconstruction_weight must be finite and not negative"),

@@ -2,13 +2,13 @@ import math
 
 import torch
 
-from hitnet.data import affnist, load
+from hitnet.data import affnist, open_data
 
 IDENTITY = [0.5, 0.5, 0.5, 0.5]
 
 
 def digits(count):
-    return load("mnist-sample", "all", limit=count).pixels
+    return open_data("mnist-sample", limit=count).load("all").pixels
 
 
 def test_placed_images_are_whole_and_spread():

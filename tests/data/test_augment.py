@@ -24,9 +24,9 @@ def test_shift_moves_and_pads_with_zeros(shape):
     moves = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
     pixels = torch.randint(1, 256, (len(moves), *shape), dtype=torch.uint8)
     dy, dx = torch.tensor(moves).T
-    found = shift(pixels, dy, dx, most=2)
-    assert found.dtype == torch.uint8
-    for image, moved, (a, b) in zip(pixels, found, moves, strict=True):
+    shifted = shift(pixels, dy, dx, most=2)
+    assert shifted.dtype == torch.uint8
+    for image, moved, (a, b) in zip(pixels, shifted, moves, strict=True):
         assert torch.equal(moved, naive_shift(image, a, b))
 
 
@@ -50,19 +50,19 @@ def test_flip_mirrors_the_drawn_images_alone():
     pixels = torch.randint(0, 256, (4, 3, 5, 6), dtype=torch.uint8)
     draws = torch.zeros(4, 5, dtype=torch.long)
     draws[1, 2] = draws[3, 2] = 1
-    found = Augmentation(0, flip=True).apply(pixels, draws)
+    flipped = Augmentation(0, flip=True).apply(pixels, draws)
     for i in range(4):
-        assert torch.equal(found[i], pixels[i].flip(-1) if i in (1, 3) else pixels[i])
+        assert torch.equal(flipped[i], pixels[i].flip(-1) if i in (1, 3) else pixels[i])
 
 
 def test_cutout_zeroes_a_square_cut_off_at_the_border():
     pixels = torch.ones(3, 1, 8, 8)
-    found = cutout(pixels, torch.tensor([4, 0, 7]), torch.tensor([4, 0, 7]), side=4)
+    cut = cutout(pixels, torch.tensor([4, 0, 7]), torch.tensor([4, 0, 7]), side=4)
     expected = torch.ones(3, 1, 8, 8)
     expected[0, :, 2:6, 2:6] = 0
     expected[1, :, 0:2, 0:2] = 0
     expected[2, :, 5:8, 5:8] = 0
-    assert torch.equal(found, expected)
+    assert torch.equal(cut, expected)
 
 
 def test_nothing_asked_nothing_done():
@@ -97,27 +97,28 @@ def naive_warp(image, xx, xy, yx, yy):
 def test_warp_against_interpolation_by_hand(shape):
     maps = torch.tensor([[0, 0, 0, 0], [0.2, 0, 0, 0.2], [0, -0.3, 0.3, 0], [-0.25, 0.1, 0.05, 0.3]])
     pixels = torch.randint(0, 256, (len(maps), *shape), dtype=torch.uint8)
-    found = warp(pixels.float(), maps)
-    for image, warped, entries in zip(pixels, found, maps.tolist(), strict=True):
+    interpolated = warp(pixels.float(), maps)
+    for image, warped, entries in zip(pixels, interpolated, maps.tolist(), strict=True):
         assert torch.allclose(warped, naive_warp(image.float(), *entries), atol=1e-3)
     whole = warp(pixels, maps)
     assert whole.dtype == torch.uint8
     assert torch.equal(whole[0], pixels[0])
-    assert (whole.float() - found).abs().max() <= 0.501
+    assert (whole.float() - interpolated).abs().max() <= 0.501
 
 
 def test_invert_turns_the_drawn_pictures_but_not_their_masks():
     pixels = torch.randint(0, 256, (3, 2, 4, 4), dtype=torch.uint8)
-    found = invert(pixels, torch.tensor([1, 0, 1]), channels=1)
-    assert torch.equal(found[1], pixels[1])
-    assert torch.equal(found[:, 1], pixels[:, 1])
-    assert torch.equal(found[0, 0].long(), 255 - pixels[0, 0].long())
+    inverted = invert(pixels, torch.tensor([1, 0, 1]), channels=1)
+    assert torch.equal(inverted[1], pixels[1])
+    assert torch.equal(inverted[:, 1], pixels[:, 1])
+    assert torch.equal(inverted[0, 0].long(), 255 - pixels[0, 0].long())
 
 
 def test_warp_and_invert_are_drawn_after_all_else():
     """So that a seed draws the same shifts with and without them."""
     plain, more = (
-        one.draw(5000, (9, 9), torch.Generator().manual_seed(3)) for one in (Augmentation(2), Augmentation(2, warp=0.1))
+        augmentation.draw(5000, (9, 9), torch.Generator().manual_seed(3))
+        for augmentation in (Augmentation(2), Augmentation(2, warp=0.1))
     )
     assert torch.equal(more[:, :5], plain)
     assert set(more[:, 5].tolist()) == {0, 1}
@@ -127,8 +128,8 @@ def test_warp_and_invert_are_drawn_after_all_else():
 
 def test_draws_reach_from_edge_to_edge():
     draws = Augmentation(2, invert=True).draw(5000, (6, 9), torch.Generator().manual_seed(0))
-    found = [(int(column.min()), int(column.max()), len(column.unique())) for column in draws[:, :6].T]
-    assert found == [(-2, 2, 5), (-2, 2, 5), (0, 1, 2), (0, 5, 6), (0, 8, 9), (0, 1, 2)]
+    ranges = [(int(column.min()), int(column.max()), len(column.unique())) for column in draws[:, :6].T]
+    assert ranges == [(-2, 2, 5), (-2, 2, 5), (0, 1, 2), (0, 5, 6), (0, 8, 9), (0, 1, 2)]
 
 
 @pytest.mark.parametrize("channels", [None, 2])
@@ -140,16 +141,18 @@ def test_all_of_it_in_one_call(channels):
     dy, dx, mirrored, row, column, inverted, *entries = draws.T
     expected = invert(pixels, inverted, channels=channels or 3)
     expected = warp(expected, torch.stack(entries, dim=1) * (0.2 / 1000))
-    expected = torch.stack([naive_shift(*one) for one in zip(expected, dy.tolist(), dx.tolist(), strict=True)])
-    expected = torch.stack([one.flip(-1) if m else one for one, m in zip(expected, mirrored, strict=True)])
+    expected = torch.stack(
+        [naive_shift(*image_and_shift) for image_and_shift in zip(expected, dy.tolist(), dx.tolist(), strict=True)]
+    )
+    expected = torch.stack([image.flip(-1) if m else image for image, m in zip(expected, mirrored, strict=True)])
     expected = cutout(expected, row, column, side=3)
     assert torch.equal(everything.apply(pixels, draws, channels=channels), expected)
 
 
 def test_cutout_alone():
     pixels = torch.ones(2, 1, 5, 8)
-    found = Augmentation(0, cutout=2).apply(pixels, torch.tensor([[0, 0, 0, 1, 6], [0, 0, 0, 4, 3]]))
+    cut = Augmentation(0, cutout=2).apply(pixels, torch.tensor([[0, 0, 0, 1, 6], [0, 0, 0, 4, 3]]))
     expected = torch.ones(2, 1, 5, 8)
     expected[0, :, 0:2, 5:7] = 0
     expected[1, :, 3:5, 2:4] = 0
-    assert torch.equal(found, expected)
+    assert torch.equal(cut, expected)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.data import Images, load, save_npz
+from hitnet.data import Images, open_data, save_npz
 from hitnet.errors import HitNetError
 
 
@@ -22,7 +22,7 @@ def test_round_trip(tmp_path, paths):
     images = Images.from_arrays(pixels, labels, class_names=names, name="zoo", flip=True, paths=paths)
     images = images.select([7, 1, 2, 5, 4])
     save_npz(images, tmp_path / "zoo.npz")
-    back = load(tmp_path / "zoo.npz", "all")
+    back = open_data(tmp_path / "zoo.npz").load("all")
     for field in ("pixels", "labels", "ids"):
         assert torch.equal(getattr(back, field), getattr(images, field))
     for field in ("class_names", "name", "paths", "flip"):
@@ -32,8 +32,8 @@ def test_round_trip(tmp_path, paths):
 def test_splits(tmp_path):
     images = Images.from_arrays(np.zeros((4, 3, 3), np.uint8), [0, 1, 0, 1])
     save_npz(images, tmp_path / "x.npz", split=["train", "test", "train", "train"])
-    assert load(tmp_path / "x.npz").ids.tolist() == [0, 2, 3]
-    assert load(tmp_path / "x.npz", "test").ids.tolist() == [1]
+    assert open_data(tmp_path / "x.npz").load().ids.tolist() == [0, 2, 3]
+    assert open_data(tmp_path / "x.npz").load("test").ids.tolist() == [1]
     with pytest.raises(HitNetError, match="4 images but 1 splits"):
         save_npz(images, tmp_path / "x.npz", split=["train"])
     with pytest.raises(HitNetError, match=r"ends in \.npz"):
@@ -42,7 +42,7 @@ def test_splits(tmp_path):
 
 def test_without_splits_a_fifth_tests(tmp_path):
     np.savez(tmp_path / "x.npz", **arrays(100))
-    train, test = load(tmp_path / "x.npz"), load(tmp_path / "x.npz", "test")
+    train, test = open_data(tmp_path / "x.npz").load(), open_data(tmp_path / "x.npz").load("test")
     assert torch.bincount(test.labels).tolist() == [10, 10]
     assert sorted(train.ids.tolist() + test.ids.tolist()) == list(range(100))
 
@@ -50,7 +50,7 @@ def test_without_splits_a_fifth_tests(tmp_path):
 def test_pairs(tmp_path):
     x = arrays(6)["images"]
     np.savez(tmp_path / "x.npz", x_train=x[:4], y_train=[[1], [0], [1], [5]], x_test=x[4:], y_test=[0, 1])
-    train, test = load(tmp_path / "x.npz"), load(tmp_path / "x.npz", "test")
+    train, test = open_data(tmp_path / "x.npz").load(), open_data(tmp_path / "x.npz").load("test")
     assert train.class_names == test.class_names == ("0", "1", "5")
     assert train.labels.tolist() == [1, 0, 1, 2]
     assert test.ids.tolist() == [4, 5]
@@ -68,16 +68,16 @@ def test_pairs(tmp_path):
 )
 def test_kinds_of_images(tmp_path, images, pixel):
     np.savez(tmp_path / "x.npz", images=images, labels=[0, 1])
-    read = load(tmp_path / "x.npz", "all")
+    read = open_data(tmp_path / "x.npz").load("all")
     assert read.shape == ((3, 4, 5) if images.ndim == 4 else (1, 4, 4))
     assert int(read.pixels[1, 0, 2, 2]) == pixel
 
 
 def test_labels_may_be_names(tmp_path):
     np.savez(tmp_path / "x.npz", **arrays(3, labels=np.array(["dog", "10", "9"])))
-    assert load(tmp_path / "x.npz", "all").class_names == ("9", "10", "dog")
+    assert open_data(tmp_path / "x.npz").load("all").class_names == ("9", "10", "dog")
     np.savez(tmp_path / "x.npz", **arrays(2, labels=np.array(["b", "a"]), class_names=np.array(["c", "b", "a"])))
-    assert load(tmp_path / "x.npz", "all").labels.tolist() == [1, 2]
+    assert open_data(tmp_path / "x.npz").load("all").labels.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_labels_may_be_names(tmp_path):
 def test_errors_say_what_is_wrong(tmp_path, content, says):
     np.savez(tmp_path / "x.npz", **content)
     with pytest.raises(HitNetError, match=says):
-        load(tmp_path / "x.npz")
+        open_data(tmp_path / "x.npz").load()
 
 
 def npy(shape, data):
@@ -123,14 +123,14 @@ def test_headers_that_lie(tmp_path, shape):
         archive.writestr("images.npy", npy(shape, b"few"))
         archive.writestr("labels.npy", npy((3,), b"abc"))
     with pytest.raises(HitNetError, match="claims"):
-        load(tmp_path / "x.npz")
+        open_data(tmp_path / "x.npz").load()
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.data.npz.LARGEST", 1000)
+    monkeypatch.setattr("hitnet.data.npz_file.LARGEST", 1000)
     np.savez_compressed(tmp_path / "x.npz", images=np.zeros((2, 50, 50), np.uint8), labels=[0, 1])
     with pytest.raises(HitNetError, match="more than 1,000"):
-        load(tmp_path / "x.npz")
+        open_data(tmp_path / "x.npz").load()
 
 
 def test_damaged_files(tmp_path):
@@ -139,4 +139,4 @@ def test_damaged_files(tmp_path):
     for content in (b"", b"no zip", whole[: len(whole) // 2], whole[:60] + b"!!!!" + whole[64:]):
         (tmp_path / "x.npz").write_bytes(content)
         with pytest.raises(HitNetError, match=r"x\.npz is not a readable"):
-            load(tmp_path / "x.npz")
+            open_data(tmp_path / "x.npz").load()

@@ -1,10 +1,10 @@
 import torch
 
-from hitnet.data import load, sample
+from hitnet.data import open_data, sample
 
 
 def test_splits():
-    whole, train, test = (load("mnist-sample", split) for split in ("all", "train", "test"))
+    whole, train, test = (open_data("mnist-sample").load(split) for split in ("all", "train", "test"))
     assert (len(whole), len(train), len(test)) == (10000, 8000, 2000)
     assert whole.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     assert test.ids[:3].tolist() == [4, 9, 14]
@@ -15,7 +15,7 @@ def test_splits():
 
 
 def test_judgements_agree_with_the_labels():
-    labels = load("mnist-sample", "all").labels
+    labels = open_data("mnist-sample").load("all").labels
     table = sample.judgements()
     assert len(table) == 100
     assert table["id"].is_monotonic_increasing

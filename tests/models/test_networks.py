@@ -5,7 +5,7 @@ import torch
 
 import hitnet
 from hitnet import HitNet, HitNetError, build
-from hitnet.models import MODELS, ModelConfig, config, default_name
+from hitnet.models import MODELS, ModelConfig, choose_model, default_name
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (3, 24, 40)]
 
@@ -97,7 +97,7 @@ def test_gradient_of_the_reconstruction_reaches_the_true_capsule_alone():
 
 def test_hitnet_class_is_the_paper_network():
     net = HitNet((1, 28, 28), 10)
-    assert net.config == config("hitnet", (1, 28, 28), 10)
+    assert net.config == choose_model("hitnet").config((1, 28, 28), 10)
     assert HitNet([1, 28, 28], 10, capsule_dim=8)(torch.rand(2, 1, 28, 28)).capsules.shape == (2, 10, 8)
 
 
@@ -139,6 +139,8 @@ def test_names_and_shapes_are_checked():
         build("hitnet", (1, 28, 28), 1)
     with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
         build("hitnet", (1, 28, 28), 10, capsule_dims=3)
+    with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
+        choose_model("hitnet", capsule_dims=None)
     with pytest.raises(HitNetError, match=r"\(B, 1, 28, 28\)"):
         HitNet((1, 28, 28), 10)(torch.rand(2, 3, 28, 28))
     with pytest.raises(HitNetError, match="floats"):
@@ -146,7 +148,7 @@ def test_names_and_shapes_are_checked():
 
 
 def test_config_round_trip():
-    original = config("hitnet-resnet9", (3, 32, 32), 7, capsule_dim=24)
+    original = choose_model("hitnet-resnet9", capsule_dim=24).config((3, 32, 32), 7)
     assert ModelConfig.from_dict(original.to_dict()) == original
     with pytest.raises(HitNetError, match="no model option named 'colour'"):
         ModelConfig.from_dict({**original.to_dict(), "colour": 1})

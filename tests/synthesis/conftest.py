@@ -23,10 +23,9 @@ def toy_file(tmp_path_factory) -> Path:
 def toy_run(toy_file, tmp_path_factory) -> Run:
     """A run folder, trained long enough that prototypes differ, on data that can be loaded again."""
     out = tmp_path_factory.mktemp("runs") / "bands"
-    options = {"recipe_options": {"batch_size": 16, "learning_rate": 5e-3, "shift": 0}}
-    return hitnet.train(
-        toy_file, model="hitnet-small", epochs=12, device="cpu", out=out, model_options={"capsule_dim": 4}, **options
-    )
+    recipe = hitnet.choose_recipe("fast", epochs=12, batch_size=16, learning_rate=5e-3, shift=0)
+    model = hitnet.choose_model("hitnet-small", capsule_dim=4)
+    return hitnet.train(toy_file, model=model, recipe=recipe, device="cpu", out=out)
 
 
 @pytest.fixture(scope="session")
@@ -37,4 +36,4 @@ def extra_network() -> hitnet.Network:
 
 @pytest.fixture
 def toy_set(toy_file) -> Images:
-    return hitnet.data.load(toy_file, "train")
+    return hitnet.open_data(toy_file).load("train")

@@ -14,9 +14,10 @@ from hitnet import HitNetError, Run
 from hitnet.data import save_npz
 from hitnet.synthesis import feature_distributions, fitted_gaussians
 from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, run_images, true_capsules
-from hitnet.training.run import read_tensors, write_tensors
-from hitnet.training.train import fingerprint
+from hitnet.training.runs import read_tensors, write_tensors
 from toy import toy_images
+
+BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_changed_data_are_noticed(toy_run, caplog):
 def test_gaussians_of_changed_data_are_not_kept(tmp_path):
     data, run = tmp_path / "bands.npz", tmp_path / "run"
     save_npz(toy_images(60), data)
-    hitnet.train(data, model="hitnet-small", epochs=1, device="cpu", out=run)
+    hitnet.train(data, out=run, **BRIEF)
     save_npz(toy_images(60, seed=5), data)
     changed = fitted_gaussians(run, device="cpu")
     assert not (run / GAUSSIANS_FILE).exists()
@@ -165,25 +166,24 @@ def test_images_that_were_left_out_do_not_change_the_draw(tmp_path, caplog, limi
         Image.fromarray(images.pixels[i, 0].numpy()).save(folder / f"{i:03}.jpg")
     for path in sorted(tmp_path.glob("photos/*/*.jpg"))[::3]:
         path.write_bytes(path.read_bytes()[:-30])
-    options = {"model": "hitnet-small", "epochs": 1, "device": "cpu"}
-    run = hitnet.train(tmp_path / "photos", limit=limit, out=tmp_path / "run", **options)
+    run = hitnet.train(hitnet.open_data(tmp_path / "photos", limit=limit), out=tmp_path / "run", **BRIEF)
     assert run.config.data["limit"] == limit
     assert run.config.data["images"] < (limit or 48)
     reloaded = run_images(run)
-    assert fingerprint(reloaded) == run.config.data["fingerprint"]
+    assert reloaded.fingerprint == run.config.data["fingerprint"]
     assert len(run_images(run, limit=5)) <= 5
     fitted_gaussians(run, device="cpu")
     assert "has changed since" not in caplog.text
 
 
 def test_runs_that_kept_no_limit(toy_file):
-    run = hitnet.train(toy_file, limit=30, model="hitnet-small", epochs=1, device="cpu")
+    run = hitnet.train(hitnet.open_data(toy_file, limit=30), **BRIEF)
     old = {key: value for key, value in run.config.data.items() if key != "limit"}
     assert len(run_images(dataclasses.replace(run, config=dataclasses.replace(run.config, data=old)))) == 30
 
 
 def test_the_limit_of_a_run_is_for_the_images_that_it_was_trained_on(toy_file, toy_set):
-    run = hitnet.train(toy_file, limit=12, model="hitnet-small", epochs=1, device="cpu")
+    run = hitnet.train(hitnet.open_data(toy_file, limit=12), **BRIEF)
     assert len(run_images(run)) == len(run_images(run, limit=20)) == 12
     assert len(run_images(run, split="test")) == 24
     assert len(run_images(run, toy_file)) == len(toy_set)

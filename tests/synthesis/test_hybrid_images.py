@@ -9,11 +9,13 @@ import torch
 
 import hitnet
 from hitnet import HitNetError
-from hitnet.data import load
+from hitnet.data import open_data
 from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_images
 from hitnet.synthesis.hybrid_images import combine
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid import HybridAugmentation
+
+BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}
 
 
 def drawn(seed, copy, count, strength):
@@ -72,7 +74,7 @@ def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, 
 
 @pytest.mark.gpu
 def test_it_can_be_captured(toy_run):
-    network = hitnet.load(toy_run.folder).model.to("cuda").eval()
+    network = hitnet.open_run(toy_run.folder).model.to("cuda").eval()
     images, labels = torch.rand(8, 1, 12, 12, device="cuda"), torch.arange(8, device="cuda") % 3
     change = 0.1 * torch.randn(8, 4, device="cuda")
     expected = hybrid(network, images, labels, change).result
@@ -113,7 +115,8 @@ def test_an_augmented_set_is_read_back(toy_run, toy_file, toy_set, tmp_path, out
     stream = augment(toy_run, copies=2, strength=2.0, device="cpu")
     assert stream.total == 3 * len(toy_set) + 24
     write_images(stream, tmp_path / out)
-    train, test, original = load(tmp_path / out), load(tmp_path / out, "test"), load(toy_file, "test")
+    augmented = open_data(tmp_path / out)
+    train, test, original = augmented.load("train"), augmented.load("test"), open_data(toy_file).load("test")
     assert len(train) == 3 * len(toy_set)
     assert train.class_names == toy_set.class_names
     assert train.labels.bincount().tolist() == (3 * toy_set.labels.bincount()).tolist()
@@ -121,14 +124,14 @@ def test_an_augmented_set_is_read_back(toy_run, toy_file, toy_set, tmp_path, out
     assert key(test) == key(original)
     assert set(key(toy_set)) < set(key(train))
     assert len(set(key(train))) == 3 * len(toy_set)
-    run = hitnet.train(tmp_path / out, model="hitnet-small", epochs=1, device="cpu")
+    run = hitnet.train(tmp_path / out, **BRIEF)
     assert run.config.data["test_images"] == 24
 
 
 def test_no_copy_of_a_given_image_is_tested_on(toy_run, toy_set, tmp_path):
     write_images(augment(toy_run, toy_set, copies=2, strength=0.0, device="cpu"), tmp_path / "augmented.npz")
-    train, test = (load(tmp_path / "augmented.npz", split) for split in ("train", "test"))
-    fifth = load(toy_set, "test")
+    train, test = (open_data(tmp_path / "augmented.npz").load(split) for split in ("train", "test"))
+    fifth = open_data(toy_set).load("test")
     assert (len(train), len(test)) == (3 * (len(toy_set) - len(fifth)), len(fifth))
     assert torch.equal(test.pixels, fifth.pixels)
     # Without noise a copy equals its original up to rounding.
@@ -139,19 +142,19 @@ def test_no_copy_of_a_given_image_is_tested_on(toy_run, toy_set, tmp_path):
 
 
 def test_given_images_are_all_for_training_beside_test_images(toy_run, toy_set, toy_file, tmp_path):
-    tested = load(toy_file, "test")
-    stream = augment(toy_run, dataclasses.replace(toy_set, flip=True), test=tested, device="cpu")
+    tested = open_data(toy_file).load("test")
+    stream = augment(toy_run, open_data(dataclasses.replace(toy_set, flip=True), test=tested), device="cpu")
     assert (stream.name, stream.flip, stream.total) == ("toy, augmented", True, 2 * len(toy_set) + len(tested))
     write_images(stream, tmp_path / "augmented.npz")
-    assert torch.equal(load(tmp_path / "augmented.npz", "test").pixels, tested.pixels)
+    assert torch.equal(open_data(tmp_path / "augmented.npz").load("test").pixels, tested.pixels)
     masked = dataclasses.replace(toy_set, masks=torch.ones_like(toy_set.pixels))
     with pytest.raises(HitNetError, match="must both have masks, or neither"):
-        augment(toy_run, masked, test=tested, device="cpu")
+        augment(toy_run, open_data(masked, test=tested), device="cpu")
 
 
 def test_what_was_said_of_mirroring_is_kept(toy_file, tmp_path):
-    run = hitnet.train(toy_file, model="hitnet-small", epochs=1, mirror=True, device="cpu", out=tmp_path / "run")
-    assert not load(toy_file).flip
+    run = hitnet.train(open_data(toy_file, flip=True), out=tmp_path / "run", **BRIEF)
+    assert not open_data(toy_file).load().flip
     assert augment(run, device="cpu").flip
     assert not augment(run, toy_file, device="cpu").flip
 
@@ -182,8 +185,8 @@ def test_no_strength_gives_the_images_back(toy_run, toy_set):
 def test_masks_stay_where_they_are(toy_run, toy_set, tmp_path):
     masks = (toy_set.pixels > 100).to(torch.uint8) * 255
     masked = dataclasses.replace(toy_set, masks=masks)
-    write_images(augment(toy_run, masked, test=masked, device="cpu"), tmp_path / "a.npz")
-    assert torch.equal(load(tmp_path / "a.npz", "all").masks, masks.repeat(3, 1, 1, 1))
+    write_images(augment(toy_run, open_data(masked, test=masked), device="cpu"), tmp_path / "a.npz")
+    assert torch.equal(open_data(tmp_path / "a.npz").load("all").masks, masks.repeat(3, 1, 1, 1))
 
 
 def test_copies_differ_and_repeat(toy_run):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hitnet import HitNetError, Images
-from hitnet.data import load
+from hitnet.data import open_data
 from hitnet.synthesis import ImageStream, write_images
 from toy import toy_images
 
@@ -28,18 +28,18 @@ def stream(images, *, total=None, fail=False, names=None):
 def test_arrays_come_back(tmp_path, shape):
     images, sizes = toy_images(16, shape=shape), []
     write_images(stream(images), tmp_path / "a.npz", on_batch=sizes.append)
-    loaded = load(tmp_path / "a.npz", "all")
+    loaded = open_data(tmp_path / "a.npz").load("all")
     assert torch.equal(loaded.pixels, images.pixels)
     assert torch.equal(loaded.labels, images.labels)
     assert (loaded.name, loaded.flip, loaded.class_names) == ("made", True, images.class_names)
-    assert len(load(tmp_path / "a.npz", "train")) == 10
+    assert len(open_data(tmp_path / "a.npz").load("train")) == 10
     assert sizes == [10, 6]
 
 
 def test_colour_folders_come_back(tmp_path):
     images = toy_images(16, shape=(3, 12, 12))
     write_images(stream(images), tmp_path / "new")
-    loaded = load(tmp_path / "new", "test")
+    loaded = open_data(tmp_path / "new").load("test")
     assert loaded.shape == (3, 12, 12)
     assert sorted(map(bytes, loaded.pixels.numpy())) == sorted(map(bytes, images.pixels[10:].numpy()))
 
@@ -53,7 +53,7 @@ def test_what_breaks_off_leaves_nothing(tmp_path, name):
 
 def test_an_empty_folder_may_be_filled(tmp_path):
     write_images(stream(toy_images(16)), tmp_path)
-    assert len(load(tmp_path, "all")) == 16
+    assert len(open_data(tmp_path).load("all")) == 16
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -92,7 +92,7 @@ def masked(count=16):
 def test_masks_come_back(tmp_path):
     images = masked()
     write_images(stream(images), tmp_path / "a.npz")
-    assert torch.equal(load(tmp_path / "a.npz", "all").masks, images.masks)
+    assert torch.equal(open_data(tmp_path / "a.npz").load("all").masks, images.masks)
 
 
 def test_a_folder_says_once_that_it_holds_no_masks(tmp_path, caplog):

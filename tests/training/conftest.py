@@ -3,6 +3,7 @@
 import pytest
 
 import hitnet
+from hitnet import choose_model, choose_recipe
 from toy import toy_images
 
 
@@ -10,10 +11,8 @@ from toy import toy_images
 def source(tmp_path_factory) -> hitnet.Run:
     return hitnet.train(
         toy_images(),
-        model="hitnet-small",
+        model=choose_model("hitnet-small", capsule_dim=4),
+        recipe=choose_recipe(epochs=6, batch_size=16, learning_rate=5e-3),
         device="cpu",
-        epochs=6,
         out=tmp_path_factory.mktemp("source") / "run",
-        model_options={"capsule_dim": 4},
-        recipe_options={"batch_size": 16, "learning_rate": 5e-3},
     )

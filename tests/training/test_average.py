@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.training import average, engine, together
+from hitnet import choose_model, choose_recipe, open_data
+from hitnet.training import average, engine, scheduler
 from hitnet.training.average import EVERY, Average
 from toy import Interrupting, Stop
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 AVERAGED = {"average": 0.9, "batch_size": 32}
 
 
@@ -46,15 +47,15 @@ def test_against_a_plain_loop(decay):
 
 def test_with_a_long_memory_it_is_the_mean_of_all_weights():
     network = hitnet.build("hitnet-small", (1, 8, 8), 3)
-    kept, found = Average(network, 1 - 1e-9), []
+    kept, seen = Average(network, 1 - 1e-9), []
     for step in range(1, 1 + 5 * EVERY):
         with torch.no_grad():
             for p in network.parameters():
                 p.add_(torch.randn_like(p))
         kept.add(step)
         if step % EVERY == 1:
-            found.append(next(network.parameters()).clone())
-    assert torch.allclose(next(kept.network.parameters()), torch.stack(found).mean(dim=0), atol=1e-5)
+            seen.append(next(network.parameters()).clone())
+    assert torch.allclose(next(kept.network.parameters()), torch.stack(seen).mean(dim=0), atol=1e-5)
 
 
 def test_the_average_is_what_is_tested_kept_and_given_back(toy, tmp_path, monkeypatch):
@@ -66,47 +67,49 @@ def test_the_average_is_what_is_tested_kept_and_given_back(toy, tmp_path, monkey
         trainers.append(self)
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
-    run = hitnet.train(toy, test=toy, epochs=3, out=tmp_path / "run", recipe_options=AVERAGED, **SMALL)
+    run = hitnet.train(
+        open_data(toy, test=toy), recipe=choose_recipe(epochs=3, **AVERAGED), out=tmp_path / "run", **SMALL
+    )
     (trainer,) = trainers
     assert run.model is trainer.average.network
     assert not run.model.training
     assert not same(state(run.model), state(trainer.model))
-    assert same(state(run.model), state(hitnet.load(tmp_path / "run").model))
+    assert same(state(run.model), state(hitnet.open_run(tmp_path / "run").model))
     assert run.history[-1]["test_error"] == pytest.approx(hitnet.evaluate(run, toy, device="cpu").error)
 
 
 def test_training_itself_is_left_alone(toy, monkeypatch):
     """The weights that are averaged are those of a training without it."""
-    ended, finish = [], together.Turns.advance
+    ended, finish = [], scheduler.Running.advance
 
     def advancing(self):
-        going_on = finish(self)
-        if not going_on:
+        continues = finish(self)
+        if not continues:
             ended.append(state(self.trainer.model))
-        return going_on
+        return continues
 
-    monkeypatch.setattr(together.Turns, "advance", advancing)
+    monkeypatch.setattr(scheduler.Running, "advance", advancing)
     for decay in (0.0, 0.9):
-        hitnet.train(toy, epochs=2, recipe_options={**AVERAGED, "average": decay}, **SMALL)
+        hitnet.train(toy, recipe=choose_recipe(epochs=2, **{**AVERAGED, "average": decay}), **SMALL)
     assert same(*ended)
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    options = {"epochs": 4, "recipe_options": AVERAGED, **SMALL}
-    whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
+    options = {"recipe": choose_recipe(epochs=4, **AVERAGED), **SMALL}
+    whole = hitnet.train(open_data(toy, test=toy), out=tmp_path / "whole", **options)
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
-    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+        hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+    resumed = hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
     assert same(state(whole.model), state(resumed.model))
     assert [row["test_error"] for row in whole.history] == [row["test_error"] for row in resumed.history]
 
 
 def test_side_by_side_each_has_its_own(toy, monkeypatch):
-    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    many = hitnet.train(toy, epochs=2, seeds=[1, 2], recipe_options=AVERAGED, **SMALL)
-    alone = hitnet.train(toy, epochs=2, seed=2, recipe_options=AVERAGED, **SMALL)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
+    many = hitnet.train_many(toy, recipe=choose_recipe(epochs=2, **AVERAGED), seeds=[1, 2], **SMALL)
+    alone = hitnet.train(toy, recipe=choose_recipe(epochs=2, **AVERAGED), seed=2, **SMALL)
     assert same(state(many[1].model), state(alone.model))
     assert not same(state(many[0].model), state(alone.model))
 
@@ -121,13 +124,13 @@ def test_nothing_waits_for_the_device():
 
 @pytest.mark.gpu
 def test_on_a_gpu_with_captured_steps(toy, caplog):
-    options = {**SMALL, "device": "cuda", "recipe_options": {"average": 0.9, "batch_size": 16, "learning_rate": 5e-3}}
-    runs = hitnet.train(toy, test=toy, epochs=12, seeds=2, **options)
+    recipe = choose_recipe(epochs=12, average=0.9, batch_size=16, learning_rate=5e-3)
+    runs = hitnet.train_many(open_data(toy, test=toy), seeds=2, recipe=recipe, **SMALL | {"device": "cuda"})
     assert not [record for record in caplog.records if "could not be captured" in record.message]
     assert all(run.history[-1]["test_error"] < 5 for run in runs)
 
 
 def test_a_copied_network_still_learns(toy):
     """What is given back can be trained on, like any network."""
-    run = hitnet.train(toy, epochs=1, recipe_options=AVERAGED, **SMALL)
+    run = hitnet.train(toy, recipe=choose_recipe(epochs=1, **AVERAGED), **SMALL)
     assert all(p.requires_grad and p.is_leaf for p in copy.deepcopy(run.model).parameters())

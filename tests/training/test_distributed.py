@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import hitnet
+from hitnet import choose_recipe
 from hitnet.data import save_npz
 from hitnet.training import RunFolder
 from hitnet.training.distributed import Ranks
-from hitnet.training.run import read_tensors
+from hitnet.training.runs import read_tensors
 from toy import toy_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
@@ -51,14 +52,13 @@ TWICE = """
         # Modified are the first 30 % of each batch, of which the second process has none; or 75 %.
         for count in (131, 129):
             images = toy_images(count)
+            recipe = hitnet.choose_recipe(
+                "paper", epochs=2, augment="hybrid", optimizer="sgd", precision="float32",
+                average=0.9 if count == 129 else 0.0, augment_share=0.75 if count == 129 else 0.3,
+            )
             run = hitnet.train(
-                images, test=images, model="hitnet-small", recipe="paper", epochs=2, device="cpu",
-                augment="hybrid", augment_from=source,
-                out=Path(out) / str(count), model_options={"decoder": "conv", "extra_dim": 2},
-                recipe_options={
-                    "optimizer": "sgd", "precision": "float32", "average": 0.9 if count == 129 else 0.0,
-                    "augment_share": 0.75 if count == 129 else 0.3,
-                },
+                hitnet.open_data(images, test=images), recipe=recipe, device="cpu", augment_from=source,
+                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2), out=Path(out) / str(count),
             )
             assert "forward" not in vars(run.model.head.norm)
 
@@ -77,8 +77,8 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
     for count in ("131", "129"):
         assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
-        one, two = (hitnet.load(tmp_path / name / count).history for name in ("one", "two"))
-        for row, other in zip(one, two, strict=True):
+        histories = [hitnet.open_run(tmp_path / name / count).history for name in ("one", "two")]
+        for row, other in zip(*histories, strict=True):
             assert row.keys() == other.keys()
             assert row["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert row["train_error"] == pytest.approx(other["train_error"], abs=2)
@@ -91,12 +91,11 @@ def test_seeds_are_dealt_out(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
-    runs = hitnet.train(
+    runs = hitnet.train_many(
         tmp_path / "toy.npz",
-        epochs=2,
-        seeds=3,
         model="hitnet-small",
-        recipe="paper",
+        recipe=choose_recipe("paper", epochs=2),
+        seeds=3,
         device="cpu",
         out=tmp_path / "one",
     )
@@ -106,7 +105,7 @@ def test_seeds_are_dealt_out(tmp_path):
         assert all(torch.equal(there[name], here[name]) for name in here)
     again = start(*command, "--out", tmp_path / "two")
     assert again.returncode != 0
-    assert again.stderr.count("seed-0 already holds a run. Go on with it (--resume)") == 1
+    assert again.stderr.count("seed-0 already holds a run. Use --resume to continue it") == 1
 
 
 def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):

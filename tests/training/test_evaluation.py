@@ -8,23 +8,23 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import HitNetError
+from hitnet import HitNetError, choose_recipe, open_data
 from hitnet.training.evaluation import Evaluation, class_distances, measure
-from hitnet.training.prediction import predict, verdict
+from hitnet.training.predictions import predict, verdict
 from toy import toy_images
 
 
 @pytest.fixture(scope="module")
 def run():
-    options = {"batch_size": 16, "learning_rate": 5e-3}
-    return hitnet.train(toy_images(), epochs=6, model="hitnet-small", device="cpu", recipe_options=options)
+    recipe = choose_recipe(epochs=6, batch_size=16, learning_rate=5e-3)
+    return hitnet.train(toy_images(), model="hitnet-small", recipe=recipe, device="cpu")
 
 
 def test_figures_against_counts(run, monkeypatch):
     images = toy_images(50, seed=3)
     d = 1.2 * torch.rand(50, 3, generator=torch.Generator().manual_seed(0)) ** 3
     monkeypatch.setattr("hitnet.training.evaluation.class_distances", lambda *a: d)
-    found = measure(run.model, images)
+    figures = measure(run.model, images)
     wrong = hits = misses = 0
     confusion = np.zeros((3, 3), dtype=int)
     for row, label in zip(d.tolist(), images.labels.tolist(), strict=True):
@@ -36,18 +36,18 @@ def test_figures_against_counts(run, monkeypatch):
     assert 0 < wrong < 50
     assert 0 < hits < 50
     assert 0 < misses < 100
-    assert found.error == pytest.approx(100 * wrong / 50)
-    assert found.hits == pytest.approx(100 * hits / 50)
-    assert found.misses == pytest.approx(100 * misses / 100)
-    assert found.confusion.tolist() == confusion.tolist()
+    assert figures.error == pytest.approx(100 * wrong / 50)
+    assert figures.hits == pytest.approx(100 * hits / 50)
+    assert figures.misses == pytest.approx(100 * misses / 100)
+    assert figures.confusion.tolist() == confusion.tolist()
 
 
 def test_figures_of_each_class():
     confusion = np.array([[3, 1, 0], [2, 3, 0], [0, 0, 0]])
-    found = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
-    assert json.loads(json.dumps(found)) == found
-    assert found["confusion"] == confusion.tolist()
-    assert found["classes"] == [
+    figures = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
+    assert json.loads(json.dumps(figures)) == figures
+    assert figures["confusion"] == confusion.tolist()
+    assert figures["classes"] == [
         {"class": "a", "images": 4, "error_percent": 25.0, "precision_percent": 60.0},
         {"class": "b", "images": 5, "error_percent": 40.0, "precision_percent": 75.0},
         {"class": "c", "images": 0, "error_percent": None, "precision_percent": None},
@@ -62,15 +62,15 @@ def test_a_class_that_neither_labels_nor_predictions_have(run, monkeypatch):
 
 
 def test_hits_and_misses_are_for_capsules_alone():
-    found = measure(hitnet.build("hitnet-small", (1, 12, 12), 3, head="softmax", decoder="none"), toy_images(6))
-    assert found.hits is found.misses is found.mse is None
+    figures = measure(hitnet.build("hitnet-small", (1, 12, 12), 3, head="softmax", decoder="none"), toy_images(6))
+    assert figures.hits is figures.misses is figures.mse is None
 
 
 def test_a_network_in_training_is_evaluated_as_any_and_stays_in_training():
     network, images = hitnet.build("hitnet-small", (1, 12, 12), 3).train(), toy_images(20)
-    found, before = measure(network, images), {name: value.clone() for name, value in network.state_dict().items()}
+    figures, before = measure(network, images), {name: value.clone() for name, value in network.state_dict().items()}
     assert network.training
-    assert measure(network.eval(), images).to_dict() == found.to_dict()
+    assert measure(network.eval(), images).to_dict() == figures.to_dict()
     assert not network.training
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
@@ -113,7 +113,7 @@ def test_damaged_files_are_left_out_unless_they_must_not_be(run, tmp_path):
     path.write_bytes(path.read_bytes()[:40])
     assert hitnet.evaluate(run, tmp_path, split="all", device="cpu").images == 8
     with pytest.raises(HitNetError, match=r"8\.png"):
-        hitnet.evaluate(run, tmp_path, split="all", device="cpu", strict=True)
+        hitnet.evaluate(run, open_data(tmp_path, strict=True), split="all", device="cpu")
 
 
 def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_path):
@@ -147,18 +147,18 @@ def test_predict_names_the_class_or_none(run, tmp_path):
     for i in range(6):
         paths.append(tmp_path / f"{i}.png")
         Image.fromarray(images.pixels[i, 0].numpy()).save(paths[-1])
-    found = predict(run, paths, device="cpu")
+    predictions = predict(run, paths, device="cpu")
     d = class_distances(run.model, images.pixels)
-    for one, row in zip(found, d, strict=True):
+    for prediction, row in zip(predictions, d, strict=True):
         order = row.argsort()
-        assert one.distance == pytest.approx(row[order[0]].item(), abs=1e-5)
-        assert one.runner_up == f"band {order[1]}"
-        assert one.label == (None if row.min() >= 0.9 else f"band {order[0]}")
+        assert prediction.distance == pytest.approx(row[order[0]].item(), abs=1e-5)
+        assert prediction.runner_up == f"band {order[1]}"
+        assert prediction.label == (None if row.min() >= 0.9 else f"band {order[0]}")
     assert predict(run, []) == []
 
 
 def test_predict_says_none_when_every_capsule_misses(run, monkeypatch, tmp_path):
     Image.new("L", (12, 12)).save(tmp_path / "black.png")
-    monkeypatch.setattr("hitnet.training.prediction.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
-    (one,) = predict(run, [tmp_path / "black.png"], device="cpu")
-    assert (one.label, one.verdict, one.runner_up) == (None, "miss", "band 0")
+    monkeypatch.setattr("hitnet.training.predictions.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    (prediction,) = predict(run, [tmp_path / "black.png"], device="cpu")
+    assert (prediction.label, prediction.verdict, prediction.runner_up) == (None, "miss", "band 0")

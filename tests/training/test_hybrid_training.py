@@ -9,17 +9,17 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNetError, Recipe
+from hitnet import HitNetError, Recipe, choose_model, choose_recipe, open_data
+from hitnet.models.network import weights_fingerprint
 from hitnet.synthesis import decode
-from hitnet.training import RunFolder, engine, together
+from hitnet.training import RunFolder, engine, scheduler
 from hitnet.training.engine import Trainer, epoch_seed
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid import HybridAugmentation, frozen_network
 from hitnet.training.modification import add
-from hitnet.training.train import weights_fingerprint
 from toy import Interrupting, Stop, toy_images
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 STRONG = {"batch_size": 16, "augment_strength": 3.0, "augment_share": 0.75}
 CPU = torch.device("cpu")
 FOUR_BATCHES = 4 * 16 * 144  # pixels
@@ -60,7 +60,7 @@ def modified_alone(network, pixels, label, noise):
     with torch.no_grad():
         output = network.eval()(image)
         capsule = output.capsules[0, label][None]
-        before, after = (decode(network, one, label[None], output.extra) for one in (capsule, capsule + noise))
+        before, after = (decode(network, point, label[None], output.extra) for point in (capsule, capsule + noise))
     return (after[0] + image[0] - before[0]).double().clip(0, 1).mul(255).round()
 
 
@@ -73,17 +73,17 @@ def test_images_are_modified_first_and_then_shifted(source, toy):
     changed = 0
     for place, i in enumerate(order.tolist()):
         batch = batches[place // 16]
-        found, shown = batch[0][place % 16], trainer.step.augmented(batch)[0][place % 16]
-        assert found.dtype == torch.uint8
+        pixels, shown = batch[0][place % 16], trainer.step.augmented(batch)[0][place % 16]
+        assert pixels.dtype == torch.uint8
         if place % 16 < 8:
             expected = modified_alone(source.model, toy.pixels[i], toy.labels[i], noise[place])
-            apart = (found.double() - expected).abs()
+            apart = (pixels.double() - expected).abs()
             assert apart.max() <= 1  # where the sum is half-way between two grey levels
             assert apart.mean() < 1e-3
-            changed += int((found != toy.pixels[i]).sum())
+            changed += int((pixels != toy.pixels[i]).sum())
         else:
-            assert torch.equal(found, toy.pixels[i])
-        assert torch.equal(shown, trainer.augmentation.apply(found[None], draws[place][None])[0].float() / 255)
+            assert torch.equal(pixels, toy.pixels[i])
+        assert torch.equal(shown, trainer.augmentation.apply(pixels[None], draws[place][None])[0].float() / 255)
     assert changed > 48 * 144 / 2
 
 
@@ -112,8 +112,8 @@ def test_an_epoch_is_taken_up_anywhere(source, toy, monkeypatch, first):
     rest = list(trainer.batches(1, first))
     assert sizes[2:] == ([48, 24] if first < 4 else [24])  # always the same images together
     assert len(rest) == 6 - first
-    for one, other in zip(whole[first:], rest, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    for batch, again in zip(whole[first:], rest, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(batch, again, strict=True))
 
 
 def test_no_step_draws_for_it(source, toy):
@@ -129,19 +129,20 @@ def test_images_are_encoded_once(source, toy, monkeypatch, tmp_path):
         "__init__",
         lambda self, network, feed, **options: (tables.append(len(feed)), made(self, network, feed, **options))[1],
     )
-    options = {"augment": "hybrid", "augment_from": source, "limit": 50, "seeds": 2, "out": tmp_path / "runs", **SMALL}
-    hitnet.train(toy, epochs=2, **options)
+    recipe = choose_recipe(augment="hybrid", epochs=2)
+    options = {"augment_from": source, "recipe": recipe, "seeds": 2, "out": tmp_path / "runs", **SMALL}
+    hitnet.train_many(open_data(toy, limit=50), **options)
     assert tables == [50]
-    hitnet.train(toy, epochs=2, resume=True, **options)  # there is nothing left to train
+    hitnet.train_many(open_data(toy, limit=50), resume=True, **options)  # there is nothing left to train
     assert tables == [50]
 
 
 @pytest.mark.parametrize("at_once", [2, 3])
 def test_side_by_side_as_alone(source, toy, monkeypatch, at_once):
-    options = {"augment": "hybrid", "augment_from": source, "epochs": 2, "recipe_options": STRONG, **SMALL}
+    options = {"augment_from": source, "recipe": choose_recipe(augment="hybrid", epochs=2, **STRONG), **SMALL}
     alone = [hitnet.train(toy, seed=seed, **options) for seed in range(3)]
-    monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
-    many = hitnet.train(toy, seeds=3, **options)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", at_once)
+    many = hitnet.train_many(toy, seeds=3, **options)
     assert all(same_weights(a, b) for a, b in zip(alone, many, strict=True))
     assert not same_weights(many[0], many[1])
 
@@ -154,12 +155,12 @@ def test_the_network_of_the_run_is_frozen(source, toy):
     assert not any(p.requires_grad for p in network.parameters())
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in network.parameters() if p.ndim == 4)
     assert weights_fingerprint(network) == before
-    run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
+    run = hitnet.train(toy, recipe=choose_recipe(augment="hybrid", epochs=1), augment_from=source, **SMALL)
     assert weights_fingerprint(source.model) == before != weights_fingerprint(run.model)
 
 
 def test_a_network_that_is_trained_on_lets_its_frozen_copy_be(source, toy):
-    run = dataclasses.replace(source, model=hitnet.load(source.folder).model.train())
+    run = dataclasses.replace(source, model=hitnet.open_run(source.folder).model.train())
     network = teacher(run, toy)
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
@@ -176,45 +177,46 @@ def test_nothing_waits_for_the_device(toy, options):
     with torch.device("meta"):
         network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options).eval()
         augmentation = HybridAugmentation(network, Feed(toy, torch.device("meta")), strength=1.0, share=1.0)
-        found = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
+        added = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
         pixels = torch.zeros(8, 2, 12, 12, dtype=torch.uint8)
-        add(pixels, found)
-    assert found.shape == (8, 1, 12, 12)
+        add(pixels, added)
+    assert added.shape == (8, 1, 12, 12)
     assert pixels.is_meta
     with pytest.raises((RuntimeError, NotImplementedError)):
-        found.sum().item()
+        added.sum().item()
 
 
 def test_it_learns_and_keeps_where_it_came_from(source, toy, tmp_path):
-    options = {"recipe_options": {**STRONG, "learning_rate": 5e-3}, **SMALL}
-    run = hitnet.train(
-        toy, test=toy, augment="hybrid", augment_from=source.folder, epochs=10, out=tmp_path / "run", **options
-    )
+    recipe = choose_recipe(augment="hybrid", epochs=10, learning_rate=5e-3, **STRONG)
+    options = {"augment_from": source.folder, "recipe": recipe, "out": tmp_path / "run", **SMALL}
+    run = hitnet.train(open_data(toy, test=toy), **options)
     assert run.history[-1]["test_error"] < 5
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["augment_from"] == {"run": str(source.folder), "weights": weights_fingerprint(source.model)}
-    recipe = config["recipe"]
-    assert (recipe["augment"], recipe["augment_strength"], recipe["augment_share"]) == ("hybrid", 3.0, 0.75)
-    assert hitnet.load(tmp_path / "run").config == run.config
+    kept = config["recipe"]
+    assert (kept["augment"], kept["augment_strength"], kept["augment_share"]) == ("hybrid", 3.0, 0.75)
+    assert hitnet.open_run(tmp_path / "run").config == run.config
 
 
 def test_strength_and_share_change_the_training(source, toy):
     def losses(**options):
-        run = hitnet.train(toy, augment="hybrid", augment_from=source, epochs=2, recipe_options=options, **SMALL)
+        run = hitnet.train(
+            toy, recipe=choose_recipe(augment="hybrid", epochs=2, **options), augment_from=source, **SMALL
+        )
         return [row["loss"] for row in run.history]
 
-    plain = [row["loss"] for row in hitnet.train(toy, epochs=2, **SMALL).history]
+    plain = [row["loss"] for row in hitnet.train(toy, recipe=choose_recipe(epochs=2), **SMALL).history]
     assert losses() == losses()
-    found = [plain, losses(), losses(augment_strength=3.0), losses(augment_share=1.0)]
-    assert len(set(map(tuple, found))) == 4
+    histories = [plain, losses(), losses(augment_strength=3.0), losses(augment_share=1.0)]
+    assert len(set(map(tuple, histories))) == 4
 
 
 @pytest.mark.parametrize("precision", ["mixed", "float32"])
 def test_without_noise_it_is_training_on_the_images_themselves(source, toy, precision):
-    options = {"epochs": 2, **SMALL}
-    plain = hitnet.train(toy, recipe_options={"precision": precision}, **options)
+    plain = hitnet.train(toy, recipe=choose_recipe(epochs=2, precision=precision), **SMALL)
     still = {"precision": precision, "augment_strength": 0.0, "augment_share": 1.0}
-    hybrid = hitnet.train(toy, augment="hybrid", augment_from=source, recipe_options=still, **options)
+    recipe = choose_recipe(augment="hybrid", epochs=2, **still)
+    hybrid = hitnet.train(toy, recipe=recipe, augment_from=source, **SMALL)
     assert same_weights(plain, hybrid)
     assert timeless(plain.history) == timeless(hybrid.history)
 
@@ -223,42 +225,42 @@ def test_without_noise_it_is_training_on_the_images_themselves(source, toy, prec
 def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
-    options = {"augment": "hybrid", "augment_from": source.folder, "epochs": 4, "recipe_options": STRONG, **SMALL}
-    whole = hitnet.train(toy, test=toy, **options)
+    recipe = choose_recipe(augment="hybrid", epochs=4, **STRONG)
+    options = {"augment_from": source.folder, "recipe": recipe, **SMALL}
+    whole = hitnet.train(open_data(toy, test=toy), **options)
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+        hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert RunFolder(tmp_path / "cut").saved() is not None
-    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+    resumed = hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
     assert same_weights(whole, resumed)
     assert timeless(whole.history) == timeless(resumed.history)
 
 
 def test_a_profile_shows_it(source, toy, tmp_path):
-    options = {"augment": "hybrid", "augment_from": source, "recipe_options": STRONG, **SMALL}
-    hitnet.train(toy, epochs=2, out=tmp_path / "run", profile=True, **options)
+    options = {"augment_from": source, "recipe": choose_recipe(augment="hybrid", epochs=2, **STRONG), **SMALL}
+    hitnet.train(toy, out=tmp_path / "run", profile=True, **options)
     parts = {row["name"] for row in json.loads((tmp_path / "run" / "profile.json").read_text())["parts"]}
     assert {"batch", "modify", "augment"} < parts
 
 
 def test_another_network_or_none_is_refused_on_resume(source, toy, tmp_path):
-    other = hitnet.train(toy, epochs=1, out=tmp_path / "other", **SMALL)
-    out = {"out": tmp_path / "run", "epochs": 1, **SMALL}
-    hitnet.train(toy, augment="hybrid", augment_from=source.folder, **out)
+    other = hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "other", **SMALL)
+    out = {"out": tmp_path / "run", **SMALL}
+    hybrid, more = (choose_recipe(augment="hybrid", epochs=1, augment_share=share) for share in (None, 1.0))
+    hitnet.train(toy, recipe=hybrid, augment_from=source.folder, **out)
     with pytest.raises(HitNetError, match=r"augment_from\.weights was"):
-        hitnet.train(toy, augment="hybrid", augment_from=other.folder, resume=True, **out)
+        hitnet.train(toy, recipe=hybrid, augment_from=other.folder, resume=True, **out)
     with pytest.raises(HitNetError, match=r"recipe\.augment was 'hybrid', now 'none'"):
-        hitnet.train(toy, resume=True, **out)
+        hitnet.train(toy, recipe=choose_recipe(epochs=1), resume=True, **out)
     with pytest.raises(HitNetError, match=r"recipe\.augment_share"):
-        hitnet.train(
-            toy, augment="hybrid", augment_from=source, resume=True, recipe_options={"augment_share": 1.0}, **out
-        )
-    again = hitnet.train(toy, augment="hybrid", augment_from=source, resume=True, **out)
+        hitnet.train(toy, recipe=more, augment_from=source, resume=True, **out)
+    again = hitnet.train(toy, recipe=hybrid, augment_from=source, resume=True, **out)
     assert again.history[-1]["epoch"] == 1
 
 
 def test_the_run_to_augment_from_may_be_spelt_otherwise_on_resume(source, toy, tmp_path, monkeypatch):
     monkeypatch.chdir(source.folder.parent)
-    out = {"augment": "hybrid", "out": tmp_path / "run", "epochs": 1, **SMALL}
+    out = {"recipe": choose_recipe(augment="hybrid", epochs=1), "out": tmp_path / "run", **SMALL}
     run = hitnet.train(toy, augment_from=source.folder.name, **out)
     assert run.config.augment_from["run"] == str(source.folder)
     shutil.copytree(source.folder, tmp_path / "copy")
@@ -270,62 +272,69 @@ def test_the_callers_random_state_is_left_alone(source, toy):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    hitnet.train(toy, augment="hybrid", augment_from=source, epochs=1, **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(augment="hybrid", epochs=1), augment_from=source, **SMALL)
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_run_that_was_never_written_will_do(source, toy, tmp_path):
     unwritten = dataclasses.replace(source, folder=None)
-    run = hitnet.train(toy, augment="hybrid", augment_from=unwritten, epochs=1, out=tmp_path / "run", **SMALL)
+    run = hitnet.train(
+        toy, recipe=choose_recipe(augment="hybrid", epochs=1), augment_from=unwritten, out=tmp_path / "run", **SMALL
+    )
     assert run.config.augment_from == {"run": None, "weights": weights_fingerprint(source.model)}
 
 
 def test_runs_from_before_augmentation_are_read(toy, tmp_path):
-    run = hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    run = hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
     values = json.loads((tmp_path / "run" / "config.json").read_text())
     del values["augment_from"]
     for name in ("augment", "augment_strength", "augment_share"):
         del values["recipe"][name]
     (tmp_path / "run" / "config.json").write_text(json.dumps(values))
-    assert hitnet.load(tmp_path / "run").config == run.config
-    assert hitnet.train(toy, epochs=1, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    assert hitnet.open_run(tmp_path / "run").config == run.config
+    assert (
+        hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", resume=True, **SMALL).history
+        == run.history
+    )
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "run", "says"),
     [
-        ({"augment": "hybrid"}, "--augment-from RUN"),
-        ({"augment_from": "SOURCE"}, "--augment hybrid"),
-        ({"augment": "hybird", "augment_from": "SOURCE"}, "augment must be one of none, hybrid; got 'hybird'"),
-        ({"augment": "hybrid", "augment_from": "nowhere"}, "not a run folder"),
-        ({"recipe_options": {"augment_share": 0.0}}, "augment_share must be above 0"),
-        ({"recipe_options": {"augment_strength": -1.0}}, "augment_strength must be finite and not negative"),
-        ({"recipe_options": {"augment_strength": math.nan}}, "augment_strength must be finite and not negative"),
+        ({"augment": "hybrid"}, None, "set `augment_from` to a run"),
+        ({}, "SOURCE", "set `augment` = hybrid"),
+        ({"augment": "hybird"}, "SOURCE", "augment must be one of none, hybrid; got 'hybird'"),
+        ({"augment": "hybrid"}, "nowhere", "not a run folder"),
+        ({"augment_share": 0.0}, None, "augment_share must be above 0"),
+        ({"augment_strength": -1.0}, None, "augment_strength must be finite and not negative"),
+        ({"augment_strength": math.nan}, None, "augment_strength must be finite and not negative"),
     ],
 )
-def test_mistakes(source, toy, tmp_path, options, says):
-    if options.get("augment_from") == "SOURCE":
-        options = {**options, "augment_from": source.folder}
+def test_mistakes(source, toy, tmp_path, options, run, says):
+    run = source.folder if run == "SOURCE" else run
     with pytest.raises(HitNetError, match=says):
-        hitnet.train(toy, epochs=1, out=tmp_path / "run", **options, **SMALL)
+        hitnet.train(toy, recipe=choose_recipe(epochs=1, **options), augment_from=run, out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
 
 
 def test_runs_that_cannot_modify_these_images(source, toy):
-    options = {"augment": "hybrid", "epochs": 1, **SMALL}
+    options = {"recipe": choose_recipe(augment="hybrid", epochs=1), **SMALL}
     renamed = dataclasses.replace(toy, class_names=("a", "b", "c"))
     with pytest.raises(HitNetError, match="Give a run on the same data"):
         hitnet.train(renamed, augment_from=source, **options)
     with pytest.raises(HitNetError, match="Give a run on the same data"):
         hitnet.train(toy_images(shape=(1, 14, 14)), augment_from=source, **options)
-    blind = hitnet.train(toy, epochs=1, **{**SMALL, "model_options": {"decoder": "none"}})
+    blind = hitnet.train(
+        toy, recipe=choose_recipe(epochs=1), **SMALL | {"model": choose_model("hitnet-small", decoder="none")}
+    )
     with pytest.raises(HitNetError, match="no decoder"):
         hitnet.train(toy, augment_from=blind, **options)
 
 
 @pytest.mark.gpu
 def test_the_step_is_captured(source, toy, caplog):
-    options = {**SMALL, "device": "cuda", "recipe_options": {**STRONG, "learning_rate": 5e-3}}
-    run = hitnet.train(toy, test=toy, augment="hybrid", augment_from=source.folder, epochs=10, **options)
+    recipe = choose_recipe(augment="hybrid", epochs=10, learning_rate=5e-3, **STRONG)
+    options = {"recipe": recipe, "augment_from": source.folder, **SMALL, "device": "cuda"}
+    run = hitnet.train(open_data(toy, test=toy), **options)
     assert not [record for record in caplog.records if "could not be captured" in record.message]
     assert run.history[-1]["test_error"] < 5

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import Images, Recipe
+from hitnet import Images, Recipe, choose_model, choose_recipe, open_data
 from hitnet.data.augment import Augmentation
+from hitnet.data.opened import match_classes
 from hitnet.training.engine import Trainer
-from hitnet.training.evaluation import match_classes, measure
+from hitnet.training.evaluation import measure
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid import HybridAugmentation
 from hitnet.training.step import Step
-from hitnet.training.train import fingerprint
 from toy import toy_images
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 CPU = torch.device("cpu")
 
 
@@ -82,11 +82,11 @@ def test_hybrid_images_are_masked_after_they_are_made(source):
 
 def test_the_decoder_learns_the_object_alone():
     images = masked_images()
-    options = {"epochs": 15, "recipe_options": {"batch_size": 16, "learning_rate": 5e-3, "shift": 0}, **SMALL}
+    options = {"recipe": choose_recipe(epochs=15, batch_size=16, learning_rate=5e-3, shift=0), **SMALL}
     background = images.masks == 0
     shown = {}
     for name, given in {"masked": images, "plain": dataclasses.replace(images, masks=None)}.items():
-        run = hitnet.train(given, test=given, **options)
+        run = hitnet.train(open_data(given, test=given), **options)
         assert run.history[-1]["test_error"] < 5  # masks are no part of what is tested
         with torch.inference_mode():
             shown[name] = run.model(images.pixels.float() / 255).reconstruction
@@ -99,11 +99,11 @@ def test_evaluation_compares_with_the_masked_image():
     images = masked_images(20)
     network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
     with torch.inference_mode():
-        found = network(images.pixels.float() / 255).reconstruction.double()
+        rebuilt = network(images.pixels.float() / 255).reconstruction.double()
     target = images.pixels.double() / 255 * (images.masks != 0)
-    assert measure(network, images).mse == pytest.approx((found - target).square().mean().item(), rel=1e-5)
+    assert measure(network, images).mse == pytest.approx((rebuilt - target).square().mean().item(), rel=1e-5)
     whole = measure(network, dataclasses.replace(images, masks=None)).mse
-    assert whole == pytest.approx((found - images.pixels.double() / 255).square().mean().item(), rel=1e-5)
+    assert whole == pytest.approx((rebuilt - images.pixels.double() / 255).square().mean().item(), rel=1e-5)
 
 
 def test_masks_and_all_else_survive_the_matching_of_classes():
@@ -118,4 +118,4 @@ def test_other_masks_are_other_data():
     images = masked_images(6)
     without = dataclasses.replace(images, masks=None)
     other = dataclasses.replace(images, masks=255 - images.masks)
-    assert len({fingerprint(images), fingerprint(without), fingerprint(other)}) == 3
+    assert len({images.fingerprint, without.fingerprint, other.fingerprint}) == 3

@@ -15,26 +15,26 @@ from hitnet.training.modification import add, differences, modified_places
 def test_the_first_images_of_each_batch_are_modified(share, count, processes):
     batches = torch.arange(27).split(8)
     expected = [batch.tolist()[: count if len(batch) == 8 else max(1, round(3 * share))] for batch in batches]
-    found = [[] for _ in batches]
+    modified = [[] for _ in batches]
     for rank in range(processes):
         parts = [Ranks(rank, processes).part(batch) for batch in batches]
-        for all_of_batch, mine, part in zip(found, modified_places(share, batches, parts), parts, strict=True):
+        for all_of_batch, mine, part in zip(modified, modified_places(share, batches, parts), parts, strict=True):
             assert torch.equal(mine, part[: len(mine)])  # the first ones of this process's part too
             all_of_batch += mine.tolist()
-    assert found == expected
+    assert modified == expected
 
 
 def test_pixels_are_rounded_and_clipped_and_what_follows_is_left_alone():
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (5, 3, 4, 4), generator=generator, dtype=torch.uint8)
     difference = 200 * torch.randn(2, 2, 4, 4, generator=generator)
-    before, found = pixels.numpy().copy(), pixels.clone()
-    add(found, difference)
+    before, changed = pixels.numpy().copy(), pixels.clone()
+    add(changed, difference)
     for i, c, y, x in np.ndindex(*before.shape):
         expected = int(before[i, c, y, x])
         if i < 2 and c < 2:
             expected = min(255, max(0, round(expected + float(difference[i, c, y, x]))))
-        assert int(found[i, c, y, x]) == expected
+        assert int(changed[i, c, y, x]) == expected
 
 
 class Echo:
@@ -59,7 +59,7 @@ def test_each_batch_gets_its_own_differences(first, together):
     modify, order = Echo(), torch.randperm(27, generator=torch.Generator().manual_seed(0))
     batches = torch.arange(27).split(8)
     places = modified_places(0.5, batches, batches)
-    found = list(
+    given = list(
         differences(
             modify,
             order,
@@ -72,14 +72,14 @@ def test_each_batch_gets_its_own_differences(first, together):
         )
     )
     expected = [[order[place].item() + place / 100 for place in batch.tolist()] for batch in places[first:]]
-    assert [one.flatten().tolist() for one in found] == [pytest.approx(one) for one in expected]
-    assert [len(one) for one in found] == [4, 4, 4, 2][first:]
+    assert [batch.flatten().tolist() for batch in given] == [pytest.approx(values) for values in expected]
+    assert [len(batch) for batch in given] == [4, 4, 4, 2][first:]
     assert len(modify.calls) == -(-4 // together) - first // together
 
 
 def test_a_process_without_modified_images(source, toy):
     modify = HybridAugmentation(source.model, Feed(toy, torch.device("cpu")), strength=1.0, share=0.1)
-    found = modify.differences(torch.empty(0, dtype=torch.long), torch.empty(0, 4))
-    assert found.shape == (0, 1, 12, 12)
-    add(pixels := toy.pixels.clone(), found)
+    nothing = modify.differences(torch.empty(0, dtype=torch.long), torch.empty(0, 4))
+    assert nothing.shape == (0, 1, 12, 12)
+    add(pixels := toy.pixels.clone(), nothing)
     assert torch.equal(pixels, toy.pixels)

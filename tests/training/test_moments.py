@@ -2,8 +2,7 @@
 
 import torch
 
-import hitnet
-from hitnet import models
+from hitnet import choose_recipe, models
 from hitnet.training import step as steps
 from toy import toy_images
 
@@ -16,8 +15,8 @@ def train(count):
     images = toy_images(12)
     torch.manual_seed(0)
     network = models.build("hitnet-small", images.shape, images.num_classes)
-    recipe = hitnet.recipe("paper", precision="float32")
-    step = steps.Step(network, recipe, recipe.augmentation(mirrored_ok=False), CPU)
+    recipe = choose_recipe("paper", precision="float32").complete()
+    step = steps.Step(network, recipe, recipe.augmentation(flip=False), CPU)
     draws = torch.zeros(12, 5, dtype=torch.int64)
     for i in range(count):
         if i == 10:
@@ -41,7 +40,7 @@ def test_moments_that_fade_are_cleared_and_weights_stay_the_same(monkeypatch):
     assert denormal(left) > 10_000
     assert denormal(cleared) == 0
     weights = zip(cleared.model.parameters(), left.model.parameters(), strict=True)
-    assert all(torch.equal(one, other) for one, other in weights)
+    assert all(torch.equal(ours, theirs) for ours, theirs in weights)
 
 
 def test_momentum_of_sgd_is_left_alone():

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-import hitnet
-from hitnet import models
+from hitnet import choose_recipe, models
 from hitnet.training import device as devices
 from hitnet.training.evaluation import class_distances
 from hitnet.training.step import Step
@@ -19,16 +18,16 @@ def losses(monkeypatch, *, able, precision="mixed", model="hitnet-small", images
     images = images or toy_images(64)
     torch.manual_seed(0)
     network = models.build(model, images.shape, images.num_classes)
-    recipe = hitnet.recipe("paper", precision=precision)
-    augmentation = recipe.augmentation(mirrored_ok=False)
+    recipe = choose_recipe("paper", precision=precision).complete()
+    augmentation = recipe.augmentation(flip=False)
     step = Step(network, recipe, augmentation, CPU)
-    found = []
+    values = []
     for i in range(steps):
         draws = augmentation.draw(len(images), images.shape[1:], torch.Generator().manual_seed(i))
         step.totals.zero_()
         step((images.pixels, images.labels, draws), 1e-3)
-        found.append(float(step.totals[0]) / len(images))
-    return torch.tensor(found), network
+        values.append(float(step.totals[0]) / len(images))
+    return torch.tensor(values), network
 
 
 def test_mixed_precision_follows_float32(monkeypatch):
@@ -60,8 +59,8 @@ def test_evaluation_on_a_cpu_is_in_float32(monkeypatch):
     network = models.build("hitnet-small", images.shape, images.num_classes).eval()
     with torch.inference_mode():
         exact = network.double()(images.pixels.double() / 255).distances.float()
-    found = class_distances(network.float(), images.pixels)
-    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)
+    distances = class_distances(network.float(), images.pixels)
+    torch.testing.assert_close(distances, exact, rtol=1e-5, atol=1e-5)
 
 
 def test_an_old_pytorch_cannot_tell(monkeypatch):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import hitnet
-from hitnet import CentripetalLoss, models, recipe
+from hitnet import CentripetalLoss, choose_recipe, models
 from hitnet.training.engine import Trainer
 from hitnet.training.step import Step
 from toy import toy_images
@@ -44,18 +44,18 @@ def test_steps_against_steps_by_hand(optimizer, decay):
     images = toy_images(12)
     network = models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).train()
     first = gradients(copy.deepcopy(network), images)
-    made = recipe("fast", optimizer=optimizer, weight_decay=decay, shift=0, precision="float32")
-    step = Step(network, made, made.augmentation(mirrored_ok=False), CPU)
+    made = choose_recipe("fast", optimizer=optimizer, weight_decay=decay, shift=0, precision="float32").complete()
+    step = Step(network, made, made.augmentation(flip=False), CPU)
     begun = [p.detach().clone() for p in network.parameters()]
     values = [p.double() for p in begun]
     blank = torch.zeros_like
     kept = [blank(p) if optimizer == "sgd" else [blank(p), blank(p), torch.zeros(())] for p in values]
     for turn, rate in enumerate([0.1, 0.03, 0.2]):
         step((images.pixels, images.labels, torch.zeros(12, 5, dtype=torch.int32)), rate)
-        found = [p.grad.double() for p in network.parameters()]
+        computed = [p.grad.double() for p in network.parameters()]
         if turn == 0:
-            torch.testing.assert_close(found, [gradient.double() for gradient in first], rtol=1e-4, atol=1e-6)
-        for value, gradient, state in zip(values, found, kept, strict=True):
+            torch.testing.assert_close(computed, [gradient.double() for gradient in first], rtol=1e-4, atol=1e-6)
+        for value, gradient, state in zip(values, computed, kept, strict=True):
             change = gradient + decay * value if value.ndim > 1 else gradient
             (nesterov if optimizer == "sgd" else adam)(value, change, state, rate)
     for ours, by_hand, before in zip(network.parameters(), values, begun, strict=True):
@@ -67,8 +67,8 @@ def test_a_rate_of_0_changes_no_weight():
     images = toy_images(12)
     network = models.build("hitnet-small", (1, 12, 12), 3)
     before = copy.deepcopy(network)
-    made = recipe("fast", optimizer="sgd", weight_decay=0.05)
-    step = Step(network.train(), made, made.augmentation(mirrored_ok=False), CPU)
+    made = choose_recipe("fast", optimizer="sgd", weight_decay=0.05).complete()
+    step = Step(network.train(), made, made.augmentation(flip=False), CPU)
     step((images.pixels, images.labels, torch.zeros(12, 5, dtype=torch.int32)), 0.0)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before.parameters(), strict=True))
 
@@ -78,7 +78,7 @@ def test_a_training_hands_each_step_its_rate(monkeypatch, schedule):
     handed = []
     take = Step.__call__
     monkeypatch.setattr(Step, "__call__", lambda self, batch, rate: (handed.append(rate), take(self, batch, rate)))
-    made = recipe("fast", schedule=schedule, epochs=3, batch_size=16, learning_rate=1e-3)
+    made = choose_recipe("fast", schedule=schedule, epochs=3, batch_size=16, learning_rate=1e-3).complete()
     run = hitnet.train(toy_images(40), model="hitnet-small", recipe=made, device="cpu")
     assert handed == [made.rate(i, 3) for i in range(9)]
     assert [row["learning_rate"] for row in run.history] == handed[2::3]
@@ -95,5 +95,7 @@ def test_weights_that_the_last_step_spoils_are_no_result(monkeypatch, tmp_path):
 
     monkeypatch.setattr(Trainer, "take", spoiling)
     with pytest.raises(hitnet.HitNetError, match="diverged in epoch 2: some weights are not finite"):
-        hitnet.train(toy_images(40), model="hitnet-small", epochs=2, device="cpu", out=tmp_path / "run")
+        hitnet.train(
+            toy_images(40), model="hitnet-small", recipe=choose_recipe(epochs=2), device="cpu", out=tmp_path / "run"
+        )
     assert not (tmp_path / "run" / "weights.safetensors").exists()

@@ -11,15 +11,16 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet.data.stream import Streamed
-from hitnet.training import RunFolder, engine, together
+from hitnet import choose_recipe, open_data
+from hitnet.data.streamed import Streamed
+from hitnet.training import RunFolder, engine, scheduler
 from toy import toy_images
 
+RECIPE = {"epochs": 2, "batch_size": 16, "ghosts": 1, "ghost_probability": 0.5}
 OPTIONS = {
     "model": "hitnet-small",
     "device": "cpu",
-    "epochs": 2,
-    "recipe_options": {"batch_size": 16, "ghosts": 1, "ghost_probability": 0.5},
+    "recipe": choose_recipe(**RECIPE),
 }
 
 
@@ -33,8 +34,8 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def same(one, other):
-    a, b = one.model.state_dict(), other.model.state_dict()
+def same(run, other):
+    a, b = run.model.state_dict(), other.model.state_dict()
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -43,14 +44,14 @@ def timeless(run):
 
 
 def test_streamed_training_is_training_in_memory(photos, monkeypatch):
-    memory = hitnet.train(photos, stream=False, **OPTIONS)
+    memory = hitnet.train(open_data(photos, stream=False), **OPTIONS)
     fed = []
     feed = engine.Feed.__init__
     monkeypatch.setattr(
         "hitnet.training.feed.Feed.__init__",
         lambda self, images, *rest, **more: (fed.append(type(images)), feed(self, images, *rest, **more))[1],
     )
-    streamed = hitnet.train(photos, stream=True, **OPTIONS)
+    streamed = hitnet.train(open_data(photos, stream=True), **OPTIONS)
     assert fed == [Streamed, Streamed]
     assert same(memory, streamed)
     assert timeless(memory) == timeless(streamed)
@@ -58,26 +59,26 @@ def test_streamed_training_is_training_in_memory(photos, monkeypatch):
 
 
 def test_hybrid_images_are_the_same_from_disk(photos, source):
-    options = OPTIONS | {"augment": "hybrid", "augment_from": source}
-    memory = hitnet.train(photos, stream=False, **options)
-    streamed = hitnet.train(photos, stream=True, **options)
+    options = OPTIONS | {"recipe": choose_recipe(augment="hybrid", **RECIPE), "augment_from": source}
+    memory = hitnet.train(open_data(photos, stream=False), **options)
+    streamed = hitnet.train(open_data(photos, stream=True), **options)
     assert same(memory, streamed)
     assert timeless(memory) == timeless(streamed)
-    assert not same(memory, hitnet.train(photos, stream=False, **OPTIONS))
+    assert not same(memory, hitnet.train(open_data(photos, stream=False), **OPTIONS))
 
 
 def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog):
     caplog.set_level("INFO", logger="hitnet")
-    monkeypatch.setattr(sys.modules["hitnet.training.train"], "room_for_images", lambda device: 5000)
-    hitnet.train(photos, **OPTIONS | {"epochs": 1})
+    monkeypatch.setattr("hitnet.training.api.room_for_images", lambda device: 5000)
+    hitnet.train(photos, **OPTIONS | {"recipe": choose_recipe(**RECIPE | {"epochs": 1})})
     assert "72 train images" in caplog.text  # 72 x 144 bytes are too many
     assert "test images" not in caplog.text  # 18 x 144 are not
 
 
 def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch):
-    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    for run in hitnet.train(photos, stream=True, seeds=2, **OPTIONS):
-        assert same(run, hitnet.train(photos, stream=False, seed=run.config.seed, **OPTIONS))
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
+    for run in hitnet.train_many(open_data(photos, stream=True), seeds=2, **OPTIONS):
+        assert same(run, hitnet.train(open_data(photos, stream=False), seed=run.config.seed, **OPTIONS))
 
 
 def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
@@ -93,7 +94,11 @@ def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
                 self.left -= 1
                 if not self.left:
                     os.kill(os.getpid(), signal.SIGKILL)
-        hitnet.train(sys.argv[1], out=sys.argv[2], stream=True, progress=Killing(), **{OPTIONS!r})
+        data = hitnet.open_data(sys.argv[1], stream=True)
+        recipe = hitnet.choose_recipe(**{RECIPE!r})
+        hitnet.train(
+            data, model="hitnet-small", recipe=recipe, device="cpu", out=sys.argv[2], progress=Killing()
+        )
     """)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", script, photos, tmp_path / "cut"]

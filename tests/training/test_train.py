@@ -16,17 +16,16 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNetError
+from hitnet import HitNetError, choose_model, choose_recipe, open_data
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
 from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
-from hitnet.training.run import read_tensors
-from hitnet.training.train import fingerprint
+from hitnet.training.runs import read_tensors
 from toy import Interrupting, Stop, toy_images
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 
 
 def weights(run):
@@ -38,7 +37,9 @@ def same(a, b):
 
 
 def test_it_learns(toy):
-    run = hitnet.train(toy, test=toy, epochs=12, recipe_options={"batch_size": 16, "learning_rate": 5e-3}, **SMALL)
+    run = hitnet.train(
+        open_data(toy, test=toy), recipe=choose_recipe(epochs=12, batch_size=16, learning_rate=5e-3), **SMALL
+    )
     first, last = run.history[0], run.history[-1]
     assert last["loss"] < first["loss"] / 2
     assert last["test_error"] < 5
@@ -49,7 +50,7 @@ def test_it_learns(toy):
 @pytest.mark.parametrize("model", ["n1", "n2", "n2b", "hitnet-squash", "capsnet", "hitnet"])
 def test_every_paper_network_takes_a_step(model):
     images = toy_images(6, shape=(1, 18, 18))
-    run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 5})
+    run = hitnet.train(images, model=model, recipe=choose_recipe(epochs=1, batch_size=5), device="cpu")
     row = run.history[0]
     assert 0 < row["loss"] < 20
     assert ("train_hits" in row) == model.startswith("hitnet")
@@ -57,38 +58,37 @@ def test_every_paper_network_takes_a_step(model):
 
 
 def test_last_batch_of_one(toy):
-    run = hitnet.train(toy.first(33), epochs=1, recipe_options={"batch_size": 32}, **SMALL)
+    run = hitnet.train(toy.first(33), recipe=choose_recipe(epochs=1, batch_size=32), **SMALL)
     assert run.history[0]["loss"] > 0
 
 
 @pytest.mark.parametrize("model", ["hitnet-small", "hitnet-resnet9"])
 def test_last_batch_of_one_image_whose_maps_are_one_pixel(model):
     images = toy_images(5, shape=(1, 8, 8))
-    run = hitnet.train(images, model=model, epochs=1, device="cpu", recipe_options={"batch_size": 4})
+    run = hitnet.train(images, model=model, recipe=choose_recipe(epochs=1, batch_size=4), device="cpu")
     assert run.history[0]["loss"] > 0
     assert all(value.isfinite().all() for value in run.model.state_dict().values())
 
 
 def test_same_seed_same_weights_other_seed_others(toy):
-    one, two = (hitnet.train(toy, epochs=2, seed=7, **SMALL) for _ in range(2))
-    other = hitnet.train(toy, epochs=2, seed=8, **SMALL)
-    assert same(weights(one), weights(two))
-    assert not same(weights(one), weights(other))
+    first, again, other = (hitnet.train(toy, recipe=choose_recipe(epochs=2), seed=seed, **SMALL) for seed in (7, 7, 8))
+    assert same(weights(first), weights(again))
+    assert not same(weights(first), weights(other))
 
 
 def test_the_callers_random_state_is_left_alone(toy):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    hitnet.train(toy, epochs=1, **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(epochs=1), **SMALL)
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_run_folder_round_trip(toy, tmp_path):
-    run = hitnet.train(toy, test=toy, epochs=2, out=tmp_path / "run", **SMALL)
+    run = hitnet.train(open_data(toy, test=toy), recipe=choose_recipe(epochs=2), out=tmp_path / "run", **SMALL)
     names = sorted(p.name for p in (tmp_path / "run").iterdir())
     assert names == ["config.json", "environment.json", "history.json", "weights.safetensors"]
-    again = hitnet.load(tmp_path / "run")
+    again = hitnet.open_run(tmp_path / "run")
     assert same(weights(run), weights(again))
     assert again.history == run.history
     assert again.config == run.config
@@ -100,27 +100,28 @@ def test_run_folder_round_trip(toy, tmp_path):
 def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     recipe = {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2, "batch_size": 32}
-    options = {"epochs": 4, "recipe_options": recipe, **SMALL}
-    whole = hitnet.train(toy, test=toy, out=tmp_path / "whole", **options)
+    options = {"recipe": choose_recipe(epochs=4, **recipe), **SMALL}
+    whole = hitnet.train(open_data(toy, test=toy), out=tmp_path / "whole", **options)
 
     with pytest.raises(Stop):
-        hitnet.train(toy, test=toy, out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+        hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert not RunFolder(tmp_path / "cut").finished
     assert RunFolder(tmp_path / "cut").position() == divmod(stop_after, 3)
-    resumed = hitnet.train(toy, test=toy, out=tmp_path / "cut", resume=True, **options)
+    resumed = hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
     assert same(weights(whole), weights(resumed))
     timeless = [{k: v for k, v in row.items() if "second" not in k} for row in resumed.history]
     assert timeless == [{k: v for k, v in row.items() if "second" not in k} for row in whole.history]
 
 
 def test_killed_run_resumes_to_the_same_weights(toy, tmp_path):
-    """kill -9 in the middle, then --resume, in processes of their own."""
+    """kill -9 in the middle, then resume, in processes of their own."""
     save_npz(toy, tmp_path / "toy.npz")
     script = textwrap.dedent("""
         import sys, hitnet
         from hitnet.training import engine
         engine.CHECKPOINT_SECONDS = 0.0
-        hitnet.train(sys.argv[1], out=sys.argv[2], epochs=40, resume=True, device="cpu", model="hitnet-small")
+        recipe = hitnet.choose_recipe(epochs=40)
+        hitnet.train(sys.argv[1], out=sys.argv[2], recipe=recipe, resume=True, device="cpu", model="hitnet-small")
     """)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -141,93 +142,103 @@ def test_killed_run_resumes_to_the_same_weights(toy, tmp_path):
 
 
 def test_folder_with_a_run_is_not_overwritten(toy, tmp_path):
-    hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
     before = (tmp_path / "run" / "weights.safetensors").read_bytes()
     with pytest.raises(HitNetError, match="already holds a run"):
-        hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+        hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
     with pytest.raises(HitNetError, match=r"recipe\.epochs was 1, now 2"):
-        hitnet.train(toy, epochs=2, out=tmp_path / "run", resume=True, **SMALL)
+        hitnet.train(toy, recipe=choose_recipe(epochs=2), out=tmp_path / "run", resume=True, **SMALL)
     with pytest.raises(HitNetError, match="images or their labels have changed"):
-        hitnet.train(toy.with_labels((toy.labels + 1) % 3), epochs=1, out=tmp_path / "run", resume=True, **SMALL)
+        hitnet.train(
+            toy.with_labels((toy.labels + 1) % 3),
+            recipe=choose_recipe(epochs=1),
+            out=tmp_path / "run",
+            resume=True,
+            **SMALL,
+        )
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == before
-    assert hitnet.train(toy, epochs=1, out=tmp_path / "run", resume=True, **SMALL).history[-1]["epoch"] == 1
+    assert (
+        hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", resume=True, **SMALL).history[-1][
+            "epoch"
+        ]
+        == 1
+    )
 
 
 def test_damaged_run_folders_are_named(toy, tmp_path):
-    hitnet.train(toy, epochs=1, out=tmp_path / "run", **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
     with pytest.raises(HitNetError, match=r"not a run folder: it has no config\.json\.$"):
-        hitnet.load(tmp_path)
+        hitnet.open_run(tmp_path)
     (tmp_path / "run" / "weights.safetensors").write_bytes(b"\x80\x04garbage")
     with pytest.raises(HitNetError, match=r"weights\.safetensors is damaged"):
-        hitnet.load(tmp_path / "run")
+        hitnet.open_run(tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text('{"format": 1, "model_name": ')
     with pytest.raises(HitNetError, match=r"config\.json is not readable JSON"):
-        hitnet.load(tmp_path / "run")
+        hitnet.open_run(tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text('{"format": 99}')
     with pytest.raises(HitNetError, match="not the configuration of a run"):
-        hitnet.load(tmp_path / "run")
+        hitnet.open_run(tmp_path / "run")
 
 
 def test_unfinished_run_says_how_to_go_on(toy, tmp_path):
     with pytest.raises(Stop):
-        hitnet.train(toy, epochs=1, out=tmp_path / "run", progress=Interrupting(0), **SMALL)
-    with pytest.raises(HitNetError, match="--resume"):
-        hitnet.load(tmp_path / "run")
+        hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", progress=Interrupting(0), **SMALL)
+    with pytest.raises(HitNetError, match="Train it with `resume`"):
+        hitnet.open_run(tmp_path / "run")
 
 
 def test_divergence_is_said(toy):
     with pytest.raises(HitNetError, match="diverged in epoch"):
-        hitnet.train(toy, epochs=3, recipe_options={"optimizer": "sgd", "learning_rate": 1e30}, **SMALL)
+        hitnet.train(toy, recipe=choose_recipe(epochs=3, optimizer="sgd", learning_rate=1e30), **SMALL)
 
 
 def test_ghosts_start_with_their_epoch(toy):
     """Before the first epoch with ghosts, training is the same as without them."""
-    plain = hitnet.train(toy, epochs=3, **SMALL).history
-    ghosts = hitnet.train(toy, epochs=3, recipe_options={"ghosts": 1, "ghosts_from_epoch": 3}, **SMALL).history
+    plain = hitnet.train(toy, recipe=choose_recipe(epochs=3), **SMALL).history
+    ghosts = hitnet.train(toy, recipe=choose_recipe(epochs=3, ghosts=1, ghosts_from_epoch=3), **SMALL).history
     assert [row["loss"] for row in plain[:2]] == [row["loss"] for row in ghosts[:2]]
     assert plain[2]["loss"] > ghosts[2]["loss"]
 
 
 def test_ghosts_that_leave_nothing_to_miss_are_warned_of(toy, caplog):
-    hitnet.train(toy, epochs=1, recipe_options={"ghosts": 1}, **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(epochs=1, ghosts=1), **SMALL)
     assert "no capsule has to miss" not in caplog.text
-    hitnet.train(toy, epochs=1, recipe_options={"ghosts": 2}, **SMALL)
+    hitnet.train(toy, recipe=choose_recipe(epochs=1, ghosts=2), **SMALL)
     assert "With 3 classes and 2 ghosts, no capsule has to miss" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("side", "options", "says"),
+    ("side", "model", "changes", "seeds", "says"),
     [
-        (18, {"model": "n1", "recipe_options": {"ghosts": 1}}, "Ghost capsules need the centripetal loss"),
-        (18, {"model": "hitnet-small", "recipe_options": {"label_smoothing": 0.1}}, "label_smoothing needs"),
-        (18, {"model": "n1", "recipe_options": {"miss_weight": 1.0}}, "miss_weight needs the centripetal loss"),
-        (
-            18,
-            {"model": "hitnet-small", "recipe_options": {"miss_weight": -1.0}},
-            "miss_weight must be finite and not negative",
-        ),
-        (18, {"model": "hitnet-small", "recipe_options": {"ghosts": 1, "ghost_probability": 2}}, "ghost_probability"),
-        (12, {"model": "hitnet"}, "too small for this network"),
-        (18, {"model": "hitnet-small", "seed": 2**64}, "A seed must lie between"),
-        (18, {"model": "hitnet-small", "seed": -(2**63) - 1}, "A seed must lie between"),
-        (18, {"model": "hitnet-small", "seed": 2**64 - 1, "seeds": 2}, "A seed must lie between"),
+        (18, "n1", {"ghosts": 1}, [0], "Ghost capsules need the centripetal loss"),
+        (18, "hitnet-small", {"label_smoothing": 0.1}, [0], "label_smoothing needs"),
+        (18, "n1", {"miss_weight": 1.0}, [0], "miss_weight needs the centripetal loss"),
+        (18, "hitnet-small", {"miss_weight": -1.0}, [0], "miss_weight must be finite and not negative"),
+        (18, "hitnet-small", {"ghosts": 1, "ghost_probability": 2}, [0], "ghost_probability"),
+        (12, "hitnet", {}, [0], "too small for this network"),
+        (18, "hitnet-small", {}, [2**64], "A seed must lie between"),
+        (18, "hitnet-small", {}, [-(2**63) - 1], "A seed must lie between"),
+        (18, "hitnet-small", {}, [2**64 - 1, 2**64], "A seed must lie between"),
     ],
 )
-def test_options_that_do_not_fit_leave_no_folder(tmp_path, side, options, says):
+def test_options_that_do_not_fit_leave_no_folder(tmp_path, side, model, changes, seeds, says):
     images = toy_images(6, shape=(1, side, side))
+    options = {"model": model, "device": "cpu", "out": tmp_path / "run"}
     with pytest.raises(HitNetError, match=says):
-        hitnet.train(images, epochs=1, device="cpu", out=tmp_path / "run", **options)
+        hitnet.train_many(images, recipe=choose_recipe(epochs=1, **changes), seeds=seeds, **options)
+    with pytest.raises(HitNetError, match=says):
+        hitnet.train(images, recipe=choose_recipe(epochs=1, **changes), seed=seeds[-1], **options)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64 - 1])
 def test_seeds_at_the_ends_of_their_range(toy, seed):
-    assert hitnet.train(toy, epochs=1, seed=seed, **SMALL).config.seed == seed
+    assert hitnet.train(toy, recipe=choose_recipe(epochs=1), seed=seed, **SMALL).config.seed == seed
 
 
 def test_a_seed_of_numpy(toy, tmp_path):
-    run = hitnet.train(toy, epochs=1, seed=np.arange(4)[3], out=tmp_path / "run", **SMALL)
-    assert run.config.seed == hitnet.load(tmp_path / "run").config.seed == 3
+    run = hitnet.train(toy, recipe=choose_recipe(epochs=1), seed=np.arange(4)[3], out=tmp_path / "run", **SMALL)
+    assert run.config.seed == hitnet.open_run(tmp_path / "run").config.seed == 3
 
 
 def test_no_cuda_is_said(toy):
@@ -241,9 +252,9 @@ def test_no_cuda_is_said(toy):
 
 
 def test_images_are_mirrored_only_where_they_may_be(toy):
-    options = {"epochs": 1, "recipe_options": {"flip": True, "batch_size": 32}, **SMALL}
-    known, said, other = (hitnet.train(toy, mirror=mirror, **options) for mirror in (None, False, True))
-    assert [run.config.data["mirror"] for run in (known, said, other)] == [False, False, True]
+    options = {"recipe": choose_recipe(epochs=1, flip=True, batch_size=32), **SMALL}
+    known, said, other = (hitnet.train(open_data(toy, flip=flip), **options) for flip in (None, False, True))
+    assert [run.config.data["flip"] for run in (known, said, other)] == [False, False, True]
     assert same(weights(known), weights(said))
     assert not same(weights(known), weights(other))
 
@@ -252,10 +263,10 @@ def test_the_fingerprint_is_that_of_the_bytes_and_copies_none(toy):
     masks = (toy.pixels > 100).to(torch.uint8)
     images = replace(toy, masks=masks, pixels=toy.pixels.transpose(2, 3))
     whole = b"".join(t.contiguous().numpy().tobytes() for t in (images.pixels, images.labels, images.masks))
-    assert fingerprint(images) == hashlib.blake2b(whole, digest_size=8).hexdigest()
+    assert images.fingerprint == hashlib.blake2b(whole, digest_size=8).hexdigest()
     large = toy_images(3, shape=(1, 1000, 1000))
     tracemalloc.start()
-    fingerprint(large)
+    assert len(large.fingerprint) == 16
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
@@ -282,10 +293,10 @@ def test_a_process_draws_by_its_rank(monkeypatch):
 
 def test_test_images_are_matched_by_the_names_of_their_classes(toy, tmp_path):
     turned = replace(toy, labels=2 - toy.labels, class_names=toy.class_names[::-1])
-    options = {"epochs": 12, "recipe_options": {"batch_size": 16, "learning_rate": 5e-3}, **SMALL}
+    options = {"recipe": choose_recipe(epochs=12, batch_size=16, learning_rate=5e-3), **SMALL}
     save_npz(toy, tmp_path / "toy.npz")
-    for source in (toy, tmp_path / "toy.npz"):
-        run = hitnet.train(source, test=turned, **options)
+    for images in (toy, open_data(tmp_path / "toy.npz").load("train")):
+        run = hitnet.train(open_data(images, test=turned), **options)
         assert run.history[-1]["test_error"] == hitnet.evaluate(run, turned, device="cpu").error < 20
 
 
@@ -300,7 +311,7 @@ def test_test_images_are_matched_by_the_names_of_their_classes(toy, tmp_path):
 )
 def test_test_images_that_do_not_fit_leave_no_folder(toy, tmp_path, test, says):
     with pytest.raises(HitNetError, match=says):
-        hitnet.train(toy, test=test, out=tmp_path / "run", **SMALL)
+        hitnet.train(open_data(toy, test=test), out=tmp_path / "run", **SMALL)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -312,15 +323,17 @@ def test_no_images_to_train_on(toy, tmp_path):
 
 def test_seeds_of_numpy(toy):
     for seeds in (np.int64(2), np.array([0, 1])):
-        assert [run.config.seed for run in hitnet.train(toy, seeds=seeds, epochs=1, **SMALL)] == [0, 1]
+        assert [
+            run.config.seed for run in hitnet.train_many(toy, recipe=choose_recipe(epochs=1), seeds=seeds, **SMALL)
+        ] == [0, 1]
 
 
 def test_a_training_that_is_stopped_and_not_kept_says_so(toy):
     class Impatient(Progress):
         stop = True
 
-    with pytest.raises(HitNetError, match="seed 0 was stopped, and there is no folder"):
-        hitnet.train(toy, epochs=2, progress=Impatient(), **SMALL)
+    with pytest.raises(HitNetError, match="seed 0 was stopped, and it has no run folder"):
+        hitnet.train(toy, recipe=choose_recipe(epochs=2), progress=Impatient(), **SMALL)
 
 
 @pytest.mark.parametrize(

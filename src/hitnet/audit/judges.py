@@ -153,9 +153,17 @@ class NewNetworks(Judges):
 
 @dataclass(frozen=True)
 class FinishedRuns(Judges):
-    """Finished runs, by their folders."""
+    """Finished runs.
+
+    Attributes:
+        runs: Runs, or their folders; at least one.
+    """
 
     runs: Sequence[str | Path | Run]
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise HitNetError("FinishedRuns: give at least one run.")
 
     def judge(
         self,

@@ -26,7 +26,6 @@ from typer.main import get_group
 
 from hitnet.cli.terminal import errors
 from hitnet.errors import HitNetError, ToldElsewhereError
-from hitnet.startup import ready
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
@@ -52,14 +51,21 @@ MODULES = {
 GROUPS = ("audit", "data")  # commands that have commands of their own
 
 
+def ready() -> None:
+    """From now on an interruption raises KeyboardInterrupt, as in any Python program (see hitnet.startup)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class LazyGroup(TyperGroup):
     """The group of all commands; a command's module is imported when the command is called."""
 
     listing = False
     options: frozenset[str] = frozenset()  # of the command that is called
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(MODULES)
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name) for name in MODULES}  # for the list, and to suggest names
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in MODULES:
@@ -114,13 +120,21 @@ def hitnet() -> None:
 
 
 def with_options(message: str) -> str:
-    """A message of the library in the words of the command line: `out` becomes --out where the command has it."""
+    """A message of the library in the words of the command line.
+
+    If the command has the option, `out` becomes --out, and `stream` = False becomes --no-stream.
+    """
 
     def translate(match: re.Match[str]) -> str:
-        name = match[1]
-        return "--" + name.replace("_", "-") if name in LazyGroup.options else name
+        name, value = match.groups()
+        if name not in LazyGroup.options:
+            return match[0].replace("`", "")
+        option = name.replace("_", "-")
+        if value in ("True", "False"):
+            return f"--{option}" if value == "True" else f"--no-{option}"
+        return f"--{option}" if value is None else f"--{option} {value}"
 
-    return re.sub(r"`(\w+)`", translate, message)
+    return re.sub(r"`(\w+)`(?: = (\w+))?", translate, message)
 
 
 class OptionFormatter(logging.Formatter):

@@ -68,7 +68,9 @@ def run_command(
     data: Data,
     data_options: Values,
     recipe_options: Values,
-    networks: Annotated[int | None, typer.Option(help="Networks to train (default: 4, or 2 of each kind)")] = None,
+    networks: Annotated[
+        int | None, typer.Option(min=1, help="Networks to train (default: 4, or 2 of each kind)")
+    ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
     ] = None,

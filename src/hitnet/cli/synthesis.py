@@ -31,8 +31,8 @@ MOST_IN_GRID = 10_000
 def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, device: Device = "auto") -> None:
     """Draw the prototype of each class: what the network takes as its reference image."""
     plots.check_file_type(out)
-    found = synthesis.prototypes(run, classes=classes, device=device)
-    print_written(plots.save(plots.prototype_figures(found), out))
+    prototypes = synthesis.prototypes(run, classes=classes, device=device)
+    print_written(plots.save(plots.prototype_figures(prototypes), out))
 
 
 @app.command("traverse")
@@ -48,23 +48,28 @@ def traverse_command(
 ) -> None:
     """Draw what each capsule component does, and say which ones change the picture most.
 
-    A page for each class; with --image, one page for the class that the network predicts, or for each --class.
+    One page per class; with --image, one page for the class that the network predicts, or one per --class.
     """
     plots.check_file_type(out)
     check_steps(steps)
     trained = open_decoder(run, device=device)
     names: Sequence[str | None] = list(dict.fromkeys(classes or ())) or ([None] if image else trained.class_names)
-    found = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
-    written = plots.save([page for one in found for page in plots.traversal_figures(one)], out)
+    traversals = [
+        synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names
+    ]
+    written = plots.save([page for traversal in traversals for page in plots.traversal_figures(traversal)], out)
     if as_json:
-        rows = [{"class": one.class_name, "components": one.summary().to_dict("records")} for one in found]
+        rows = [
+            {"class": traversal.class_name, "components": traversal.summary().to_dict("records")}
+            for traversal in traversals
+        ]
         print_json({"classes": rows, "written": list(map(str, written))})
         return
     table = make_table("class", "components that change the picture most (share of all change)")
-    for one in found:
-        top = one.summary().head(5)
+    for traversal in traversals:
+        top = traversal.summary().head(5)
         most = [f"{i} ({100 * share:.0f} %)" for i, share in zip(top["component"], top["share"], strict=True)]
-        table.add_row(one.class_name, ", ".join(most))
+        table.add_row(traversal.class_name, ", ".join(most))
     console.print(table)
     print_written(written)
 
@@ -83,22 +88,22 @@ def features_command(
 ) -> None:
     """Draw how the true classes' capsule components are distributed, beside the paper's N(0.5, m/√n).
 
-    With one --class, a panel for each of its components.
+    With only one --class, one panel per component.
     """
     plots.check_file_type(out)
-    found = synthesis.feature_distributions(run, data, split=split, classes=classes, limit=limit, device=device)
-    written = plots.save(plots.feature_figures(found), out)
+    features = synthesis.feature_distributions(run, data, split=split, classes=classes, limit=limit, device=device)
+    written = plots.save(plots.feature_figures(features), out)
     if as_json:
-        rows = found.table().to_dict("records")
-        about = {"data": found.data, "expected_mean": found.centre, "expected_spread": found.spread}
+        rows = features.table().to_dict("records")
+        about = {"data": features.data, "expected_mean": features.centre, "expected_spread": features.spread}
         print_json({**about, "components": rows, "written": list(map(str, written))})
         return
     table = make_table("class", "images", "mean", "spread", "within 2σ, %")
-    for row in found.by_class().to_dict("records"):
+    for row in features.by_class().to_dict("records"):
         figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
         table.add_row(row["class"], str(row["images"]), *figures)
     console.print(table)
-    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ")
+    console.print(f"expected: mean {features.centre}, spread m/√n = {features.spread:.3g}, 95.4 % within 2σ")
     print_written(written)
 
 
@@ -107,9 +112,9 @@ def generate_command(
     run: RunPath,
     out: Annotated[Path, typer.Option(help="A picture (.png, .svg, .pdf), a .npz of arrays, or a new folder of PNGs")],
     classes: Classes = None,
-    count: Annotated[int, typer.Option(help="Images of each class")] = 10,
+    count: Annotated[int, typer.Option(help="Images per class")] = 10,
     law: Annotated[str, typer.Option(help="fitted (to the run's training images) or paper: N(0.5, m/√n)")] = "fitted",
-    spread: Annotated[float, typer.Option(help="Times the Gaussian's own: less is safer, more is bolder")] = 1.0,
+    spread: Annotated[float, typer.Option(help="Factor of the Gaussian's spread: less is safer, more is bolder")] = 1.0,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
     data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another data set")] = None,
     device: Device = "auto",
@@ -180,10 +185,10 @@ def augment_command(
     data: OtherData = None,
     out: Annotated[Path | None, typer.Option(help="The augmented set: a .npz of arrays or a folder of PNGs")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw examples, as the paper does: .png, .svg, .pdf")] = None,
-    copies: Annotated[int | None, typer.Option(help="Modified copies of each training image (default 1)")] = None,
+    copies: Annotated[int | None, typer.Option(help="Modified copies per training image (default 1)")] = None,
     strength: Annotated[float, typer.Option(help="Noise on each capsule component, in units of m/√n")] = STRENGTH,
     originals: Annotated[
-        bool | None, typer.Option(help="Keep the original training images beside the copies (default: do)")
+        bool | None, typer.Option(help="Keep the original training images beside the copies (default: keep)")
     ] = None,
     examples: Annotated[int | None, typer.Option(min=1, help="Images in the picture (default 2)")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
@@ -195,11 +200,11 @@ def augment_command(
     Writes a data set that `hitnet train` reads: training images and their modified copies, test images untouched.
     """
     if out is None and picture is None:
-        raise HitNetError("Say where to write: --out for the augmented set, --picture for examples, or both.")
+        raise HitNetError("Nothing to write: give --out for the augmented set, --picture for examples, or both.")
     if out is None and (copies is not None or originals is not None):
-        raise HitNetError("--copies and --originals are about the augmented set. Say where to write it (--out).")
+        raise HitNetError("--copies and --originals require --out, the place of the augmented set.")
     if picture is None and examples is not None:
-        raise HitNetError("--examples are the images in the picture. Say where to draw it (--picture).")
+        raise HitNetError("--examples requires --picture, the picture to draw.")
     if picture is not None:
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower() not in ("", ".npz"):
@@ -212,8 +217,8 @@ def augment_command(
     if picture is not None:
         train = run_images(trained, data)
         few = train.select(torch.linspace(0, len(train) - 1, examples or 2).long())
-        found = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
-        print_written(plots.save(plots.hybrid_figures(found), picture))
+        modified = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
+        print_written(plots.save(plots.hybrid_figures(modified), picture))
     if out is not None:
         stream = synthesis.augment(
             trained,

@@ -1,10 +1,10 @@
 """affNIST: MNIST digits under affine transformations on a 40 x 40 canvas.
 
-The training set is plain MNIST: each training image placed once at random on the canvas. The test set is
-the original one where its Matlab files are at hand; otherwise it is rebuilt from MNIST's test images, 32
-transformed copies of each, and says so in its name. Order and ranges of the transformations (rotation, shear,
-expansion, translation) come from second-hand descriptions of the original: a rebuilt image is of the same
-kind as an original one, not its equal.
+The training set is plain MNIST: each training image is placed once at random on the canvas. The test set is the
+original if its Matlab files are present. Otherwise it is rebuilt from MNIST's test images, 32 transformed copies of
+each, and its name says so. The order and the ranges of the transformations (rotation, shear, expansion, translation)
+come from second-hand descriptions of the original: rebuilt images resemble the original images but are not equal to
+them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor
 SIDE, CANVAS = 28, 40
 COPIES = 32
 ROTATION = 20.0  # degrees, either way
-SHEAR = 0.2  # of the x coordinate, added to y, either way
-EXPANSION = (0.8, 1.2)  # along each axis on its own
+SHEAR = 0.2  # share of the x coordinate that is added to y, either way
+EXPANSION = (0.8, 1.2)  # drawn for each axis separately
 SEED = 2018
 BATCH = 2000
 
 
 def place(images: Tensor) -> Tensor:
-    """uint8 (N, 1, 28, 28) to (N, 1, 40, 40): each image at a whole-pixel position, drawn once for all."""
+    """uint8 (N, 1, 28, 28) to (N, 1, 40, 40): each image at a whole-pixel position from a fixed seed."""
     count = len(images)
     corner = torch.from_numpy(_uniform(0, count, 2) * (CANVAS - SIDE + 1)).long()
     canvas = images.new_zeros(count, CANVAS, CANVAS)
@@ -38,8 +38,7 @@ def place(images: Tensor) -> Tensor:
 def rebuild(images: Tensor, *, limit: int | None = None) -> Tensor:
     """uint8 (N, 1, 28, 28) to (32 N, 1, 40, 40), or the first `limit` of these.
 
-    Copy k of image i stands at k * N + i. Each copy is drawn from a seed of its own, so that a limit changes
-    nothing but the number.
+    Copy k of image i is at k * N + i. Each copy is drawn from its own seed, so a limit changes only the number.
     """
     total = COPIES * len(images) if limit is None else min(limit, COPIES * len(images))
     out = torch.empty(total, 1, CANVAS, CANVAS, dtype=torch.uint8)
@@ -53,11 +52,11 @@ def rebuild(images: Tensor, *, limit: int | None = None) -> Tensor:
 
 
 def transform(images: Tensor, draws: Tensor) -> Tensor:
-    """Images (B, 1, 28, 28) under the transformations that `draws` (B, 6) in [0, 1) name: (B, 1, 40, 40)."""
+    """Transform images (B, 1, 28, 28) to (B, 1, 40, 40); `draws` (B, 6) in [0, 1) choose the transformations."""
     linear = _linear(draws)
     centre = _centres(images, linear, draws[:, 4:])
-    # affine_grid maps the canvas to the image, both spanning -1 to 1: pixel p of the canvas is at u,
-    # p = (u + 1) * CANVAS / 2 - 1 / 2, and the image's pixel at inverse (p - centre).
+    # affine_grid maps the canvas to the image, both from -1 to 1: pixel p of the canvas is at u, where
+    # p = (u + 1) * CANVAS / 2 - 1 / 2, and shows the image's pixel at inverse (p - centre).
     inverse = torch.linalg.inv(linear)
     offset = inverse @ ((CANVAS - 1) / 2 - centre)[:, :, None]
     theta = torch.cat([inverse * (CANVAS / SIDE), offset * (2 / SIDE)], -1).float()
@@ -78,16 +77,16 @@ def _linear(draws: Tensor) -> Tensor:
 
 
 def _centres(images: Tensor, linear: Tensor, draws: Tensor) -> Tensor:
-    """(B, 2): where the image's centre comes to lie, uniform over all places that keep the ink in sight."""
+    """(B, 2): the new position of the image's centre, uniform over all positions that keep the ink on the canvas."""
     steps = torch.arange(SIDE, dtype=torch.float64) - (SIDE - 1) / 2
     ink = images[:, 0] > 0
     blank = ~ink.any(-1)[:, None]
-    # The outermost ink of each row bounds it under any linear map.
+    # The outermost ink pixels of each row bound the row under any linear map.
     left = torch.where(ink, steps, torch.inf).amin(-1)
     right = torch.where(ink, steps, -torch.inf).amax(-1)
     ends = torch.stack([left, right], 1).masked_fill(blank, 0.0)
     places = linear[:, :, :1, None] * ends[:, None] + linear[:, :, 1:, None] * steps
-    half = linear.abs().sum(-1) / 2  # of a pixel's width, once transformed
+    half = linear.abs().sum(-1) / 2  # half of a transformed pixel's width
     low = places.masked_fill(blank[:, None], torch.inf).amin((2, 3)) - half
     high = places.masked_fill(blank[:, None], -torch.inf).amax((2, 3)) + half
     first, last = -0.5 - low, CANVAS - 0.5 - high
@@ -96,7 +95,7 @@ def _centres(images: Tensor, linear: Tensor, draws: Tensor) -> Tensor:
 
 
 def _uniform(stream: int, rows: int, columns: int) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1) from PCG64's raw bits, which no version of a library changes."""
+    """Numbers in [0, 1) from PCG64's raw bits, which are the same in all versions of NumPy."""
     raw = np.random.PCG64(np.random.SeedSequence([SEED, stream])).random_raw(rows * columns)
     numbers: npt.NDArray[np.float64] = (np.asarray(raw, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return numbers.reshape(rows, columns)

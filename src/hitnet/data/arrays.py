@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -73,6 +73,10 @@ class MemoryData(ArrayData):
         size = self.options.image_size
         train = self._with_flip(resized(self.source.first(self.options.limit), size))
         return train, None if self.options.test is None else resized(self.options.test, size)
+
+    def at_size(self, size: tuple[int, int]) -> Self:
+        """Images in memory keep their size: if it is not the network's, they are probably the wrong ones."""
+        return self
 
     def _read(self, split: str) -> Images:
         if self.options.test is not None and split != "all":

@@ -1,7 +1,7 @@
-"""Augmentation of a batch: shifts as in the paper; mirroring, cutout, warping and inversion for other pictures.
+"""Augmentation of a batch: shifts as in the paper; mirroring, cutout, warping and inversion for other images.
 
-What is random is drawn for a whole epoch in advance (`draw`), so that an epoch can be repeated exactly on any
-device; `apply` then works on the batch with no randomness of its own.
+All random numbers of an epoch are drawn in advance (`draw`), so that the epoch can be repeated exactly on any device.
+`apply` draws nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from hitnet.errors import HitNetError
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to each image, with zeros where nothing of it comes to lie.
+    """What is done to each image. Places that no pixel moves to become 0.
 
-    shift   up to so many pixels in each direction (paper: 2)
-    flip    half of the images are mirrored
-    cutout  side of a square that is set to 0
-    warp    a linear map about the middle of the image, whose matrix differs from the identity by up to this much in
-            each of its four entries: rotation, scaling and shear at once
-    invert  half of the images are turned into their negatives
+    Attributes:
+        shift: Shift by up to N pixels in each direction (paper: 2).
+        flip: Mirror half of the images.
+        cutout: Side of a square that is set to 0.
+        warp: Apply a linear map about the middle of the image, whose matrix differs from the identity by up to this
+            much in each of its four entries: rotation, scaling and shear at once.
+        invert: Turn half of the images into their negatives.
     """
 
     shift: int = 2
@@ -40,7 +41,7 @@ class Augmentation:
             )
 
     def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """Random numbers for `count` images of `size` (H, W), each drawn on its own: int32 (count, 5), or (count, 10).
+        """Draw random numbers for `count` images of `size` (H, W): int32 (count, 5), or (count, 10).
 
         Columns: dy, dx, mirrored, row and column of the cutout's centre; with warp or invert also inverted and the
         entries of the linear map, in thousandths of `warp`.
@@ -48,15 +49,18 @@ class Augmentation:
         limits = [(-self.shift, self.shift)] * 2 + [(0, 1), (0, size[0] - 1), (0, size[1] - 1)]
         if self.warp or self.invert:
             limits += [(0, 1)] + [(-1000, 1000)] * 4
-        draws = torch.empty(count, len(limits), dtype=torch.int32)  # an epoch's stay in memory, however many images
+        draws = torch.empty(count, len(limits), dtype=torch.int32)  # kept for a whole epoch
         for column, (low, high) in zip(draws.unbind(dim=1), limits, strict=True):
             column.copy_(torch.randint(low, high + 1, (count,), generator=generator))
         return draws
 
     def apply(self, pixels: Tensor, draws: Tensor, *, channels: int | None = None) -> Tensor:
-        """Images (B, C, H, W) with values from 0 to 255 and their draws → augmented images.
+        """Augment a batch.
 
-        channels  so many of them are the picture, if not all; those behind it (masks) are moved with it, not inverted
+        Args:
+            pixels: (B, C, H, W), values from 0 to 255.
+            draws: Their rows of `draw`.
+            channels: How many channels are the picture (None: all). The others (masks) are moved but not inverted.
         """
         if self.invert:
             pixels = invert(pixels, draws[:, 5], channels=pixels.shape[1] if channels is None else channels)
@@ -72,9 +76,9 @@ class Augmentation:
 
 
 def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int) -> Tensor:
-    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; zeros come in.
+    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; the rest becomes 0.
 
-    No image is moved by more than `most`: each is a window of the image with so many zeros around it.
+    No image moves by more than `most`: each result is a window of the image with a border of `most` zeros.
     """
     batch, _, height, width = pixels.shape
     windows = F.pad(pixels, (most, most, most, most)).unfold(2, height, 1).unfold(3, width, 1)
@@ -82,21 +86,23 @@ def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int) -> Tensor:
 
 
 def invert(pixels: Tensor, chosen: Tensor, *, channels: int) -> Tensor:
-    """The negatives of the chosen (B,) images (B, C, H, W), of their first `channels`; the others as they are."""
+    """Invert the first `channels` channels of the chosen (B,) images (B, C, H, W); leave the others as they are."""
     picture = torch.where(chosen.bool()[:, None, None, None], 255 - pixels[:, :channels], pixels[:, :channels])
     return torch.cat([picture, pixels[:, channels:]], dim=1)
 
 
 def warp(pixels: Tensor, entries: Tensor) -> Tensor:
-    """Each image (B, C, H, W) by its own linear map: at p, seen from the middle, comes to lie what was at p + M p.
+    """Apply a linear map to each image (B, C, H, W): the new pixel at p, counted from the middle, was at p + M p.
 
-    entries (B, 4) are M's, row by row, acting on (x, y); values between pixels are interpolated.
+    Args:
+        pixels: The images.
+        entries: (B, 4), the entries of each M, row by row, acting on (x, y). Values between pixels are interpolated.
     """
     height, width = pixels.shape[-2:]
     y = (torch.arange(height, device=pixels.device) - (height - 1) / 2)[:, None]
     x = (torch.arange(width, device=pixels.device) - (width - 1) / 2)[None, :]
     xx, xy, yx, yy = entries[:, :, None, None].unbind(dim=1)
-    # grid_sample counts from -1 at the image's left and upper edge to 1 at its right and lower one.
+    # grid_sample counts from -1 at the left and upper edges to 1 at the right and lower edges.
     grid = torch.stack([(x + xx * x + xy * y) * (2 / width), (y + yx * x + yy * y) * (2 / height)], dim=-1)
     moved = F.grid_sample(pixels.float(), grid, align_corners=False)
     return moved if pixels.is_floating_point() else moved.round().to(pixels.dtype)

@@ -1,4 +1,4 @@
-"""The known sets' files: where they lie, whether they are sound, how they are fetched."""
+"""The files of the known sets: where they are, whether they are sound, and how to download them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hitnet.files import expand
 
 @dataclass(frozen=True)
 class FileState:
-    """What is known of one file of a set.
+    """The state of one file of a set.
 
     Attributes:
         name: The file's name.
@@ -88,13 +88,13 @@ class SetFiles:
         return path
 
     def locate(self, file: File) -> Path | None:
-        """The file, if it lies in the set's folder or in another place it may have; unpacked is good too."""
+        """The file, packed or unpacked, if it lies in the set's folder or in one of its other folders."""
         folders = (self.folder, *self.known.also)
         names = (file.name, file.name.removesuffix(".gz"))
         return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
 
     def original_affnist(self) -> list[Path]:
-        """The original affNIST test files that a user has: test.mat, or else the batches."""
+        """The original affNIST test files that the user has: test.mat, otherwise the batches."""
         if (whole := self.folder / "test.mat").is_file():
             return [whole]
         return sorted((self.folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))

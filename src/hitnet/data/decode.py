@@ -1,8 +1,8 @@
-"""One image file to one array: every kind of picture becomes uint8, grey or RGB, at one size.
+"""Read an image file as an array: every kind of picture becomes uint8, grey or RGB, at one size.
 
-Orientation from EXIF is honoured; the first frame of an animation counts; transparent parts lie on white. In grey of
-more than 8 bits 65,535 is white, in grey of floating-point numbers 1, whatever values a picture holds; one that goes
-beyond is refused. A picture of another shape is scaled until it fits, keeping its aspect, and centred on black.
+The orientation in EXIF is applied. Of an animation, the first frame is read. Transparent parts become white. In grey
+pictures of more than 8 bits white is 65,535, in those of floating-point numbers 1; pictures with larger values are
+refused. A picture of another shape is scaled to fit, with its aspect ratio, and centred on black.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SUFFIXES = frozenset(
         ".pnm",
     )
 )
-# Pictures all the same, but of types that are not read: JPEG's successors, cameras' raw files, scans, drawings.
+# Types of pictures that are not read: JPEG's successors, cameras' raw files, scans, drawings.
 UNREAD_SUFFIXES = frozenset(
     (
         ".heic",
@@ -100,7 +100,7 @@ UNREAD_SUFFIXES = frozenset(
 )
 # Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-LARGEST = 100_000_000  # pixels; beyond, a small file may be made to fill the memory
+LARGEST = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 ORIENTATION = 0x0112
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -114,7 +114,7 @@ TURNS = {
 
 
 class OddFileError(Exception):
-    """Why a file cannot serve as an image; the reader decides whether to skip it or to stop."""
+    """Why a file cannot be used as an image; the reader decides whether to skip it or to stop."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Header:
 
 
 def read_image(path: str | Path, shape: tuple[int, int, int]) -> Tensor:
-    """One image file as uint8 (C, H, W), exactly as the folder and table readers see it."""
+    """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do."""
     check_shape(shape)
     try:
         with quiet():
@@ -153,7 +153,7 @@ def decode(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
     """The picture as (C, H, W)."""
     channels, height, width = shape
     with _opened(path) as image:
-        # JPEG can be decoded at 1/2, 1/4 or 1/8: twice the wanted size is left for the scaling below.
+        # JPEG can be decoded at 1/2, 1/4 or 1/8 of its size: at least twice the wanted size is left to scale down.
         image.draft(None, (2 * max(height, width), 2 * max(height, width)))  # type: ignore[arg-type]
         image.load()
         turn = TURNS.get(_orientation(image))
@@ -175,7 +175,7 @@ def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Pillow's warnings about odd files off the terminal: what matters is raised."""
+    """Hide Pillow's warnings about odd files: what matters is raised as an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -190,7 +190,7 @@ def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
             raise OddFileError("it is not a regular file")
         if path.stat().st_size == 0:
             raise OddFileError("it is empty")
-        # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that are to be turned.
+        # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
             if image.width * image.height > LARGEST:
                 raise OddFileError(f"it claims {image.width} x {image.height} pixels, more than {LARGEST:,}")
@@ -211,13 +211,12 @@ def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
 
 
 def _orientation(image: Image.Image) -> int:
-    # A PNG may have its EXIF behind its pixels; asking for it before these are decoded would decode them.
-    # A TIFF is turned by Pillow itself.
+    # A PNG may have its EXIF after its pixels, and reading it would decode them first. Pillow turns TIFFs itself.
     if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
         return 1
     try:
         return int(image.getexif().get(ORIENTATION, 1))
-    except Exception:  # damaged EXIF is no reason to lose the picture
+    except Exception:  # a picture with damaged EXIF can still be read
         return 1
 
 
@@ -229,7 +228,7 @@ def _is_grey(image: Image.Image) -> bool:
 
 
 def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
-    """The picture in mode L or RGB, eight bits, nothing transparent."""
+    """The picture in mode L or RGB: eight bits, nothing transparent."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image = Image.fromarray(_eight_bits(np.asarray(image)))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
@@ -241,9 +240,9 @@ def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
 
 
 def _eight_bits(array: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """Grey of another type, from 0 to its white: for a whole number of more than 8 bits 65,535, for a float 1.
+    """Scale grey values of another type to 8 bits: white is 65,535 for whole numbers and 1 for floats.
 
-    Pillow brings 16 bits as 32 from some files, but never at another scale.
+    Pillow reads some files of 16 bits as 32 bits, but never at another scale.
     """
     white = 1 if array.dtype.kind == "f" else 65_535
     values = array.astype(np.float64)

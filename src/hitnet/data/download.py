@@ -1,4 +1,4 @@
-"""Fetching a file from the first mirror that has it: checked against its checksum, whole or not at all."""
+"""Download a file from the first mirror that works, check its checksum, and write it whole or not at all."""
 
 from __future__ import annotations
 
@@ -23,23 +23,29 @@ from hitnet.errors import HitNetError
 from hitnet.files import replacing
 
 TIMEOUT = 30.0  # seconds without an answer
-LARGEST = 2 << 30  # bytes
+LARGEST = 2 << 30  # bytes of one file
 BLOCK = 1 << 18
 
 
 class _MirrorError(Exception):
-    """Why one mirror did not serve; the next is tried."""
+    """Why a download from one mirror failed; the next mirror is tried."""
 
 
 def fetch_file(urls: Sequence[str], target: Path, *, md5: str) -> None:
-    """Write what the first working URL gives to `target`."""
+    """Download `target` from the first URL that works.
+
+    Args:
+        urls: Mirrors of the file.
+        target: Where to write it.
+        md5: Its checksum.
+    """
     failures = []
     for url in urls:
         try:
             with replacing(target) as temporary:
-                found = _transfer(url, temporary)
-                if found != md5:
-                    raise _MirrorError(f"its MD5 is {found}, expected {md5}")
+                received = _transfer(url, temporary)
+                if received != md5:
+                    raise _MirrorError(f"its MD5 is {received}, expected {md5}")
             return
         except _MirrorError as error:
             failures.append(f"  {url}: {error}")
@@ -50,9 +56,9 @@ def fetch_file(urls: Sequence[str], target: Path, *, md5: str) -> None:
 
 
 def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
-    """Write the archive's files of these names, and no others, into `folder`, wherever they lie in it.
+    """Unpack the named files of an archive into `folder`, from whichever folder of the archive they are in.
 
-    None is written unless the archive holds them all and is sound to its end, where the checksum of its bytes stands.
+    Nothing is written unless the archive holds them all and can be read to its end, where its checksum is.
     """
     wanted = set(members)
     try:
@@ -75,7 +81,7 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
 
 
 def _transfer(url: str, path: Path) -> str:
-    """Copy the URL's bytes to `path`; the MD5 of what came."""
+    """Copy the URL's bytes to `path` and return their MD5."""
     digest, total = hashlib.md5(usedforsecurity=False), 0
     request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
     try:
@@ -97,13 +103,13 @@ def _transfer(url: str, path: Path) -> str:
         raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise _MirrorError(str(error.reason)) from error
-    # A broken connection shows itself as one of several kinds of error.
+    # A broken connection raises one of several kinds of error.
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise _MirrorError(str(error) or type(error).__name__) from error
     return digest.hexdigest()
 
 
 def _progress() -> Progress:
-    """A bar on standard error, for people only."""
+    """A progress bar on standard error, shown only on a terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

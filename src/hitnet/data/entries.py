@@ -1,6 +1,6 @@
-"""Long lists of image files in little memory: columns of numbers and one block of text, not an object a file.
+"""Long lists of image files in little memory: columns of numbers and one block of text instead of an object per file.
 
-A path costs its own letters and twelve bytes, all else of a file thirteen bytes, however many files there are.
+A path takes its own letters and twelve bytes, everything else of a file thirteen bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ Numbers = npt.NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Entry:
-    """One image file: its place in the set's order, its path as shown and as opened, its class, its split."""
+    """One image file.
+
+    Attributes:
+        id: Its place in the set's order.
+        path: Its path as shown.
+        file: Its path as opened.
+        label: The name of its class.
+        split: train, test or validation.
+    """
 
     id: int
     path: str
@@ -32,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Texts:
-    """Strings as parts of one block of UTF-8."""
+    """A list of strings, stored as parts of one block of UTF-8."""
 
     block: bytes
     starts: npt.NDArray[np.int64]
@@ -42,7 +50,7 @@ class Texts:
     def of(cls, texts: Iterable[str]) -> Texts:
         block, lengths = bytearray(), array("i")
         for text in texts:
-            # A name that is no Unicode is turned away elsewhere; here it must only come back as it was.
+            # Names that are not valid Unicode are refused elsewhere; here they only have to come back unchanged.
             encoded = text.encode("utf-8", "surrogatepass")
             block += encoded
             lengths.append(len(encoded))
@@ -60,19 +68,21 @@ class Texts:
         return (self[i] for i in range(len(self)))
 
     def take(self, positions: Numbers) -> Texts:
-        """The strings at these positions; the block is shared."""
+        """The strings at these positions; the block is shared, not copied."""
         return Texts(self.block, self.starts[positions], self.lengths[positions])
 
 
 @dataclass(frozen=True)
 class Entries:
-    """A list of `Entry`; each is made when it is asked for.
+    """A list of `Entry`, each of which is made when it is asked for.
 
-    root     the folder that paths begin from
-    ids      place in the set's order
-    classes  the names of all classes that occur, and perhaps of others
-    labels   index into `classes`
-    splits   index into SPLITS
+    Attributes:
+        root: The folder that paths start from.
+        ids: Places in the set's order.
+        paths: The paths, from `root` on.
+        classes: The names of all classes that occur, and perhaps of others.
+        labels: Indices into `classes`.
+        splits: Indices into SPLITS.
     """
 
     root: Path
@@ -86,7 +96,7 @@ class Entries:
     def of(
         cls, root: Path, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
     ) -> Entries:
-        """From one label and one split a path; ids are counted from 0 where none are given."""
+        """Build the list from one label and one split per path; ids are counted from 0 if none are given."""
         classes = tuple(dict.fromkeys(labels))
         label_of, split_of = {name: k for k, name in enumerate(classes)}, {name: k for k, name in enumerate(SPLITS)}
         return cls(
@@ -122,11 +132,11 @@ class Entries:
         )
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:
-        """Which entries belong to a split; "all" is every one."""
+        """Which entries belong to a split: (N,), all True for "all"."""
         if split not in SPLITS:
             return np.ones(len(self), np.bool_)
         return np.asarray(self.splits == SPLITS.index(split))
 
     def label_names(self, among: npt.NDArray[np.bool_] | None = None) -> set[str]:
-        """The classes that occur, or those that occur where `among` is true."""
+        """The classes that occur, or only those that occur where `among` is True."""
         return {self.classes[k] for k in np.unique(self.labels if among is None else self.labels[among])}

@@ -1,8 +1,8 @@
 """A folder of class folders: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
 
-The name of the class folder is the class; files count at any depth inside it. Hidden files and folders are
-passed over, and so are files whose suffix is of no image type. Left out are pictures of types that are not read,
-images outside the class folders, and other folders beside train and test.
+The name of a class folder is the class; its files may lie at any depth inside it. Hidden files and folders are
+ignored, and so are files whose suffix is not that of an image. Left out, and reported, are pictures of types that are
+not read, images outside the class folders, and folders beside train and test that are no split.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FolderData(FileData):
         return list_folder(self.path)
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
-        """Each file under its new class; what else lies in the folder (captions, unreadable files) as it is."""
+        """Copy each file to the folder of its new class, and all other files (captions, unreadable files) unchanged."""
         check_target(out, originals=[self.path])
         paths = relabelling.paths
         others = files_below(self.path) - {*paths, *relabelling.dropped}
@@ -86,7 +86,7 @@ def _class_folders(root: Path, skipped: list[Skipped], ignored: Counter[str]) ->
     tops = _subfolders(root, root, skipped, ignored, top=True)
     splits = {folder: split for folder in tops if (split := NAMES.get(folder.name.lower())) is not None}
     others = [folder for folder in tops if folder not in splits]
-    # "train" and "test" might be classes: they are splits if they hold folders, both of them where others lie beside.
+    # "train" and "test" might be classes: they are splits if they hold folders; beside other folders, both must.
     hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [], Counter())}
     if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
         return [(None, folder) for folder in tops]
@@ -98,7 +98,7 @@ def _class_folders(root: Path, skipped: list[Skipped], ignored: Counter[str]) ->
 def _subfolders(
     folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str], *, top: bool = False
 ) -> list[Path]:
-    """The folders in `folder`, which is to hold nothing else: images beside them are left out."""
+    """The folders in `folder`; images beside them are left out."""
     try:
         children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
         children = [child for child in children if not child.name.startswith(".")]
@@ -118,9 +118,9 @@ def _subfolders(
 
 
 def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[str]:
-    """Paths from `root` on, in their natural order."""
+    """The paths of a class's images, from `root` on, in natural order."""
     files: list[str] = []
-    # Links to folders are followed, but each folder is entered once, and none above the class: loops end.
+    # Links to folders are followed; loops end because each folder is entered once, and none above the class.
     entered = {str(folder) for folder in class_folder.resolve().parents}
 
     def refused(error: OSError) -> None:
@@ -166,7 +166,7 @@ def _printable(name: str) -> str:
 
 
 def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
-    """Where each image's file goes: [split/]class/name, under its new class; other files keep their places."""
+    """The new path of each image's file, [split/]class/name, with its new class; other files keep their paths."""
     before, after = relabelling.before, relabelling.after
     parts = [inside(path).parts for path in relabelling.paths]
     depth = _class_depth(parts, before, relabelling.images.name)
@@ -174,7 +174,7 @@ def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
         _check_folder_name(label)
     moved = [new != old for new, old in zip(after, before, strict=True)]
     targets = [PurePosixPath(*p[:depth], label, *p[depth + 1 :]) for p, label in zip(parts, after, strict=True)]
-    # Files that stay keep their names; a file that moves in beside a namesake takes a number.
+    # Files that stay keep their names; a file that moves to a folder with a file of its name gets a number.
     taken = {str(target).casefold() for target, moves in zip(targets, moved, strict=True) if not moves}
     taken |= {other.casefold() for other in others}
     for i, moves in enumerate(moved):
@@ -185,7 +185,7 @@ def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
 
 
 def _class_depth(parts: Sequence[tuple[str, ...]], before: Sequence[str], name: str) -> int:
-    """0 for class/file, 1 for split/class/file; the same for the whole set."""
+    """Where paths name the class: 0 for class/file, 1 for split/class/file, the same for the whole set."""
 
     def fits(depth: int) -> bool:
         return all(len(p) > depth + 1 and p[depth] == old for p, old in zip(parts, before, strict=True))

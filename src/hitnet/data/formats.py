@@ -39,8 +39,8 @@ def open_data(
 ) -> Data:
     """Open a data source, once, with its options (see `DataOptions`).
 
-    A name goes before a folder of that name: write "./mnist" for the folder. A source that gives no split of its own
-    is split 80 to 20, class by class, by a fixed rule.
+    The name of a known set takes precedence over a folder of that name: write "./mnist" for the folder. A source
+    without splits is split 80 to 20 within each class, by a fixed rule.
 
     Args:
         source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and

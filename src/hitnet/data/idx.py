@@ -50,13 +50,13 @@ def _read(stream: IO[bytes], path: Path, ndim: int) -> npt.NDArray[np.uint8]:
         raise HitNetError(
             f"{path} claims {count:,} bytes of data, shape {shape}; its header is damaged. Fetch it again."
         )
-    # Memory grows with what is really there: a header that lies costs nothing.
+    # Memory grows only with the bytes that are there: a header that claims too much costs nothing.
     data = bytearray()
     while len(data) < count and (block := stream.read(min(1 << 24, count - len(data)))):
         data += block
     if len(data) < count or stream.read(1):
-        found = f"only {len(data):,}" if len(data) < count else "more"
+        held = f"only {len(data):,}" if len(data) < count else "more"
         raise HitNetError(
-            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {found}. Fetch it again."
+            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {held}. Fetch it again."
         )
     return np.frombuffer(data, np.uint8).reshape(shape)

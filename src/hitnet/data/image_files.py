@@ -38,7 +38,7 @@ class FileData(Data):
     @cached_property
     @abstractmethod
     def listing(self) -> Listing:
-        """The files, by the order of the set."""
+        """The files, in the set's order."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class FileData(Data):
         return Report(self._with_flip(images), skipped, self.listing.ignored)
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
-        """The headers of the files are looked at once for all splits."""
+        """As in `Data`; the headers of the files are read once for all splits."""
         for split in splits:
             check_split(split)
         first, *others = splits
@@ -59,7 +59,7 @@ class FileData(Data):
         return [self._with_flip(self._read(each, room())) for each in surveys]
 
     def images_to_correct(self, split: str) -> ImageSet:
-        """All files that can be read, whatever the split; their pixels stay on disk."""
+        """All files of all splits that can be read; their pixels stay on disk."""
         fresh = self.reopen(limit=None, image_size=None, strict=False)
         streamed, skipped = stream_survey(fresh._survey("all"))
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
@@ -77,8 +77,9 @@ class FileData(Data):
         )
 
     def _read(self, surveyed: Survey, room: int) -> ImageSet:
-        """The images that a survey chose: streamed if `stream` says so or, where it is None, if they need more than
-        `room` bytes of memory."""
+        """The images that a survey chose: streamed with the option `stream`, or if it is None and they need more than
+        `room` bytes of memory.
+        """
         stream = self.options.stream
         size = len(surveyed.chosen) * math.prod(surveyed.shape)
         if stream is None and size > room:
@@ -98,7 +99,7 @@ class FileData(Data):
 
 
 def inside(path: str) -> PurePosixPath:
-    """The path, once it is sure that it stays below the folder it is joined to."""
+    """The path, after a check that it stays below the folder it is joined to."""
     parts = PurePosixPath(path).parts
     if not parts or leads_out(path) or "\0" in path:
         raise HitNetError(f"The file name {path!r} leads out of the data folder; nothing was written.")
@@ -106,13 +107,13 @@ def inside(path: str) -> PurePosixPath:
 
 
 def leads_out(path: str) -> bool:
-    """Whether a file may lie outside the folder that its path is joined to."""
-    system = Path(path)  # knows the system's own separators and drives as well
+    """Whether a path may lead out of the folder that it is joined to."""
+    system = Path(path)  # also knows the system's own separators and drives
     return path.startswith("/") or system.is_absolute() or ".." in system.parts
 
 
 def check_target(out: Path, *, originals: Sequence[Path]) -> None:
-    """Refuse a folder for the copy that is taken or that lies among the original files."""
+    """Raise HitNetError if the folder for a copy is in use or lies inside the original data."""
     check_vacant(out)
     for original in originals:
         if out.resolve().is_relative_to(original.resolve()):
@@ -120,7 +121,7 @@ def check_target(out: Path, *, originals: Sequence[Path]) -> None:
 
 
 def copy_files(paths: Sequence[str], targets: Sequence[PurePosixPath | None], root: Path, folder: Path) -> None:
-    """Copy each file below `root` to its target in `folder`; those without a target only have to be there."""
+    """Copy each file below `root` to its target in `folder`; files without a target only have to exist."""
     for path, target in zip(paths, targets, strict=True):
         original = root / path
         if not original.is_file():
@@ -135,6 +136,6 @@ def copy_file(original: Path, copy: Path) -> None:
 
 
 def files_below(root: Path) -> set[str]:
-    """All files below a folder, by their paths in it; links that lead nowhere, pipes and the like are left out."""
+    """The paths of all files below a folder, without broken links, pipes and the like."""
     paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in names)
     return {path.relative_to(root).as_posix() for path in paths if path.is_file()}

@@ -1,4 +1,4 @@
-"""What images are: one type for a labelled set in memory, used everywhere."""
+"""Labelled images in memory: the one type that is used everywhere."""
 
 from __future__ import annotations
 

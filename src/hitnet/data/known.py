@@ -17,7 +17,7 @@ from hitnet.data.cifar import CLASSES as CIFAR_CLASSES
 from hitnet.data.cifar import read_batches
 from hitnet.data.idx import read_idx
 from hitnet.data.images import Images
-from hitnet.data.known_sets import KNOWN_SETS, MNIST, SAMPLE, KnownSet, known_set
+from hitnet.data.known_sets import KNOWN_SETS, SAMPLE, known_set
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.sample import read_sample
@@ -53,7 +53,7 @@ class KnownData(ArrayData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        """A name goes before a folder of that name, which is written "./mnist"."""
+        """A name takes precedence over a folder of that name, which is written "./mnist"."""
         return isinstance(source, str) and source in KNOWN_SETS
 
     @property
@@ -103,8 +103,8 @@ class KnownData(ArrayData):
             tested = set(images.ids[images.ids >= len(self.reopen(limit=None).load("train"))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
-    def _find(self, file_name: str, files: SetFiles | None = None) -> Path:
-        return (files or self.files).find(file_name, download=self.options.download)
+    def _find(self, file_name: str) -> Path:
+        return self.files.owner.find(file_name, download=self.options.download)
 
 
 def _read_cifar(data: KnownData, split: str, limit: int | None) -> Images:
@@ -119,22 +119,21 @@ def _read_svhn(data: KnownData, split: str, limit: int | None) -> Images:
 
 
 def _read_mnist(data: KnownData, split: str, limit: int | None) -> Images:
-    return _read_idx(data, MNIST, split, DIGITS)
+    return _read_idx(data, split, DIGITS)
 
 
 def _read_fashion(data: KnownData, split: str, limit: int | None) -> Images:
-    return replace(_read_idx(data, data.known, split, FASHION_CLASSES), flip=True)
+    return replace(_read_idx(data, split, FASHION_CLASSES), flip=True)
 
 
-def _read_idx(data: KnownData, known: KnownSet, split: str, classes: tuple[str, ...]) -> Images:
-    files = SetFiles(known, data.files.root)
+def _read_idx(data: KnownData, split: str, classes: tuple[str, ...]) -> Images:
     part = "train" if split == "train" else "t10k"
-    pictures = data._find(f"{part}-images-idx3-ubyte.gz", files)
-    labels = data._find(f"{part}-labels-idx1-ubyte.gz", files)
+    pictures = data._find(f"{part}-images-idx3-ubyte.gz")
+    labels = data._find(f"{part}-labels-idx1-ubyte.gz")
     x, y = read_idx(pictures, ndim=3), read_idx(labels, ndim=1)
     if len(x) != len(y):
         raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
-    return Images.from_arrays(x, y, class_names=classes, name=known.title)
+    return Images.from_arrays(x, y, class_names=classes, name=data.files.owner.known.title)
 
 
 def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:

@@ -1,4 +1,4 @@
-"""The facts of the known sets: where each comes from, under what licence, which files, what checksums."""
+"""Facts about the known sets: origin, licence, files and checksums."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class File:
     Attributes:
         name: The file's name.
         kind: How it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist".
-        sha256: Of what it holds, unpacked where the name ends in .gz: packing again changes the file, not its content.
-        md5: Of the file itself, where its makers give nothing else.
+        sha256: Of its content, unpacked if the name ends in .gz: compressing again changes the file, not its content.
+        md5: Of the file itself, if its makers publish no other checksum.
     """
 
     name: str
@@ -27,7 +27,13 @@ class File:
 
 @dataclass(frozen=True)
 class Download:
-    """One download: a file, or an archive of several. The first URL that works is used."""
+    """One download: a file, or an archive of several.
+
+    Attributes:
+        urls: Mirrors; the first that works is used.
+        md5: Checksum of the download.
+        files: The files that it gives.
+    """
 
     urls: tuple[str, ...]
     md5: str
@@ -42,7 +48,17 @@ class Download:
 
 @dataclass(frozen=True)
 class KnownSet:
-    """A set that is known by name. `also` lists other folders where its files may lie."""
+    """A set that is known by name.
+
+    Attributes:
+        name: The name to open it by.
+        title: What to call it in tables.
+        about: One line for the list of data sets.
+        page: Its home page.
+        licence: Its licence.
+        downloads: What to download.
+        also: Other folders where its files may lie.
+    """
 
     name: str
     title: str
@@ -195,7 +211,7 @@ KNOWN_SETS = {known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFF
 
 
 def known_set(name: str) -> KnownSet:
-    """The facts of a set by its name."""
+    """The known set of this name; raises HitNetError for an unknown name."""
     if name not in KNOWN_SETS:
         raise unknown_name("data set", name, KNOWN_SETS)
     return KNOWN_SETS[name]

@@ -1,4 +1,4 @@
-"""What a set leaves out: files, folders and rows that give no image, and how they are told."""
+"""What a set leaves out: files, folders and rows that give no image, and how they are reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
 
 
 def ignored_in_words(ignored: dict[str, int]) -> str:
-    """As in "5 .heic, 1 image outside the class folders"; of many suffixes the most common."""
+    """For example "5 .heic, 1 image outside the class folders"; only the most common of many suffixes."""
     kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
     words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]
     if more := sum(ignored[kind] for kind in kinds[KINDS_SHOWN:]):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat, whosmat
 
 from hitnet.errors import HitNetError
 
@@ -39,12 +38,14 @@ def read_affnist(path: Path) -> Arrays:
         raise HitNetError(
             f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
         )
-    # A column is an image, row after row.
+    # Each column is one image, row by row.
     return np.ascontiguousarray(x.T).reshape(-1, 40, 40), _digits(y, path, low=0, high=9)
 
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     """The named variables of a Matlab file (version 5 to 7), after a look at the sizes it claims."""
+    from scipy.io import loadmat, whosmat  # takes a while to import
+
     try:
         with path.open("rb") as file:
             shapes = {name: shape for name, shape, _ in whosmat(file)}

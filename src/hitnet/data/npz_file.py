@@ -3,11 +3,11 @@
 images       (N, H, W), (N, H, W, C) or (N, C, H, W); whole numbers in 0..255, or fractions in 0..1, which
              are multiplied by 255
 labels       (N,): whole numbers or names
-class_names  optional, one a class; whole-number labels are then indices into it. Without it each distinct
+class_names  optional, one per class; whole-number labels are then indices into it. Without it, each distinct
              label is a class, in natural order
 split        optional, (N,): train, test or validation
 masks        optional, (N, H, W), (N, H, W, 1) or (N, 1, H, W): 0 on the background, anything else on the object
-ids, paths, name, flip   optional; what `save_npz` keeps besides, so that a set comes back as it was
+ids, paths, name, flip   optional; `save_npz` also keeps these, so that `open_data` gives the same set back
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ Array = npt.NDArray[Any]
 
 
 def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None) -> None:
-    """Write a set so that `load` gives it back; `split` names the split of each image."""
+    """Write a set so that `open_data` reads it back.
+
+    Args:
+        images: The set.
+        path: A file whose name ends in .npz.
+        split: The split of each image (train, test or validation).
+    """
     if Path(path).suffix.lower() != ".npz":
         raise HitNetError(f"{path}: the name of a file of arrays ends in .npz.")
     arrays: dict[str, Array] = {
@@ -113,7 +119,7 @@ def _masks(masks: Array, images: Images, path: Path) -> torch.Tensor:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """The known arrays, after a look at the types and sizes that their headers claim."""
+    """The known arrays, once the types and sizes that their headers claim have been checked."""
     try:
         with zipfile.ZipFile(path) as archive:
             total = 0
@@ -178,7 +184,9 @@ def _classes(labels: Array, names: Array | None, path: Path) -> tuple[npt.NDArra
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise HitNetError(f"{path}: labels must be (N,), one a class; got {labels.shape}. Take the argmax of one-hot.")
+        raise HitNetError(
+            f"{path}: labels must be (N,), one per image; got {labels.shape}. Take the argmax of one-hot."
+        )
     if labels.dtype.kind not in "iuU":
         raise HitNetError(f"{path}: labels must be whole numbers or names; got {labels.dtype}.")
     if names is not None and labels.dtype.kind != "U":

@@ -1,4 +1,4 @@
-"""Opened data: one type per kind of source, which alone knows what kind it is.
+"""Opened data: one type per kind of source. Nothing else has to know what kind it is.
 
 `open_data` (formats.py) makes it once, from a name, a path or images in memory, together with its options. Everything
 else receives the opened data and asks it to load, stream, split, report, name annotators or write a corrected copy.
@@ -183,7 +183,7 @@ class Data(ABC):
 
     @abstractmethod
     def report(self, split: str = "train") -> Report:
-        """One split in memory, with the list of what was left out and no word of it in the log."""
+        """One split in memory, with the list of what was left out, which is not logged."""
 
     @abstractmethod
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
@@ -232,6 +232,10 @@ class Data(ABC):
         """The same source, read anew, with other options."""
         return type(self)(self.source, replace(self.options, **changes))
 
+    def at_size(self, size: tuple[int, int]) -> Self:
+        """The same source at the size (height, width) that a network takes."""
+        return self.reopen(image_size=size)
+
     def _refuse_test(self) -> None:
         raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
 
@@ -241,7 +245,7 @@ class Data(ABC):
 
 
 def match_classes(images: AnySet, class_names: tuple[str, ...]) -> AnySet:
-    """The images with labels counted in this order of classes; an error for a class that is not among them."""
+    """The images with labels as indices into these class names; raises HitNetError for other classes."""
     if images.class_names == class_names:
         return images
     unknown = [name for name in images.class_names if name not in class_names]

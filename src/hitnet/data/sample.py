@@ -1,4 +1,4 @@
-"""The sample that ships with the package: MNIST's 10,000 test images, and what people said of 100 labels.
+"""The sample that ships with the package: MNIST's 10,000 test images, and people's judgements of 100 labels.
 
 Image i of the original order is a test image where i % 5 == 4: 8,000 train, 2,000 test.
 """
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).with_name("sample")
 
 
 def read_sample(split: str) -> Images:
-    """The sample's images; ids are indices in MNIST's test set, whatever the split."""
+    """The sample's images; in every split, ids are indices in MNIST's test set."""
     images = Images.from_arrays(
         read_idx(FOLDER / "t10k-images-idx3-ubyte.gz", ndim=3),
         read_idx(FOLDER / "t10k-labels-idx1-ubyte.gz", ndim=1),
@@ -35,12 +35,16 @@ def read_sample(split: str) -> Images:
 def judgements() -> pd.DataFrame:
     """100 images of the sample, each judged by five people (Northcutt, Athalye, Mueller 2021), ordered by id.
 
-    id                index in MNIST's test set, the `ids` of the sample
-    given_label       MNIST's label; guessed_label: what a model proposed, mostly another
-    votes_given, votes_guessed, votes_neither   how many of the five chose which
-    consensus         "error" where fewer than three of them chose the given label alone, otherwise "ok"
-    category          of an error: "correctable", "neither" or "non-agreement"; otherwise "non-error"
-    corrected_label   the label they agreed on, missing where they did not
+    Returns:
+        A table with these columns:
+
+        id: Index in MNIST's test set, as the sample's `ids`.
+        given_label: MNIST's label.
+        guessed_label: The label that a model proposed, mostly another.
+        votes_given, votes_guessed, votes_neither: How many of the five people chose which.
+        consensus: "error" if fewer than three of them chose only the given label, otherwise "ok".
+        category: Of an error "correctable", "neither" or "non-agreement"; otherwise "non-error".
+        corrected_label: The label they agreed on; missing if they did not agree.
     """
     import pandas as pd  # takes a second to import
 

@@ -1,4 +1,4 @@
-"""Which images are for training and which for testing: the split that is given, or else a fixed one."""
+"""Which images are for training and which for testing: the split that the data gives, otherwise a fixed rule."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def check_split(split: str) -> None:
 def no_images(name: str, split: str) -> HitNetError:
     """The error for a split without images."""
     return HitNetError(
-        f"{name} has no {split} images. Put some into that split; where none are given, every class of two or more "
-        "images has some of both."
+        f"{name} has no {split} images. Put some into that split; without given splits, every class of two or more "
+        "images has some in both."
     )
 
 
@@ -49,19 +49,19 @@ def natural(text: str) -> str:
     """A sort key under which "2" comes before "10"."""
     key = []
     for i, part in enumerate(re.split(r"([0-9]+)", text)):
-        # A text ends in \0, so that "a1" comes before "ab"; a number is compared by its length, then digit by digit.
+        # Text ends in \0, so that "a1" comes before "ab". Numbers are compared by length, then digit by digit.
         digits = part.lstrip("0")
         key.append(chr(min(len(digits) + 1, sys.maxunicode)) + digits if i % 2 else part + "\0")
     return "".join(key)
 
 
 def natural_path(path: str) -> str:
-    """The same for a path, folder by folder: "2/b" comes before "10/a", and "a/1" before "a-/1"."""
+    """A sort key for paths, folder by folder: "2/b" comes before "10/a", and "a/1" before "a-/1"."""
     return "\0".join(natural(part) for part in path.split("/"))
 
 
 def split_name(given: object, *, where: str) -> str:
-    """The split that a folder's or a table's own word for it means."""
+    """The split (train, test or validation) that a folder's name or a table's cell means."""
     name = NAMES.get(str(given).strip().lower())
     if name is None:
         raise HitNetError(f"{where}: unknown split {str(given)!r}. Use train, test or validation.")
@@ -69,7 +69,7 @@ def split_name(given: object, *, where: str) -> str:
 
 
 class Keys(Protocol):
-    """What tells images apart: strings by position."""
+    """A list of strings that identify images."""
 
     def __len__(self) -> int: ...
 
@@ -77,11 +77,11 @@ class Keys(Protocol):
 
 
 def fifth(keys: Keys, labels: Sequence[Hashable]) -> list[bool]:
-    """Whether each image is one of the fixed fifth that tests, class by class.
+    """Whether each image is in the fixed fifth that is used for testing.
 
-    A class's images are ranked by the SHA-256 of their key (path or index) and the first fifth, rounded, at
-    least one of two or more, is for testing. The rule knows neither the order of the file system nor a random
-    generator.
+    The images of each class are ranked by the SHA-256 of their key (path or index). The first fifth of them, rounded,
+    is for testing: at least one image of a class of two or more. The rule depends neither on the order of the file
+    system nor on a random generator.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for i, label in enumerate(labels):
@@ -101,13 +101,15 @@ def rank(key: str) -> bytes:
 def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) -> list[str]:
     """The split of each image: train, test or validation.
 
-    Given splits are kept. Validation images are the test images of a set that has no other; beside a test
-    split they belong to "all" alone. Where only training images, or no splits at all, are given, the fixed
-    fifth tests.
+    Given splits are kept. Validation images are used for testing if there is no test split; otherwise they are only in
+    "all". If only training images or no splits are given, the fixed fifth is for testing.
     """
     if given is not None and TEST in given:
         if VALIDATION in given:
-            log.info("%d validation images, beside a test split, are read with all alone.", given.count(VALIDATION))
+            log.info(
+                '%d validation images are used only with split="all", because the data has a test split.',
+                given.count(VALIDATION),
+            )
         return list(given)
     if given is not None and VALIDATION in given:
         return [TEST if split == VALIDATION else split for split in given]
@@ -115,9 +117,9 @@ def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) 
 
 
 def even_draw(keys: Keys, limit: int | None) -> list[int]:
-    """Positions of at most `limit` images, drawn evenly by a fixed rule, in their order.
+    """Positions of at most `limit` images, drawn evenly by a fixed rule, in ascending order.
 
-    Sets that people bring mostly lie sorted by class: their first images would show one class alone.
+    Most data sets are sorted by class: their first images would all be of one class.
     """
     if limit is None or limit >= len(keys):
         return list(range(len(keys)))

@@ -1,7 +1,7 @@
 """Labelled images on disk, for sets that are larger than the memory: files are decoded just before they are needed.
 
-A few threads stay a bounded number of images ahead of the training, so that it does not wait where they are fast
-enough. The images come in the same order, with the same pixels, as if all of them lay in memory.
+A few threads decode a bounded number of images ahead of the training, so that it does not wait for them if they are
+fast enough. The images come in the same order and with the same pixels as from memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Streamed:
-    """Labelled images on disk: as `Images`, except for the pixels, which `read` decodes.
+    """Labelled images on disk: like `Images`, but `read` decodes the pixels.
 
     Attributes:
         entries: The files.
@@ -65,7 +65,7 @@ class Streamed:
         return self.entries.paths
 
     def on_device(self, device: torch.device, *, masks: bool = False) -> Streamed:
-        """The images stay on disk; files have no masks."""
+        """The set itself: the images stay on disk, and files have no masks."""
         return self
 
     def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -85,7 +85,7 @@ class Streamed:
 
 
 def decoded(entries: Iterable[Entry], shape: tuple[int, int, int]) -> Iterator[Pixels | Skipped]:
-    """The pixels of files in their order, decoded by threads that stay AHEAD and AHEAD_BYTES ahead at most."""
+    """The pixels of files in their order, decoded by threads that stay at most AHEAD images and AHEAD_BYTES ahead."""
     ahead = max(2 * thread_count(), min(AHEAD, AHEAD_BYTES // math.prod(shape)))
     return in_threads(lambda entry: pixels_of(entry, shape), entries, ahead=ahead)
 

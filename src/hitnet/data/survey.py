@@ -1,4 +1,4 @@
-"""A list of image files and their labels, and what the headers of the files say of it: classes, size, splits."""
+"""A survey of image files: classes, size, colour and splits, from the headers of the files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ log = logging.getLogger("hitnet")
 
 @dataclass(frozen=True)
 class Listing:
-    """The image files that a folder or a table names, before any of them is opened."""
+    """The image files that a folder or a table names, before any of them is opened.
+
+    Attributes:
+        name: What to call the set.
+        entries: The files.
+        skipped: What was left out so far.
+        ignored: How many files were ignored, by suffix.
+    """
 
     name: str
     entries: Entries
@@ -59,12 +66,12 @@ class Survey:
     strict: bool
 
     def other(self, split: str) -> Survey:
-        """Another split of the same files. What was left out so far is not reported a second time."""
+        """Another split of the same files. What was left out so far is not reported again."""
         chosen = _choose(self.listing, self.sound, split)
         return replace(self, listing=replace(self.listing, ignored={}), split=split, chosen=chosen, skipped=())
 
     def without(self, lost: Sequence[Skipped]) -> tuple[Skipped, ...]:
-        """All that is left out once `lost` could not be decoded; an error if it is too much."""
+        """Everything that is left out, with the undecodable `lost`; raises HitNetError if that is too much."""
         skipped = [*self.skipped, *lost]
         _stop_if_strict(self.listing, skipped, strict=self.strict)
         if len(lost) == len(self.chosen):
@@ -87,9 +94,17 @@ def survey(
     longest_side: int = 64,
     strict: bool = False,
 ) -> Survey:
-    """Look at the headers of all files, and for one image of each class that can be decoded.
+    """Read the headers of all files, and look for one image of each class that can be decoded.
 
-    Size, colour and classes come from the whole listing, so that every split has the same.
+    Size, colour and classes come from the whole listing, so that they are the same for every split.
+
+    Args:
+        listing: The files.
+        split: train, test or all.
+        limit: Choose at most N images, by an even draw.
+        image_size: Height and width to read the images at. None: the typical size.
+        longest_side: The typical size is scaled down to at most N pixels.
+        strict: Raise HitNetError if anything is left out.
     """
     skipped = list(listing.skipped)
     entries = listing.entries
@@ -117,7 +132,7 @@ def survey(
 
 
 def read_survey(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
-    """Decode the images that a survey chose; with all that was left out."""
+    """Decode the images that a survey chose; returns them and everything that was left out."""
     pixels = np.empty((len(surveyed.chosen), *surveyed.shape), np.uint8)
     kept, lost = np.ones(len(pixels), np.bool_), []
     for i, picture in enumerate(in_threads(lambda entry: pixels_of(entry, surveyed.shape), surveyed.chosen)):
@@ -139,7 +154,10 @@ def read_survey(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
 
 
 def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
-    """The chosen images on disk. All files are read once: to know which can be decoded, and for the fingerprint."""
+    """The chosen images on disk, and everything that was left out.
+
+    All files are read once, to find those that cannot be decoded and to compute the fingerprint.
+    """
     digest = hashlib.blake2b(digest_size=8)
     kept, lost = np.ones(len(surveyed.chosen), np.bool_), []
     for i, pixels in enumerate(decoded(surveyed.chosen, surveyed.shape)):
@@ -166,7 +184,7 @@ def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
 def _without_pixels(
     entries: Entries, places: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
-    """The places of each class of which no image can be decoded, though the headers there are sound, and why."""
+    """The places of each class whose headers are sound but of which no image can be decoded, and the reasons."""
     labels = entries.labels[places]
     known, first = np.unique(labels, return_index=True)
     for label, picture in zip(known, in_threads(_glance, entries.take(places[first])), strict=True):
@@ -195,7 +213,7 @@ def _header(entry: Entry) -> decode.Header | Skipped:
 
 
 def _glance(entry: Entry) -> Pixels | Skipped:
-    """Whether a picture can be decoded, at the size that costs least."""
+    """Decode a picture at the smallest size, to see whether it can be decoded."""
     return pixels_of(entry, (1, 1, 1))
 
 

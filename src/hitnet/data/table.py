@@ -2,12 +2,12 @@
 
 path    path, image, file, filename, image_path ...: relative to the table, or absolute
 label   label, class, target or category
-votes   label_1, label_2 ... or annotator_*: what several people said; or one row per person and image, where a
-        column annotator, annotator_id or annotator_name that says who it was is ignored
+votes   label_1, label_2 ... or annotator_*: the labels of several people; or one row per person and image, where a
+        column annotator, annotator_id or annotator_name is ignored
 split   optional: train, test or validation
 
-Where several people labelled an image, the majority's label counts, the first of those tied; a label column
-beside the votes of people counts before them. Column names are read without regard to case.
+If several people labelled an image, the majority's label counts, in a tie the first. A label column takes precedence
+over columns of votes. The case of column names does not matter.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class TableData(FileData):
         return agreement if int(agreement["votes"].max()) > 1 else None
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
-        """The table in its own format, with the files that it names below its own folder.
+        """Copy the table in its own format, and the files that it names inside its own folder.
 
-        Files outside that folder stay where they are: the copy names them by their whole paths. Rows that give no image
-        are copied as they are.
+        Files outside that folder stay where they are: the copy gives their absolute paths. Rows without an image are
+        copied unchanged.
         """
         from hitnet.data.table_copy import write_table
 

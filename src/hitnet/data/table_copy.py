@@ -1,4 +1,4 @@
-"""A corrected copy of a table: the same columns and rows in the same format, but for what was decided."""
+"""A corrected copy of a table: the same columns and rows in the same format, except for what was decided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from hitnet.data.table_rows import Table
 
 Cells = dict[str, dict[int, str]]  # the cells that change: by column, then by row
-OUTCOME = "label"  # the column that says what a table of votes comes to
+OUTCOME = "label"  # the new column of a table of votes: the label that counts
 
 
 def write_table(
@@ -27,12 +27,18 @@ def write_table(
     dropped: Set[str],
     renamed: Mapping[str, str],
 ) -> str:
-    """Write the copy, and return what else there is to know of its labels, if anything.
+    """Write the copy.
 
-    labels      the label of each image, by its path
-    relabelled  paths of the images whose label is a new one
-    dropped     paths whose rows are left out
-    renamed     what the copy says instead of some paths
+    Args:
+        table: The original.
+        path: Where to write the copy.
+        labels: The label of each image, by its path.
+        relabelled: Paths of the images with a new label.
+        dropped: Paths whose rows are left out.
+        renamed: Paths that the copy replaces, with what it writes instead.
+
+    Returns:
+        A note on the labels of the copy (mostly empty).
     """
     files = table.files()
     new = {i: labels[file] for i, file in enumerate(files) if file in relabelled}
@@ -52,12 +58,12 @@ def write_table(
 
 
 def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
-    """As .csv or .tsv, with the line ends and the byte order mark of the original."""
+    """Write a .csv or .tsv with the line ends and the byte order mark of the original."""
     original = table.path.read_bytes()
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     encoding = "utf-8-sig" if original.startswith(codecs.BOM_UTF8) else "utf-8"
     carriage = original.split(b"\n", 1)[0].endswith(b"\r")
-    # Once more as its cells are: columns without a name, or with that of another, have got one in the frame.
+    # Read the header again: pandas has renamed columns in the frame that had no name or the name of another.
     header = pd.read_csv(
         table.path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
     )
@@ -67,7 +73,7 @@ def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None
         frame[column] = [changed.get(i, cell) for i, cell in enumerate(old)]
     names = [*header.iloc[0], *frame.columns[len(table.frame.columns) :]]
     with path.open("w", encoding=encoding, newline="") as file:
-        # Where lines end without one, the writer would leave a carriage return in a cell without quotes.
+        # If lines end in \n only, the writer would put no quotes around a cell with a carriage return.
         writer = csv.writer(
             file,
             delimiter=separator,
@@ -90,7 +96,7 @@ def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> N
 
 
 def _replaced(column: Any, texts: list[str], changed: Mapping[int, str]) -> Any:
-    """The column with other cells: taken from rows that say the same, so that numbers stay numbers; else as text."""
+    """The column with some cells replaced, where possible by cells of equal value, so that numbers stay numbers."""
     like = {text: i for i, text in reversed(list(enumerate(texts)))}
     if all(text in like for text in changed.values()):
         return column.take([like[changed[i]] if i in changed else i for i in range(len(texts))])

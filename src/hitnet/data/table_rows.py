@@ -1,4 +1,4 @@
-"""The rows of a table of image files: which columns are read, and what they say of each image."""
+"""The rows of a table of image files: which columns are read, and what they say about each image."""
 
 from __future__ import annotations
 
@@ -35,7 +35,16 @@ VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 @dataclass(frozen=True)
 class Table:
-    """A table's cells, and the names of the columns that are read: of paths, of labels, of votes and of splits."""
+    """A table's cells, and which columns are read.
+
+    Attributes:
+        path: The table's file.
+        frame: Its cells.
+        image: The column of image paths.
+        stated: The column of labels, if there is one.
+        votes: The columns of several people's labels.
+        splits: The column of splits, if there is one.
+    """
 
     path: Path
     frame: pd.DataFrame
@@ -48,7 +57,7 @@ class Table:
         return [_text(value, self.path, column) for value in self.frame[column]]
 
     def files(self) -> list[str]:
-        """The image path of each row, as in `Images.paths`; empty where there is none."""
+        """The image path of each row, as in `Images.paths`; empty if the row has none."""
         return [text.replace("\\", "/") for text in self.texts(self.image)]
 
     def listing(self) -> Listing:
@@ -67,7 +76,7 @@ class Table:
 
 @dataclass
 class _Row:
-    """What the table says of one image, gathered over its rows."""
+    """What all rows of one image say about it."""
 
     id: int
     path: str
@@ -82,7 +91,7 @@ class _Row:
 
     @property
     def label(self) -> str | None:
-        # Counter keeps the order of first appearance, so max gives the first of those tied.
+        # Counter keeps the order of first appearance, so in a tie max gives the first.
         count = Counter(self.stated or self.votes)
         return max(count, key=lambda label: count[label]) if count else None
 
@@ -90,11 +99,14 @@ class _Row:
 def agreement_of(table: Table) -> pd.DataFrame:
     """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
 
-    path            as in `Images.paths`
-    label           the label that counts
-    votes           how many labels people gave the image (1 where the table has one label per image)
-    agreement       the share of these votes that say `label`, 0 to 1
-    votes_<class>   how many say each class; classes in natural order, with any that never won
+    Returns:
+        A table with these columns:
+
+        path: As in `Images.paths`.
+        label: The label that counts.
+        votes: How many labels people gave the image (1 if the table has one label per image).
+        agreement: The share of these votes for `label`, 0 to 1.
+        votes_<class>: How many votes each class got; classes in natural order, also those that never won.
     """
     rows = [row for row in _gather(table)[0] if row.label is not None]
     classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
@@ -115,7 +127,7 @@ def agreement_of(table: Table) -> pd.DataFrame:
 
 
 def read_table(path: Path) -> Table:
-    """The table as its file has it, once it is sure which columns are which."""
+    """Read a table and find the columns that matter."""
     frame = _read(path)
     columns = {str(column).strip().lower(): column for column in frame.columns}
     image = _one_of(PATHS, columns, path, "image paths")
@@ -164,7 +176,7 @@ def _read(path: Path) -> pd.DataFrame:
                 f"its header is one column only, {header[0]!r}."
             )
         with warnings.catch_warnings():
-            # Rows with more cells than the header are warned of if the first cell is not taken for the row's name.
+            # With index_col=False, pandas warns of rows with more cells than the header instead of shifting them.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
                 path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
@@ -184,7 +196,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _text(value: object, path: Path, column: str) -> str:
-    """A cell as text; a missing one is empty, and a whole number is written without a point."""
+    """A cell as text; a missing cell is empty, and a whole number is written without a decimal point."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bytes | dict | list | np.ndarray):

@@ -1,4 +1,4 @@
-"""Work on many image files by threads, in the order of the files. Pillow releases the interpreter while it decodes."""
+"""Process many image files in threads, in their order. Pillow releases the interpreter lock while it decodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from hitnet.data import decode
 from hitnet.data.entries import Entry
 
-AHEAD = 4096  # files that threads may have read before they are asked for
+AHEAD = 4096  # how many files threads may read before they are asked for
 LARGEST_HANDFUL = 16
 T = TypeVar("T")
 
@@ -22,9 +22,9 @@ def thread_count() -> int:
 
 
 def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: int = AHEAD) -> Iterator[T]:
-    """What `work` makes of each entry, in their order, by threads that stay at most `ahead` entries ahead."""
+    """The result of `work` for each entry, in their order, from threads that stay at most `ahead` entries ahead."""
     threads = thread_count()
-    # Small images take less time than handing them over one by one would.
+    # Entries are handed over in groups: decoding a small image takes less time than handing over a single entry.
     size = max(1, min(LARGEST_HANDFUL, ahead // (2 * threads)))
     rest = iter(entries)
     handfuls = iter(lambda: list(islice(rest, size)), [])

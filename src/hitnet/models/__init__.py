@@ -92,7 +92,7 @@ class ModelChoice:
     def __post_init__(self) -> None:
         if self.name is not None and self.name not in MODELS:
             raise unknown_name("model", self.name, MODELS)
-        check_entries("entry of a network's configuration", self.changes, (f.name for f in fields(ModelConfig)))
+        _check_changes(self.changes)
 
     def named(self, in_shape: tuple[int, int, int], device: str) -> ModelChoice:
         """The same choice with a name, for images (C, H, W) and a type of device."""
@@ -114,6 +114,10 @@ class ModelChoice:
             raise HitNetError(f"Model {self.name!r}: {error}") from None
 
 
+def _check_changes(changes: dict[str, Any]) -> None:
+    check_entries("entry of a network's configuration", changes, (f.name for f in fields(ModelConfig)))
+
+
 def choose_model(name: str | None = None, **changes: Any) -> ModelChoice:
     """A network by name, with single entries of its configuration replaced, e.g. capsule_dim=32.
 
@@ -121,6 +125,7 @@ def choose_model(name: str | None = None, **changes: Any) -> ModelChoice:
         name: A name of MODELS. None: what suits the images and the device.
         changes: Entries of `ModelConfig`; those given as None keep the network's own value.
     """
+    _check_changes(changes)
     return ModelChoice(name, {key: value for key, value in changes.items() if value is not None})
 
 

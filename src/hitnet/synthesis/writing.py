@@ -1,4 +1,4 @@
-"""Write new images to disk, in two forms that `hitnet.data.load` reads: a .npz file, or a folder of PNG files.
+"""Write new images to disk, in two forms that `hitnet.open_data` reads: a .npz file, or a folder of PNG files.
 
 A folder needs at least two classes to be read back. Both forms are written batch by batch, so a million images need
 not fit into memory, and both are written whole or not at all.

@@ -1,4 +1,4 @@
-"""The average of a network's weights over its last steps: it often errs less than the weights themselves."""
+"""The average of a network's weights over its last steps, which often has a lower error than the last weights."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from torch import Tensor
 
 from hitnet.models.network import Network
 
-EVERY = 4  # steps from one addition to the next: weights change little in between, and adding them takes time
+EVERY = 4  # steps between additions: weights change little in between, and adding them takes time
 
 
 class Average:
     """A copy of a network whose weights and batch-norm statistics are the average over the steps of its training.
 
-    decay  what one step leaves of the steps before it: the average reaches back over about 1 / (1 − decay) steps, and
-           until there are as many it is the plain mean, so that it forgets the weights that training began with
-
     Nothing here waits for the device.
+
+    Args:
+        model: The network in training.
+        decay: The share that one step leaves of the average before it: the average reaches back over about
+            1 / (1 − decay) steps. Until there are that many it is the plain mean, so that it forgets the weights that
+            training began with.
     """
 
     def __init__(self, model: Network, decay: float) -> None:
@@ -31,7 +34,7 @@ class Average:
 
     @torch.no_grad()
     def add(self, steps: int) -> None:
-        """Take in the weights after so many steps of training, counted from 1."""
+        """Add the weights after `steps` steps of training, counted from 1."""
         if steps % EVERY != 1:
             return
         weight = max(1 - self.decay**EVERY, 1 / (1 + steps // EVERY))
@@ -40,5 +43,5 @@ class Average:
             own.copy_(live)
 
     def state(self) -> dict[str, Tensor]:
-        """Its tensors by name; live, so copying into them restores a state."""
+        """The tensors by name. They are live: copying into them restores a state."""
         return {f"average.{name}": value for name, value in self.network.state_dict().items()}

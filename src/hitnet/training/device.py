@@ -1,4 +1,4 @@
-"""Where the work is done, and in which precision."""
+"""Devices, precision, and how much memory there is."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from hitnet.errors import HitNetError
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto`, `cpu` or `cuda` as a device, or an error in words."""
+    """The device for `auto`, `cpu` or `cuda`; raises HitNetError if there is none."""
     if name not in ("auto", "cpu", "cuda"):
         raise HitNetError(f"device must be auto, cpu or cuda; got {name!r}.")
     if name == "cuda" and not torch.cuda.is_available():
-        raise HitNetError("device is cuda, but PyTorch finds no CUDA GPU here. Use --device cpu.")
+        raise HitNetError("device is cuda, but PyTorch finds no CUDA GPU here. Use `device` cpu.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def training_precision(device: torch.device, precision: str = "mixed") -> torch.autocast:
-    """bfloat16 matrix work where the device has instructions for it and `precision`, a recipe's, is "mixed".
+    """A context in which matrix work is in bfloat16, if the device has instructions for it.
 
-    Elsewhere a context that changes nothing. Weights are cast once a use.
+    With a recipe's `precision` other than "mixed", or on other devices, it changes nothing. Weights are cast once per
+    use.
     """
     fast = device.type == "cuda" or bfloat16_in_cpu()
     return torch.autocast(device.type, torch.bfloat16, enabled=fast and precision == "mixed", cache_enabled=False)
 
 
 def evaluation_precision(device: torch.device) -> torch.autocast:
-    """bfloat16 matrix work on a GPU; float32 on a CPU, where the batch that an image is in changes its distances by no
-    more than rounding."""
+    """A context in which matrix work is in bfloat16 on a GPU, and in float32 on a CPU.
+
+    On a CPU, the other images of a batch therefore change an image's distances only by rounding.
+    """
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 
@@ -46,12 +49,12 @@ def evaluation_batch(shape: tuple[int, ...], *, small_maps: bool = False) -> int
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of this machine on a device, without waiting for the work that the device still has to do."""
+    """Copy a CPU tensor to a device without waiting for the work that is queued on the device."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Stopwatch:
-    """Seconds of a device's own time between `start` and `stop`; neither waits for it, only reading does."""
+    """Measures the device's own time from its creation to `stop`. Only reading `seconds` waits for the device."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
@@ -77,13 +80,13 @@ class Stopwatch:
 
 
 def bfloat16_in_cpu() -> bool:
-    """Whether the CPU multiplies matrices in bfloat16 (AMX), as far as PyTorch can tell; old versions cannot."""
+    """Whether the CPU multiplies matrices in bfloat16 (AMX); False if this version of PyTorch cannot tell."""
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return capabilities.get("amx_bf16") is True
 
 
 def room_for_images(device: torch.device) -> int:
-    """How many bytes of images may lie in memory: half of what is free, here and on the device."""
+    """How many bytes of images may be kept in memory: half of what is free, here and on the device."""
     free = free_memory()
     if device.type == "cuda":
         free = min(free, torch.cuda.mem_get_info()[0])
@@ -91,7 +94,7 @@ def room_for_images(device: torch.device) -> int:
 
 
 def free_memory() -> int:
-    """Bytes that programs can still have, where the system says so; else four gigabytes."""
+    """Free memory in bytes; four gigabytes if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

@@ -1,7 +1,7 @@
-"""Several processes, started by torchrun: one network trained by all of them, or networks dealt out among them.
+"""Training in several processes, started by torchrun: all train one network, or they share several networks.
 
-One network: every process takes its part of each batch, batch-norm sees the whole batch, gradients are averaged
-(PyTorch's DistributedDataParallel). Rank 0 alone reads and writes the run folder.
+One network: every process takes its part of each batch, batch-norm uses the whole batch, gradients are averaged
+(PyTorch's DistributedDataParallel). Only rank 0 reads and writes the run folder.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ from hitnet.models.network import Network
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
 RESUME_HINT = "Nothing that was written is lost: start all processes again with `resume`."
-PATIENCE = timedelta(days=1)  # networks that are dealt out may end at very different times
+PATIENCE = timedelta(days=1)  # networks of several processes may end at very different times
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many processes this one is."""
+    """The number of this process, and how many there are.
+
+    Attributes:
+        rank: The number, from 0 on.
+        size: How many processes there are.
+    """
 
     rank: int = 0
     size: int = 1
@@ -47,7 +52,7 @@ class Ranks:
         return self.rank == 0
 
     def from_first(self, work: Callable[[], T]) -> T:
-        """What `work` gives in the first process, in all of them; an error there is an error in all."""
+        """Call `work` in the first process and return its result in all; a HitNetError there is raised in all."""
         if self.size == 1:
             return work()
         told: list[Any] = [None, None]
@@ -65,22 +70,22 @@ class Ranks:
         return told[0]
 
     def gather(self, mine: dict[int, T]) -> dict[int, T]:
-        """What all processes have, in all of them."""
+        """Merge the dictionaries of all processes, in all of them."""
         if self.size == 1:
             return mine
-        every: list[Any] = [None] * self.size
-        dist.all_gather_object(every, mine)
-        return {key: value for one in every for key, value in one.items()}
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, mine)
+        return {key: value for part in parts for key, value in part.items()}
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes, as a new tensor."""
-        found = values.clone()
+        total = values.clone()
         if self.size > 1:
-            dist.all_reduce(found)
-        return found
+            dist.all_reduce(total)
+        return total
 
     def part(self, batch: Tensor) -> Tensor:
-        """This process's part of a batch; all of it where there are fewer images than processes."""
+        """This process's part of a batch; the whole batch if it has fewer images than there are processes."""
         return batch if len(batch) < self.size else batch.tensor_split(self.size)[self.rank]
 
 
@@ -88,7 +93,7 @@ SINGLE = Ranks()
 
 
 def rank() -> int:
-    """This process's number among those that torchrun started; 0 for one on its own."""
+    """This process's number among those that torchrun started; 0 without torchrun."""
     return int(os.environ.get("RANK", "0")) if started_by_torchrun() else 0
 
 
@@ -97,13 +102,13 @@ def started_by_torchrun() -> bool:
 
 
 def connect(device: torch.device) -> Ranks:
-    """Find the other processes that torchrun started, if it did."""
+    """Connect to the other processes, if torchrun started this one."""
     if not started_by_torchrun():
         return SINGLE
     if device.type == "cuda":
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
         if here > gpus:
-            raise HitNetError(f"There are {here} processes but {gpus} GPUs on this machine. Start one process a GPU.")
+            raise HitNetError(f"There are {here} processes but {gpus} GPUs on this machine. Start one process per GPU.")
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
@@ -112,15 +117,18 @@ def connect(device: torch.device) -> Ranks:
 
 
 def disconnect() -> None:
-    """End the threads that talk to the other processes, while Python still runs: one of them that has a tensor to give
-    back later would abort this process. What was trained must go first, since it holds on to them."""
+    """End the threads that talk to the other processes, while Python still runs.
+
+    A thread that frees a tensor later would abort this process. Trained networks refer to these threads, so they are
+    collected first.
+    """
     gc.collect()
     dist.destroy_process_group()
 
 
 @contextmanager
 def watched(ranks: Ranks) -> Iterator[None]:
-    """Say in a sentence that another process was lost; errors that all processes meet are told by the first alone."""
+    """Report the loss of another process in one sentence; only the first process reports errors that all meet."""
     if ranks.size == 1:
         yield
         return
@@ -142,17 +150,17 @@ def watched(ranks: Ranks) -> Iterator[None]:
         raise
     finally:
         if in_main_thread:
-            # An error under way is to be told before this process ends, though torchrun asks it to stop meanwhile.
+            # While an error is reported, ignore torchrun's request to stop.
             signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.exc_info()[0] else before)
 
 
 class Parallel:
-    """One network trained by all processes: `network` is called in its place, after `begin` for each batch."""
+    """One network that all processes train: call `begin` for each batch, then `network` instead of the model."""
 
     def __init__(self, model: Network, ranks: Ranks) -> None:
         self.ranks = ranks
-        self.batch = 0  # images in the whole batch under way
-        self.weight = 1.0  # of this process's mean loss: makes the mean over processes the mean over the batch
+        self.batch = 0  # images in the whole current batch
+        self.weight = 1.0  # factor of this process's mean loss: makes the mean over processes the mean over the batch
         self.norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
         for norm in self.norms:
             norm.forward = partial(self.normalise, norm)  # type: ignore[method-assign]
@@ -160,16 +168,16 @@ class Parallel:
 
     @property
     def split(self) -> bool:
-        """Whether the batch is dealt out; one of fewer images than processes is computed by each of them."""
+        """Whether the processes share the batch; each computes a batch of fewer images than processes as a whole."""
         return self.batch >= self.ranks.size
 
     @property
     def counts(self) -> bool:
-        """Whether this process adds the batch to its figures."""
+        """Whether this process adds its part of the batch to the figures."""
         return self.split or self.ranks.first
 
     def begin(self, images: int, batch: int) -> None:
-        """The next step takes `images` of a batch of so many."""
+        """Announce the next step: this process takes `images` of the `batch` images."""
         self.batch = batch
         self.weight = images * self.ranks.size / batch if self.split else 1.0
 
@@ -179,13 +187,13 @@ class Parallel:
         return synchronised_norm(norm, maps, self.batch)
 
     def release(self) -> None:
-        """Give the network its own batch-norm back."""
+        """Restore the network's own batch-norm."""
         for norm in self.norms:
             del norm.forward
 
 
 class SumOverRanks(torch.autograd.Function):
-    """The sum of all processes' tensors, through which gradients flow: their losses are summed too."""
+    """The differentiable sum of all processes' tensors; their losses are summed, too."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -206,9 +214,9 @@ def over_ranks(values: Tensor) -> Tensor:
 
 
 def synchronised_norm(norm: nn.modules.batchnorm._BatchNorm, maps: Tensor, batch: int) -> Tensor:
-    """Batch normalisation in training by the statistics of all processes' parts of a batch of `batch` images.
+    """Batch normalisation in training with the statistics of the whole batch of `batch` images, over all processes.
 
-    PyTorch's SyncBatchNorm does the same, but on GPUs alone.
+    PyTorch's SyncBatchNorm does the same, but only on GPUs.
     """
     dims = [0, *range(2, maps.ndim)]
     shape = [1, -1, *[1] * (maps.ndim - 2)]

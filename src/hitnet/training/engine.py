@@ -1,4 +1,4 @@
-"""The training of one network: epochs of steps, one row of history per epoch, checkpoints by the clock."""
+"""The training of one network: epochs of steps, one row of history per epoch, checkpoints at intervals of time."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from hitnet.training.runs import History, RunFolder
 from hitnet.training.step import TERMS, Batch, Step, copy_into
 
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
-CHECKPOINT_SECONDS = 15.0  # at most this much work is lost to a kill, plus the step under way;
-CHECKPOINT_WRITING = 0.05  # what takes longer to write than this many seconds is written as much less often
-RANK_STEP = 0x5851F42D4C957F2D  # from one process's seeds to the next one's: no number of epochs reaches as far
+CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
+CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
+RANK_STEP = 0x5851F42D4C957F2D  # between the seeds of two processes: more than any number of epochs
 
 
 def epoch_seed(seed: int, epoch: int, rank: int = 0) -> int:
-    """One seed for each epoch and process, so that an epoch can be repeated without what came before it."""
+    """One seed per epoch and process, so that an epoch can be repeated without the epochs before it."""
     return (seed * 1_000_003 + epoch + rank * RANK_STEP) % 2**63
 
 
 @contextmanager
 def own_randomness() -> Iterator[None]:
-    """Leave the caller's random state as it was."""
+    """Restore the caller's random state at the end."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):
         yield
@@ -67,7 +67,21 @@ def set_random_state(state: dict[str, Tensor]) -> None:
 
 
 class Trainer:
-    """Trains one network, from the last checkpoint of its run folder on."""
+    """Trains one network, starting from the last checkpoint of its run folder.
+
+    Args:
+        model: The network.
+        train: The images to train on.
+        test: The images to test on after each epoch, if any.
+        recipe: How to train.
+        seed: Seed of everything that is random.
+        device: Where to train.
+        modify: Modifies images before they are augmented, if given.
+        run: Run folder for checkpoints and the result.
+        progress: Called after every step and epoch.
+        ranks: The processes that train this network together.
+        profiling: Measures where a step's time goes.
+    """
 
     def __init__(
         self,
@@ -107,11 +121,11 @@ class Trainer:
 
     @property
     def trained(self) -> Network:
-        """The network that is tested and kept: the one in training, or the average of its weights."""
+        """The network that is tested and kept: the network in training, or the average of its weights."""
         return self.model if self.average is None else self.average.network
 
     def state(self) -> dict[str, Tensor]:
-        """All tensors that training changes from step to step, by name; live."""
+        """All tensors that a step changes, by name. They are live: copying into them restores a state."""
         return self.step.state() | ({} if self.average is None else self.average.state())
 
     def resume(self) -> None:
@@ -123,7 +137,7 @@ class Trainer:
         self.begun = (saved.step, saved.tensors) if saved.step else None
 
     def work(self) -> Iterator[None]:
-        """The training as a generator of steps: its driver may do other work in between."""
+        """The training as a generator of steps, so that the caller can do other work in between."""
         try:
             yield from self.epochs_left()
         finally:
@@ -152,7 +166,7 @@ class Trainer:
             if self.profiling is not None:
                 self.profiling.pause()
             tested = None if self.test is None else self.test_counts(self.test)
-            # A GPU is still busy with all this; the next epoch is made ready before waiting for the figures.
+            # A GPU is still busy with all this: prepare the next epoch before waiting for the figures.
             upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
             yield
             row = self.row(epoch, watch, first, tested)
@@ -165,7 +179,7 @@ class Trainer:
                     raise Stopped
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
-        """The step after `i` others of this epoch."""
+        """Step `i` of this epoch, counted from 0."""
         if self.parallel is not None:
             whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
             self.parallel.begin(len(batch[1]), whole)
@@ -179,7 +193,11 @@ class Trainer:
             self.checkpoint(i + 1)
 
     def start_epoch(self, epoch: int) -> int:
-        """Make ready for an epoch; gives the number of its steps that are done already."""
+        """Prepare an epoch.
+
+        Returns:
+            The number of its steps that are already done.
+        """
         self.model.train()
         if not self.recipe.backbone_rate:
             self.model.features.eval()  # frozen: its batch-norm keeps its statistics too
@@ -197,8 +215,10 @@ class Trainer:
         return self.recipe.rate((epoch - 1) * self.steps_per_epoch + step, self.steps_per_epoch)
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        """The batches of an epoch from its `first` one on, or this process's part of them: all images once, in an
-        order drawn for this epoch, as is all else that is random in them."""
+        """The batches of an epoch from number `first` on, or this process's part of them.
+
+        Each image comes once. The order and everything else that is random are drawn for this epoch.
+        """
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
         order = torch.randperm(len(self.train), generator=generator)
         draws = self.augmentation.draw(len(self.train), self.train.size, generator)
@@ -231,13 +251,13 @@ class Trainer:
             yield pixels, labels, draw
 
     def check_weights(self) -> None:
-        """Raise if the very last steps have spoilt the weights, which no loss has shown."""
+        """Raise if the last steps have made weights infinite, which no loss has shown."""
         values = [value for value in self.trained.state_dict().values() if value.is_floating_point()]
         if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
             raise diverged(self.recipe.epochs, "some weights are")
 
     def checkpoint(self, step: int, *, now: bool = False) -> None:
-        """Write where training stands, `step` steps into the epoch after the last in the history, if it is time."""
+        """Write a checkpoint if it is time or `now`; `step` steps of the epoch after the history are done."""
         single = self.ranks.size == 1
         if (single and self.run is None) or (not single and step % ASK_STEPS):
             return
@@ -272,7 +292,7 @@ class Trainer:
         return row | {"images_per_second": trained / watch.seconds}
 
     def test_counts(self, test: Feed) -> Tensor:
-        """How many of the test images are named wrongly, hit, and how many capsules miss; not waited for."""
+        """Count wrong predictions, hits and misses on the test images, without waiting for the device: (3,)."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         for pixels, labels in test.in_order():
             distances = class_distances(self.trained, pixels)

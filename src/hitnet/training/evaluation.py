@@ -1,4 +1,4 @@
-"""What a trained network makes of a set of images: distances, errors, hits and misses."""
+"""Evaluation of a trained network on a set of images: distances, errors, hits and misses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.opened import match_classes
+from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, unit_images
@@ -26,10 +27,15 @@ from hitnet.training.runs import Run, open_run
 class Evaluation:
     """Figures of one network on one set of images; shares and rates are in percent.
 
-    confusion  (K, K) counts: rows are the labels, columns the predictions
-    hits       true-class capsules within the hit zone; None where distances are not HitNet's
-    misses     other classes' capsules within the miss zone; likewise
-    mse        mean squared reconstruction error from the predicted class's capsule; None without decoder
+    Attributes:
+        data: The name of the set.
+        images: How many images it has.
+        class_names: Its classes.
+        error: Share of wrong predictions.
+        confusion: (K, K) counts: rows are the labels, columns the predictions.
+        hits: Share of true-class capsules within the hit zone; None for networks other than HitNet.
+        misses: Share of other classes' capsules within the miss zone; None for networks other than HitNet.
+        mse: Mean squared reconstruction error from the predicted class's capsule; None without a decoder.
     """
 
     data: str
@@ -42,7 +48,7 @@ class Evaluation:
     mse: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with a row of figures for each class."""
+        """Plain values for JSON, with one row of figures per class."""
         return {
             "data": self.data,
             "images": self.images,
@@ -70,7 +76,7 @@ class Evaluation:
 
 
 def check_fit(model: Network, images: Images) -> None:
-    """An error in words where a network cannot take a set of images."""
+    """Raise HitNetError if a network cannot take a set of images."""
     wanted = model.config.in_shape
     if images.shape != wanted:
         colours = "grey images" if wanted[0] == 1 else "images in colour"
@@ -87,7 +93,7 @@ def check_fit(model: Network, images: Images) -> None:
 
 @contextmanager
 def evaluating(model: Network) -> Iterator[torch.device]:
-    """The network in evaluation mode and precision, and afterwards in the mode that it was in; gives its device."""
+    """Yield the network's device, with the network in evaluation mode and precision; restore its mode at the end."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -108,14 +114,17 @@ def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = 
 
 
 def to_device(pixels: Tensor, device: torch.device) -> Tensor:
-    """uint8 images as floats in [0, 1] on a device, in the memory order that convolutions like."""
+    """uint8 images as floats in [0, 1] on a device, in the memory order that is fastest for convolutions."""
     return unit_images(pixels.to(device, non_blocking=True)).contiguous(memory_format=torch.channels_last)
 
 
 @torch.inference_mode()
 def reconstruction_error(model: Network, images: Images) -> float | None:
-    """Mean squared error per pixel of what is decoded from the predicted class's capsule, beside the images or, where
-    their masks are known, the masked ones, which such a network learns to rebuild."""
+    """Mean squared error per pixel of what is decoded from the predicted class's capsule.
+
+    It is compared with the images or, if their masks are known, with the masked images, which such a network learns to
+    rebuild.
+    """
     if model.decoder is None:
         return None
     total, batch_size = 0.0, evaluation_batch(images.shape)
@@ -130,7 +139,7 @@ def reconstruction_error(model: Network, images: Images) -> float | None:
 
 
 def measure(model: Network, images: Images) -> Evaluation:
-    """Evaluate a network that is on its device already."""
+    """Evaluate a network on the device that it is on."""
     check_fit(model, images)
     if not len(images):
         raise HitNetError(f"{images.name} holds no images to evaluate.")
@@ -162,7 +171,7 @@ def evaluate(
     Args:
         run: A run, or its folder.
         data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
-        split: train, test or all. None: the test images; all of images in memory that come without any.
+        split: train, test or all. None: the test images; for images in memory without test images, all.
         device: auto, cpu or cuda.
     """
     trained = run if isinstance(run, Run) else open_run(run)
@@ -178,11 +187,12 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
         split: train, test or all. None: the test images.
         limit: At most N images.
     """
-    changes: dict[str, Any] = {"image_size": run.config.model.in_shape[1:]} | (
-        {} if limit is None else {"limit": limit}
-    )
+    if split is not None:
+        check_split(split)
     try:
-        opened = (_own_data(run) if data is None else open_data(data)).reopen(**changes)
+        opened = (_own_data(run) if data is None else open_data(data)).at_size(run.config.model.in_shape[1:])
+        if limit is not None:
+            opened = opened.reopen(limit=limit)
         images = opened.load(split or opened.test_split)
     except HitNetError as error:
         if data is not None:
@@ -192,7 +202,7 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
 
 
 def _own_data(run: Run) -> Data:
-    """The data that a run was trained on, wherever it was then; known sets are also looked for in the usual folder."""
+    """The data that a run was trained on; known sets are also looked for in the usual folder."""
     about = run.config.data
     folder = about.get("data_dir")
     return open_data(

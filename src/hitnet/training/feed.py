@@ -1,4 +1,4 @@
-"""The images of a training: one copy of a set on the device for all networks, or files that are read as it runs."""
+"""The images of a training: one copy on the device for all networks, or files that are read during training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hitnet.training.device import evaluation_batch, sent
 
 
 class Feed:
-    """A set of images for training steps; with `masks`, the masks follow the images as a last channel, where known."""
+    """A set of images for training steps; with `masks`, known masks follow the images as a last channel."""
 
     def __init__(self, images: ImageSet, device: torch.device, *, masks: bool = False) -> None:
         self.device = device

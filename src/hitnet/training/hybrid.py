@@ -1,4 +1,4 @@
-"""Hybrid augmentation in training: a trained network modifies the images on their way (see synthesis.hybrid_images)."""
+"""Hybrid augmentation: a trained network modifies the images during training (see synthesis.hybrid_images)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from hitnet.training.runs import Run, open_run
 
 
 class HybridAugmentation:
-    """Hybrid augmentation in a training (`training.modification.Modify`), of the images that a feed gives.
+    """Hybrid augmentation of the images of a feed (see `training.modification.Modify`).
 
-    network   see `frozen_network`; on the feed's device
-    strength  spread of the noise that is added to each capsule component, in units of m/√n
-    share     part of each batch that is modified
+    The images themselves never change: they are encoded here, once, and training only decodes.
 
-    The images themselves never change: they are encoded here, once, and training decodes alone.
+    Args:
+        network: See `frozen_network`; on the feed's device.
+        feed: The images.
+        strength: Spread of the noise that is added to each capsule component, in units of m/√n.
+        share: Part of each batch that is modified.
     """
 
     @torch.no_grad()
@@ -43,15 +45,15 @@ class HybridAugmentation:
             for pixels, labels in feed.in_order(BATCH)
         ]
         self.capsules = torch.cat([capsules for capsules, _ in batches])
-        extra = [besides for _, besides in batches if besides is not None]
-        self.extra = torch.cat(extra) if extra else None
+        extras = [extra for _, extra in batches if extra is not None]
+        self.extra = torch.cat(extras) if extras else None
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         return self.spread * torch.randn(count, self.network.config.capsule_dim, generator=generator)
 
     @torch.no_grad()
     def differences(self, index: Tensor, noise: Tensor) -> Tensor:
-        """255 (X_mod − X_rec); `combine` is left to whoever has the pixels."""
+        """255 (X_mod − X_rec), which the caller adds to the pixels."""
         if not len(index):
             return noise.new_empty(0, *self.network.config.in_shape)
         extra = None if self.extra is None else self.extra[index]
@@ -62,9 +64,9 @@ class HybridAugmentation:
 def frozen_network(
     trained: Run, *, class_names: Sequence[str], in_shape: tuple[int, int, int], device: torch.device
 ) -> Network:
-    """A copy of a run's network that modifies images of these classes and this shape; an error where it cannot.
+    """A copy of a run's network that modifies images of these classes and this shape; raises HitNetError if it cannot.
 
-    It is in evaluation mode, on the device, in the memory order that convolutions like.
+    It is in evaluation mode, on the device, in the memory order that is fastest for convolutions.
     """
     need_decoder(trained.model)
     if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):

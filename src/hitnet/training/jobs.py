@@ -23,7 +23,12 @@ from hitnet.training.scheduler import Trained, fit_all
 
 @dataclass(frozen=True)
 class Job:
-    """One network to train, and the run folder to keep it in, if any."""
+    """One network to train.
+
+    Attributes:
+        config: The network and how to train it.
+        folder: The run folder to keep it in, if any.
+    """
 
     config: RunConfig
     folder: RunFolder | None = None
@@ -44,7 +49,14 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSet:
-    """Jobs on the same images; `modify` is prepared for them once."""
+    """Jobs on the same images.
+
+    Attributes:
+        jobs: The networks to train.
+        images: The images to train on.
+        test: The images to test on, if any.
+        modify: Prepares the modification of the images, once for all jobs.
+    """
 
     jobs: Sequence[Job]
     images: ImageSet

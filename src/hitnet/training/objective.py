@@ -1,4 +1,4 @@
-"""What is minimised: a network's own classification loss plus α times the reconstruction error."""
+"""The training objective: a network's own classification loss plus α times the reconstruction error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from hitnet.training.recipes import Recipe
 
 
 class Objective:
-    """Called with a network's output, the images that its decoder is to rebuild, and their labels; gives the terms
-    by name, `loss` their weighted sum."""
+    """Computes the terms of the loss by name; `loss` is their weighted sum.
+
+    It is called with a network's output, the images that its decoder has to rebuild, and their labels.
+    """
 
     def __init__(self, model: Network, recipe: Recipe, *, epoch: int) -> None:
         kind = model.head.loss

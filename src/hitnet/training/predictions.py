@@ -1,4 +1,4 @@
-"""What a trained network says of single images: a class, or none of them."""
+"""Predictions for single images: a class, or none of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from hitnet.training.runs import Run, open_run
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said of one image.
+    """The prediction for one image.
 
-    label      the winning class, or None when every capsule misses: none of these
-    distance   of the winning class's capsule to the centre; for networks other than HitNet the entry of their
-               prediction vector, where the largest wins
-    verdict    "hit" (within m = 0.1), "miss" (beyond m' = 0.9) or "near"; None for networks other than HitNet
-    runner_up, runner_up_distance    the second-best class
+    Attributes:
+        image: The image file.
+        label: The winning class, or None if every capsule misses: none of these.
+        distance: Distance of the winning class's capsule from the centre; for networks other than HitNet, the entry of
+            their prediction vector, where the largest wins.
+        verdict: "hit" (within m = 0.1), "miss" (beyond m' = 0.9) or "near"; None for networks other than HitNet.
+        runner_up: The second-best class.
+        runner_up_distance: Its distance.
     """
 
     image: str

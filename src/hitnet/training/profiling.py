@@ -23,13 +23,19 @@ PARTS = ("batch", "modify", "augment", "forward", "loss", "backward", "update", 
 
 
 def part(name: str) -> AbstractContextManager[object]:
-    """A part of a step by its name in a profile; while nothing is profiled, naming it would only take time."""
+    """Name a part of a step for the profile; without a running profiler it does nothing, because naming takes time."""
     return record_function(name) if torch.autograd.profiler._is_profiler_enabled else nullcontext()
 
 
 @dataclass
 class Cost:
-    """What the profiler has seen under one name: calls, and microseconds in all and of its own."""
+    """What the profiler has measured under one name.
+
+    Attributes:
+        calls: Number of calls.
+        total: Microseconds in all.
+        own: Microseconds of its own, without what it called.
+    """
 
     calls: int = 0
     total: float = 0.0
@@ -37,28 +43,34 @@ class Cost:
 
 
 class Profiling:
-    """Told of every step of a training; watches `STEPS` of them after `WARM_UP`, then writes profile.json and
-    profile.txt into a folder. It changes nothing in the training, and looks away while a network is tested."""
+    """Profiles `STEPS` steps of a training after `WARM_UP` steps, then writes profile.json and profile.txt.
+
+    It is told of every step. It changes nothing in the training, and pauses while a network is tested.
+
+    Args:
+        folder: Where to write the profile.
+        device: Where the training runs.
+    """
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         self.folder, self.device = folder, device
         self.costs: defaultdict[str, Cost] = defaultdict(Cost)
         self.left, self.steps, self.images, self.seconds = WARM_UP, 0, 0, 0.0
-        self.profiler: profile | None = None  # while it watches
-        self.started, self.begun = 0.0, 0  # when it began to watch, and how many steps it had seen by then
+        self.profiler: profile | None = None  # while it runs
+        self.started, self.begun = 0.0, 0  # when the profiler started, and after how many steps
 
     def watch(self) -> None:
-        """Steps follow."""
+        """Start the profiler, if it is time: steps follow."""
         if self.left or self.steps == STEPS:
             return
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # which else reports on itself, and that it finds no GPU
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise it logs about itself and missing GPUs
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self.device.type == "cuda" else [])]
         self.profiler = profile(activities=activities)
         self.profiler.start()
         self.started, self.begun = time.perf_counter(), self.steps
 
     def step(self, images: int) -> None:
-        """After each step, of so many images."""
+        """Count a step of `images` images; called after each step."""
         if self.profiler is None:
             self.left = max(0, self.left - 1)
             self.watch()
@@ -69,7 +81,7 @@ class Profiling:
             self.write()
 
     def pause(self) -> None:
-        """Something else than steps follows, or nothing at all."""
+        """Stop the profiler, because no step follows, and add up what it has measured."""
         if self.profiler is None:
             return
         if self.device.type == "cuda":
@@ -87,14 +99,14 @@ class Profiling:
         self.profiler = None
 
     def write(self) -> None:
-        """Write what was seen, also of a training that ends before its time."""
+        """Write the profile, even if the training had fewer steps than planned."""
         self.pause()
         if not self.steps:
             log.warning("No profile is written: the first %d steps only warm up, and there were no more.", WARM_UP)
             return
-        found = self.figures()
-        files.write_json(self.folder / "profile.json", found)
-        files.write_text(self.folder / "profile.txt", as_text(found))
+        figures = self.figures()
+        files.write_json(self.folder / "profile.json", figures)
+        files.write_text(self.folder / "profile.txt", as_text(figures))
 
     def figures(self) -> dict[str, Any]:
         steps, seconds = self.steps, self.seconds
@@ -122,15 +134,15 @@ def share(microseconds: float, steps: int, seconds: float) -> dict[str, float]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(figures: dict[str, Any]) -> str:
     """The figures as a table for people."""
     lines = [
-        f"{found['steps']} steps on {found['device']}: {found['milliseconds_per_step']:.2f} ms a step, "
-        f"{found['images_per_second']:,.0f} images/s (while being watched, which slows the work)",
+        f"{figures['steps']} steps on {figures['device']}: {figures['milliseconds_per_step']:.2f} ms per step, "
+        f"{figures['images_per_second']:,.0f} images/s (with the profiler, which slows the training)",
     ]
     for title in ("parts", "operators"):
         lines += ["", f"{title:<48}{'ms/step':>10}{'%':>8}"]
-        for row in found[title]:
+        for row in figures[title]:
             calls = f"{row['calls_per_step']:>8.1f} calls" if "calls_per_step" in row else ""
             lines.append(f"{row['name'][:47]:<48}{row['milliseconds_per_step']:>10.3f}{row['percent']:>8.1f}{calls}")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""How long work tells its caller how far it is."""
+"""Progress callbacks for long-running work."""
 
 from __future__ import annotations
 
@@ -10,30 +10,26 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Told of everything that happens in training, and silent; override what is of interest.
+    """Callbacks of a training, which do nothing; override those of interest.
 
-    plan     before the first training: how many steps are to be done in all
-    step     after each step
-    epoch    after each epoch, with its row of history
-    network  after each epoch, with the network as it stands, to be left as it is, and its run folder (None without)
-
-    Once `stop` is True, every training ends with its epoch, after a checkpoint in its run folder.
+    Attributes:
+        stop: Set it to True to end every training after its current epoch, with a checkpoint in its run folder.
     """
 
     stop = False
 
     def plan(self, steps: int) -> None:
-        pass
+        """Called before the first training, with the number of steps in all."""
 
     def step(self) -> None:
-        pass
+        """Called after each step."""
 
     def epoch(self, row: dict[str, Any]) -> None:
-        pass
+        """Called after each epoch, with its row of history."""
 
     def network(self, folder: Path | None, epoch: int, network: Network) -> None:
-        pass
+        """Called after each epoch, with the network as it is now, which must not be changed, and its run folder."""
 
 
 class Stopped(Exception):
-    """Ends a training that was asked to stop; its run folder says where it stands."""
+    """Ends a training that was asked to stop; it can be resumed from its run folder."""

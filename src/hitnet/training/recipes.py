@@ -1,4 +1,4 @@
-"""Recipes: how a network is trained, as a frozen value that is stored beside the weights."""
+"""Recipes: how a network is trained, as a frozen value that is stored with the weights."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Recipe:
         average: Keep the average of the weights over the last steps: the share that one step leaves of the average
             before it, e.g. 0.998 for about the last 500. 0 keeps the weights of the last step. More than a tenth of
             all steps is too many.
-        miss_weight: λ of the centripetal loss: the weight of capsules that must miss beside the one that must hit
-            (paper: 0.5).
+        miss_weight: λ of the centripetal loss: the weight of the capsules that must miss, relative to the capsule that
+            must hit (paper: 0.5).
         label_smoothing: Label smoothing of the cross-entropy.
         augment: hybrid: train on images that the network of another run modifies, before they are shifted.
         augment_strength: Spread of the noise on that network's capsules, in units of m/√n (default 0.5).
@@ -117,11 +117,11 @@ class Recipe:
         return -(-images // self.batch_size)
 
     def epochs_for(self, steps: int, images: int) -> int:
-        """How many epochs make at least N `steps`."""
+        """The smallest number of epochs with at least this many steps."""
         return -(-steps // self.steps_per_epoch(images))
 
     def augmentation(self, *, flip: bool) -> Augmentation:
-        """The augmentation of images that may be mirrored (`flip`) or not."""
+        """The augmentation for images that may (`flip`) or may not be mirrored."""
         return Augmentation(self.shift, self.flip and flip, self.cutout, self.warp, self.invert)
 
     def in_effect(self) -> Recipe:
@@ -210,6 +210,7 @@ class RecipeChoice:
 
 def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
     """A recipe by name, with single entries replaced, e.g. epochs=40; entries given as None keep the recipe's own."""
+    check_entries("entry of a recipe", changes, (f.name for f in fields(Recipe)))
     return RecipeChoice(name, {key: value for key, value in changes.items() if value is not None})
 
 

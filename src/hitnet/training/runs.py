@@ -2,10 +2,10 @@
 
 config.json          the network, the recipe, the data and the seed: enough to build the network again
 environment.json     where and when it was trained
-history.json         one row an epoch
+history.json         one row per epoch
 weights.safetensors  the trained weights, present once training has ended
 state.safetensors    weights and optimizer state at the last checkpoint, for resuming; removed at the end
-.training            there while a process trains the run: others leave it alone
+.training            exists while a process trains the run, so that no other process does
 """
 
 from __future__ import annotations
@@ -29,21 +29,30 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipes import Recipe
 
 FORMAT = 1
-# Fingerprints say whether weights and images are the same, wherever they lie.
+# Fingerprints tell whether weights and images are the same, so their location does not matter.
 NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "data_dir")}
 History = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run was asked to do."""
+    """The configuration of a run.
+
+    Attributes:
+        model_name: The name that the network was chosen by.
+        model: The network.
+        recipe: How it is trained.
+        seed: Seed of everything that is random.
+        data: The data; see `configuration.describe`.
+        augment_from: The network behind hybrid augmentation: its `run` folder and a fingerprint of its `weights`.
+    """
 
     model_name: str
     model: ModelConfig
     recipe: Recipe
     seed: int
-    data: dict[str, Any]  # see `configuration.describe`
-    augment_from: dict[str, Any] | None = None  # run, weights: the trained network behind hybrid augmentation
+    data: dict[str, Any]
+    augment_from: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", operator.index(self.seed))  # numpy's whole numbers overflow
@@ -144,8 +153,10 @@ class RunFolder:
         return rows
 
     def save(self, state: dict[str, Tensor], history: History, *, step: int = 0) -> None:
-        """Checkpoint `step` steps after the last epoch in `history`. The state says how far it is: history is cut to
-        it."""
+        """Write a checkpoint, `step` steps after the last epoch in `history`.
+
+        The state says how many epochs are done; on resuming, a longer history is cut to it.
+        """
         files.write_json(self.history_file, history)
         write_tensors(self.state_file, state, {"epoch": str(len(history)), "step": str(step)})
 
@@ -181,7 +192,7 @@ class RunFolder:
         config = self.config()
         if not self.finished:
             raise HitNetError(f"{self.path} has not been trained to its end. Train it with `resume`.")
-        with torch.random.fork_rng(devices=[]):  # the caller's random numbers are no matter of a network to be filled
+        with torch.random.fork_rng(devices=[]):  # weights are loaded below: leave the caller's random state alone
             model = Network(config.model)
         tensors, _ = read_tensors(self.weights_file)
         try:
@@ -196,7 +207,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     try:
         with files.replacing(path) as temporary:
             save_file(kept, temporary, metadata)
-    except SafetensorError as error:  # which hides what the system said, of a full disk for one
+    except SafetensorError as error:  # hides the system's own error, e.g. of a full disk
         raise HitNetError(f"Cannot write {path}: {error}. Choose another place.") from error
 
 
@@ -217,7 +228,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Where a training on this device takes place, and when."""
+    """The machine, the versions and the time of a training on this device."""
     from hitnet import __version__
 
     return {
@@ -234,7 +245,14 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """A trained network with what is known of it; `folder` is None for one that was never written to disk."""
+    """A trained network.
+
+    Attributes:
+        model: The network.
+        config: How it was trained.
+        history: One row per epoch.
+        folder: Its run folder; None if it was never written to disk.
+    """
 
     model: Network
     config: RunConfig
@@ -247,7 +265,7 @@ class Run:
 
 
 def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
-    """Start a run folder, or check that the one there is the same run; no other process may train it meanwhile."""
+    """Start a run folder, or check that it holds this run, and claim it so that no other process trains it."""
     if not folder.finished and not folder.claim():
         raise HitNetError(
             f"{folder.path}: another process is training this run. Wait for it, or choose another folder."

@@ -27,7 +27,7 @@ OnEnd = Callable[[int, Trained | DivergedError], None]
 
 
 class Running:
-    """One training under way, advanced one step at a time; beside others, on a GPU, on its own stream."""
+    """A training in progress, advanced one step at a time; side by side on a GPU, each has its own stream."""
 
     def __init__(self, make: Callable[[], Trainer], device: torch.device, *, single: bool) -> None:
         self.stream = torch.cuda.Stream() if device.type == "cuda" and not single else None

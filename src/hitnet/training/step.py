@@ -1,9 +1,9 @@
-"""One training step, on any device: uint8 batch → augmentation → network → loss → update, with no waiting.
+"""One training step, on any device: uint8 batch → augmentation → network → loss → update, without waiting.
 
-Where the objects' masks are known, they follow their images as a last channel, so that both are augmented alike.
+If the objects' masks are known, they follow their images as a last channel, so that both are augmented alike.
 
-Matrix work is in bfloat16 where the device has instructions for it, batch-norm, distances and losses in float32. On a
-GPU the step is captured in a CUDA graph, one for each batch size. Where that is not possible, it runs eagerly.
+Matrix work is in bfloat16 if the device has instructions for it; batch-norm, distances and losses are in float32. On a
+GPU the step is captured in a CUDA graph, one per batch size. If that is not possible, it runs eagerly.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def parameter_groups(model: Network, recipe: Recipe) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def clear_tiny_moments(optimizer: torch.optim.Optimizer) -> None:
-    """Every 100 steps, set Adam's moments to 0 that are too small to change any weight.
+    """Every 100 steps, set moments of Adam to 0 that are too small to change any weight.
 
-    Those of weights whose gradient stays 0 (behind units that ReLU has silenced) fade until they are denormal numbers,
-    with which a CPU counts many times more slowly: a step was seen to take twice as long after 1,300 steps.
+    The moments of weights whose gradient stays 0 (behind units that ReLU has silenced) fade until they are denormal
+    numbers, which make a CPU many times slower: after 1,300 steps, a step took twice as long.
     """
     states = list(optimizer.state.values())
     if "step" not in states[0] or int(states[0]["step"]) % CLEAR_STEPS:
@@ -92,15 +92,20 @@ def clear_tiny_moments(optimizer: torch.optim.Optimizer) -> None:
 
 @torch.no_grad()
 def copy_into(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
-    """Restore a state: its tensors, which are live, get the values of those of the same names."""
+    """Restore a state: copy the tensors into the live tensors of the same names."""
     for name, value in state.items():
         value.copy_(tensors[name])
 
 
 class Step:
-    """The training step of one network; called with a batch and the learning rate. Sums its figures in `totals`.
+    """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`.
 
-    parallel  the network as several processes train it together
+    Args:
+        model: The network.
+        recipe: How it is trained.
+        augmentation: What is done to the images.
+        device: Where the network is.
+        parallel: The network as several processes train it together, if they do.
     """
 
     def __init__(
@@ -126,11 +131,11 @@ class Step:
 
     @property
     def draws(self) -> bool:
-        """Whether a step draws random numbers, beside those that come with its batch."""
+        """Whether a step draws random numbers itself, in addition to those that come with its batch."""
         return self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1
 
     def state(self) -> dict[str, Tensor]:
-        """All tensors that a step changes, by name; live, so copying into them restores a state."""
+        """All tensors that a step changes, by name. They are live: copying into them restores a state."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, p in self.model.named_parameters():
             for key, value in self.optimizer.state.get(p, {}).items():
@@ -138,7 +143,7 @@ class Step:
         return tensors
 
     def start_epoch(self, epoch: int) -> None:
-        """Forget the last epoch's sums. In the first epoch with ghosts the loss changes, and the graphs with it."""
+        """Reset the sums. In the first epoch with ghosts the loss changes, so the step is captured again."""
         self.totals.zero_()
         objective = Objective(self.model, self.recipe, epoch=epoch)
         if objective.ghosts != self.objective.ghosts:
@@ -160,7 +165,7 @@ class Step:
         self.graphs[size](batch)
 
     def run(self, batch: Batch) -> None:
-        """The step itself; its parts bear the names that a profile shows."""
+        """The step itself; its parts have the names that a profile shows."""
         labels = batch[1]
         with training_precision(self.device, self.recipe.precision):
             with part("augment"):
@@ -184,7 +189,7 @@ class Step:
         join()
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The images that the network sees, and those that its decoder is to rebuild: (B, C, H, W) in [0, 1]."""
+        """The images that the network sees, and those that its decoder has to rebuild: (B, C, H, W) in [0, 1]."""
         pixels, _, draws = batch
         channels = self.model.config.in_shape[0]
         moved = self.augmentation.apply(pixels, draws, channels=channels)
@@ -201,8 +206,8 @@ class Step:
         self.totals += torch.stack([figures.get(name, zero).double() for name in TERMS])
 
     def captured(self, batch: Batch) -> Callable[[Batch], None]:
-        """The step for batches of this size as a CUDA graph; the trial steps that this takes leave no trace."""
-        static: Batch = tuple(one.clone() for one in batch)  # type: ignore[assignment]
+        """Capture the step for batches of this size as a CUDA graph; the state is restored after the trial steps."""
+        static: Batch = tuple(tensor.clone() for tensor in batch)  # type: ignore[assignment]
         before = {name: value.clone() for name, value in self.state().items()}
         totals, random = self.totals.clone(), torch.cuda.get_rng_state(self.device)
         graph = torch.cuda.CUDAGraph()

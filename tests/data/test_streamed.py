@@ -7,10 +7,10 @@ import torch
 from PIL import Image
 
 from hitnet import HitNetError
-from hitnet.data import load, save_npz, stream
+from hitnet.data import open_data, save_npz
+from hitnet.data import streamed as streaming
 from hitnet.data.images import Images
-from hitnet.data.stream import Streamed, open_images
-from hitnet.training.train import fingerprint
+from hitnet.data.streamed import Streamed
 from toy import toy_images
 
 
@@ -29,22 +29,22 @@ def photos(tmp_path):
 
 
 def opened(photos, *, stream=True, room=0, **options):
-    [images] = open_images(photos, ["all"], stream=stream, room=lambda: room, **options)
+    [images] = open_data(photos, stream=stream, **options).image_sets(["all"], lambda: room)
     return images
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_several_splits_are_those_that_load_gives(photos, caplog, streamed):
     caplog.set_level("INFO", logger="hitnet")
-    train, test = open_images(photos, ["train", "test"], stream=streamed, room=lambda: 0, limit=20, image_size=8)
+    train, test = open_data(photos, stream=streamed, limit=20, image_size=8).image_sets(["train", "test"], lambda: 0)
     assert caplog.text.count("damaged.jpg") == 1
     assert caplog.text.count("images are read at") == 1
     for images, split, limit in ((train, "train", 20), (test, "test", None)):
-        assert fingerprint(images) == fingerprint(load(photos, split, limit=limit, image_size=8))
+        assert images.fingerprint == open_data(photos, limit=limit, image_size=8).load(split).fingerprint
 
 
 def test_the_same_images_as_in_memory(photos, caplog):
-    memory = load(photos, "all")
+    memory = open_data(photos).load("all")
     assert "left out 2" in caplog.text
     caplog.clear()
     streamed = opened(photos)
@@ -53,7 +53,7 @@ def test_the_same_images_as_in_memory(photos, caplog):
     assert (len(streamed), streamed.shape, streamed.num_classes) == (len(memory), memory.shape, memory.num_classes)
     assert (streamed.class_names, streamed.name) == (memory.class_names, memory.name)
     assert torch.equal(streamed.labels, memory.labels)
-    assert fingerprint(streamed) == fingerprint(memory)
+    assert streamed.fingerprint == memory.fingerprint
     order = torch.randperm(len(memory))
     for part, pixels in zip(order.split(7), streamed.read(order.split(7)), strict=True):
         assert torch.equal(pixels, memory.pixels[part])
@@ -61,11 +61,11 @@ def test_the_same_images_as_in_memory(photos, caplog):
 
 def test_few_images_are_decoded_ahead(photos, monkeypatch):
     streamed = opened(photos)
-    monkeypatch.setattr(stream, "AHEAD_BYTES", 0)
-    monkeypatch.setattr(stream, "thread_count", lambda: 2)
+    monkeypatch.setattr(streaming, "AHEAD_BYTES", 0)
+    monkeypatch.setattr(streaming, "thread_count", lambda: 2)
     done = []
-    real = stream.pixels_of
-    monkeypatch.setattr(stream, "pixels_of", lambda *arguments: (done.append(1), real(*arguments))[1])
+    real = streaming.pixels_of
+    monkeypatch.setattr(streaming, "pixels_of", lambda *arguments: (done.append(1), real(*arguments))[1])
     reading = streamed.read(torch.arange(len(streamed)).split(5))
     for batch in range(1, 4):
         next(reading)
@@ -80,9 +80,9 @@ def test_room_decides(photos, caplog):
     caplog.set_level("INFO", logger="hitnet")
     assert isinstance(opened(photos, stream=None, room=61 * 144), Images)
     assert isinstance(opened(photos, stream=False), Images)
-    assert "read from disk as training goes" not in caplog.text
+    assert "read from disk during training" not in caplog.text
     assert isinstance(opened(photos, stream=None, room=61 * 144 - 1), Streamed)
-    assert "61 all images would take 0.0 GB of memory and are read from disk as training goes" in caplog.text
+    assert "61 all images would take 0.0 GB of memory, so they are read from disk during training" in caplog.text
 
 
 def test_a_file_that_vanishes_is_named(photos):

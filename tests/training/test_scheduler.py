@@ -6,18 +6,18 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNetError
+from hitnet import HitNetError, choose_model, choose_recipe, open_data
 from hitnet.errors import DivergedError
-from hitnet.training import RunFolder, engine, together
+from hitnet.training import RunFolder, engine, scheduler
 from hitnet.training.progress import Progress
 
 TIME = re.compile("second|beside")
-SMALL = {"model": "hitnet-small", "device": "cpu", "model_options": {"capsule_dim": 4}}
+SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 RANDOM = {"ghosts": 1, "ghost_probability": 0.5, "batch_size": 32}
 
 
-def same(one, other):
-    a, b = one.model.state_dict(), other.model.state_dict()
+def same(run, other):
+    a, b = run.model.state_dict(), other.model.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -28,11 +28,15 @@ def timeless(run):
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_once):
     """Also where steps draw random numbers and the networks take turns."""
-    monkeypatch.setitem(together.AT_ONCE, "cpu", at_once)
-    many = hitnet.train(toy, test=toy, epochs=2, seeds=[4, 9, 2], recipe_options=RANDOM, **SMALL)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", at_once)
+    many = hitnet.train_many(
+        open_data(toy, test=toy), recipe=choose_recipe(epochs=2, **RANDOM), seeds=[4, 9, 2], **SMALL
+    )
     assert [run.config.seed for run in many] == [4, 9, 2]
     for run in many:
-        alone = hitnet.train(toy, test=toy, epochs=2, seed=run.config.seed, recipe_options=RANDOM, **SMALL)
+        alone = hitnet.train(
+            open_data(toy, test=toy), recipe=choose_recipe(epochs=2, **RANDOM), seed=run.config.seed, **SMALL
+        )
         assert same(run, alone)
         assert timeless(run) == timeless(alone)
         assert {row["beside"] for row in alone.history} == {1}
@@ -56,16 +60,16 @@ class Counting(Progress):
 
 def test_run_folders_and_resuming(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    options = {"epochs": 2, "seeds": 3, "seed": 5, "recipe_options": {"batch_size": 32}, **SMALL}
-    whole = hitnet.train(toy, out=tmp_path / "whole", **options)
+    options = {"recipe": choose_recipe(epochs=2, batch_size=32), "seeds": [5, 6, 7], **SMALL}
+    whole = hitnet.train_many(toy, out=tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
-        hitnet.train(toy, out=tmp_path / "cut", progress=Counting(8), **options)
+        hitnet.train_many(toy, out=tmp_path / "cut", progress=Counting(8), **options)
     finished = [RunFolder(tmp_path / "cut" / f"seed-{seed}").finished for seed in (5, 6, 7)]
     assert finished == [True, False, False]
     with pytest.raises(HitNetError, match="seed-5 already holds a run"):
-        hitnet.train(toy, out=tmp_path / "cut", **options)
+        hitnet.train_many(toy, out=tmp_path / "cut", **options)
     told = Counting()
-    resumed = hitnet.train(toy, out=tmp_path / "cut", resume=True, progress=told, **options)
+    resumed = hitnet.train_many(toy, out=tmp_path / "cut", resume=True, progress=told, **options)
     assert told.planned == [told.steps]
     assert 6 <= told.steps < 12
     assert all(same(a, b) for a, b in zip(whole, resumed, strict=True))
@@ -80,12 +84,12 @@ def test_a_network_that_diverges_leaves_the_others_alone(toy, tmp_path, monkeypa
             self.step.totals.fill_(float("nan"))
         return row(self, *arguments)
 
-    alone = hitnet.train(toy, epochs=1, seed=2, **SMALL)
+    alone = hitnet.train(toy, recipe=choose_recipe(epochs=1), seed=2, **SMALL)
     monkeypatch.setattr(engine.Trainer, "row", diverging)
-    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
     listed = r"1 of 3 networks diverged \(.*seed-1: Training diverged in epoch 1\)"
     with pytest.raises(HitNetError, match=listed) as error:
-        hitnet.train(toy, epochs=1, seeds=3, out=tmp_path, **SMALL)
+        hitnet.train_many(toy, recipe=choose_recipe(epochs=1), seeds=3, out=tmp_path, **SMALL)
     assert [RunFolder(tmp_path / f"seed-{seed}").finished for seed in range(3)] == [True, False, True]
     assert isinstance(error.value, DivergedError)
     assert same(error.value.runs[1], alone)
@@ -112,22 +116,22 @@ class Greedy:
 
 
 def test_too_little_memory_for_all_at_once(toy, monkeypatch, caplog):
-    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
-    expected = hitnet.train(toy, seeds=4, **options)
-    monkeypatch.setitem(together.AT_ONCE, "cpu", 4)
+    options = {"recipe": choose_recipe(epochs=2, **RANDOM), **SMALL}
+    expected = hitnet.train_many(toy, seeds=4, **options)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 4)
     memory = Greedy(2, monkeypatch)
-    found = hitnet.train(toy, seeds=4, **options)
+    runs = hitnet.train_many(toy, seeds=4, **options)
     assert memory.most == 2
-    assert all(same(a, b) for a, b in zip(expected, found, strict=True))
-    assert "going on with 2 networks side by side" in caplog.text
+    assert all(same(a, b) for a, b in zip(expected, runs, strict=True))
+    assert "2 networks continue side by side" in caplog.text
 
 
 def test_too_little_memory_to_begin_another(toy, monkeypatch):
     """There is room for one network; the second fails while it is made, beside the first that is under way."""
-    options = {"epochs": 2, "recipe_options": RANDOM, **SMALL}
-    expected = hitnet.train(toy, seeds=3, **options)
-    monkeypatch.setitem(together.AT_ONCE, "cpu", 2)
-    alive, make, finish = set(), engine.Trainer.__init__, together.Turns.advance
+    options = {"recipe": choose_recipe(epochs=2, **RANDOM), **SMALL}
+    expected = hitnet.train_many(toy, seeds=3, **options)
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
+    alive, make, finish = set(), engine.Trainer.__init__, scheduler.Running.advance
 
     def making(self, *arguments, **more):
         if alive:
@@ -136,23 +140,23 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
         make(self, *arguments, **more)
 
     def advancing(self):
-        going_on = finish(self)
-        if not going_on:
+        continues = finish(self)
+        if not continues:
             alive.clear()
-        return going_on
+        return continues
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
-    monkeypatch.setattr(together.Turns, "advance", advancing)
-    assert all(same(a, b) for a, b in zip(expected, hitnet.train(toy, seeds=3, **options), strict=True))
+    monkeypatch.setattr(scheduler.Running, "advance", advancing)
+    assert all(same(a, b) for a, b in zip(expected, hitnet.train_many(toy, seeds=3, **options), strict=True))
 
 
 def test_too_little_memory_for_one(toy, monkeypatch):
     Greedy(0, monkeypatch)
     with pytest.raises(HitNetError, match="does not hold even one such network"):
-        hitnet.train(toy, epochs=1, seeds=2, **SMALL)
+        hitnet.train_many(toy, recipe=choose_recipe(epochs=1), seeds=2, **SMALL)
 
 
 @pytest.mark.parametrize("seeds", [0, -1, [], [1, 1]])
 def test_seeds_that_make_no_sense(toy, seeds):
     with pytest.raises(HitNetError, match="seeds must be"):
-        hitnet.train(toy, seeds=seeds, **SMALL)
+        hitnet.train_many(toy, seeds=seeds, **SMALL)

@@ -11,21 +11,44 @@ from PIL import Image
 from safetensors import SafetensorError
 
 import hitnet
-from hitnet import HitNetError
-from hitnet.training import run as runs
+from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
+from hitnet.training import runs
 
-SMALL = {"model": "hitnet-small", "device": "cpu", "epochs": 1, "model_options": {"capsule_dim": 4}}
+MODEL = choose_model("hitnet-small", capsule_dim=4)
+SMALL = {"model": MODEL, "device": "cpu", "recipe": choose_recipe(epochs=1)}
+
+
+def with_recipe(**changes):
+    return SMALL | {"recipe": choose_recipe(epochs=1, **changes)}
 
 
 def test_runs_that_kept_less_of_their_data_are_resumed(toy, tmp_path):
     run = hitnet.train(toy, out=tmp_path / "run", **SMALL)
     file = tmp_path / "run" / "config.json"
     values = json.loads(file.read_text())
-    del values["data"]["mirror"]
+    del values["data"]["flip"]
     file.write_text(json.dumps(values))
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
     with pytest.raises(HitNetError, match=r"data\.fingerprint"):
         hitnet.train(toy.first(90), out=tmp_path / "run", resume=True, **SMALL)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_runs_that_called_flip_mirror_are_read_and_resumed(toy, tmp_path, flip):
+    data = open_data(toy, flip=flip)
+    run = hitnet.train(data, out=tmp_path / "run", **SMALL)
+    file = tmp_path / "run" / "config.json"
+    values = json.loads(file.read_text())
+    values["data"]["mirror"] = values["data"].pop("flip")
+    del values["data"]["data_dir"]
+    file.write_text(json.dumps(values))
+    opened = hitnet.open_run(tmp_path / "run")
+    assert opened.config.data["flip"] is flip
+    assert "mirror" not in opened.config.data
+    assert opened.history == run.history
+    assert hitnet.train(data, out=tmp_path / "run", resume=True, **SMALL).history == run.history
+    with pytest.raises(HitNetError, match=rf"data\.flip was {flip}, now {not flip}"):
+        hitnet.train(open_data(toy, flip=not flip), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
@@ -34,25 +57,25 @@ def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
     values = json.loads(file.read_text())
     file.write_text(json.dumps({**values, "recipe": {**values["recipe"], "speed": 3}}))
     with pytest.raises(HitNetError, match=r"config\.json is not one that .* can read\. There is no entry .* 'speed'"):
-        hitnet.load(tmp_path / "run")
+        hitnet.open_run(tmp_path / "run")
 
 
 def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
-    run = hitnet.train(toy, out=tmp_path / "run", limit=1000, **SMALL)
+    run = hitnet.train(open_data(toy, limit=1000), out=tmp_path / "run", **SMALL)
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
 
 
 def test_a_new_default_of_an_option_that_is_off_is_no_other_run(toy, tmp_path):
-    run = hitnet.train(toy, out=tmp_path / "run", recipe_options={"augment_share": 0.75}, **SMALL)
+    run = hitnet.train(toy, out=tmp_path / "run", **with_recipe(augment_share=0.75))
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
     with pytest.raises(HitNetError, match=r"recipe\.shift was 2, now 1\. Give the same"):
-        hitnet.train(toy, out=tmp_path / "run", resume=True, recipe_options={"shift": 1}, **SMALL)
+        hitnet.train(toy, out=tmp_path / "run", resume=True, **with_recipe(shift=1))
 
 
 def test_what_was_kept_of_the_data_still_counts(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
-    with pytest.raises(HitNetError, match=r"data\.mirror was False, now True"):
-        hitnet.train(toy, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
+    with pytest.raises(HitNetError, match=r"data\.flip was False, now True"):
+        hitnet.train(open_data(toy, flip=True), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
@@ -63,23 +86,23 @@ def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
     pixels[0] = 255 - pixels[0]
     assert not torch.equal(swapped, toy.labels)
     for other in (toy.with_labels(swapped), replace(toy, pixels=pixels)):
-        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another --out") as e:
+        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another `out`") as e:
             hitnet.train(other, out=tmp_path / "run", resume=True, **SMALL)
         assert "fingerprint" not in str(e.value)
-        with pytest.raises(HitNetError, match=r"data\.mirror was False, now True.*Give the same options"):
-            hitnet.train(other, out=tmp_path / "run", resume=True, mirror=True, **SMALL)
+        with pytest.raises(HitNetError, match=r"data\.flip was False, now True.*Give the same options"):
+            hitnet.train(open_data(other, flip=True), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):
-    hitnet.train(toy, seeds=[3, 5], out=tmp_path / "runs", **SMALL)
+    hitnet.train_many(toy, seeds=[3, 5], out=tmp_path / "runs", **SMALL)
     with pytest.raises(HitNetError, match=r"those of 2 seeds; name one of them, e\.g\. .*runs/seed-3\."):
-        hitnet.load(tmp_path / "runs")
+        hitnet.open_run(tmp_path / "runs")
 
 
 def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_as_trained(toy, tmp_path):
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     (tmp_path / "run" / "history.json").unlink()
-    assert hitnet.load(tmp_path / "run").history == []
+    assert hitnet.open_run(tmp_path / "run").history == []
     with pytest.raises(HitNetError, match=r"history\.json of a finished run is missing"):
         hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
 
@@ -118,12 +141,13 @@ def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(runs, "environment", lambda device: {"device": asked.append(device.type)})
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
-    hitnet.audit(toy, models=1, epochs=1, out=tmp_path / "audit", device="cpu")
+    judges = NewNetworks(count=1, recipe=choose_recipe(epochs=1))
+    hitnet.audit_labels(toy, judges=judges, out=tmp_path / "audit", device="cpu")
     assert asked == ["cpu", "cpu"]
 
 
 def train_seeds(toy, out, count, **options):
-    return hitnet.train(toy, out=out, seeds=count, **SMALL, **options)
+    return hitnet.train_many(toy, out=out, seeds=count, **SMALL, **options)
 
 
 def test_a_run_that_another_process_trains_is_left_alone(toy, tmp_path):
@@ -164,7 +188,7 @@ def test_damaged_files_are_named(toy, tmp_path, file, text):
     path = tmp_path / "run" / file
     path.write_text(json.dumps({**json.loads(path.read_text()), "data": {}}) if text is None else text)
     with pytest.raises(HitNetError, match=f"{path} is damaged"):
-        hitnet.load(tmp_path / "run")
+        hitnet.open_run(tmp_path / "run")
 
 
 def test_a_checkpoint_that_does_not_say_how_far_it_is_is_damaged(tmp_path):
@@ -188,8 +212,8 @@ def test_home_is_where_a_run_is_kept(toy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = hitnet.train(toy, out="~/run", **SMALL)
     assert run.folder == tmp_path / "run"
-    assert hitnet.load("~/run").history == run.history
-    hybrid = hitnet.train(toy, augment="hybrid", augment_from="~/run", seeds=2, out="~/many", **SMALL)
+    assert hitnet.open_run("~/run").history == run.history
+    hybrid = hitnet.train_many(toy, augment_from="~/run", seeds=2, out="~/many", **with_recipe(augment="hybrid"))
     assert hybrid[1].folder == tmp_path / "many" / "seed-1"
     assert hybrid[1].config.augment_from["run"] == str(tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["many", "run"]
@@ -200,5 +224,5 @@ def test_loading_a_run_leaves_the_callers_random_numbers_alone(toy, tmp_path):
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    hitnet.load(tmp_path / "run")
+    hitnet.open_run(tmp_path / "run")
     assert torch.equal(torch.rand(2), expected)

@@ -8,9 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitnet import HitNetError, Recipe, recipe
+from hitnet import HitNetError, Recipe, choose_recipe
 from hitnet.data.augment import Augmentation
-from hitnet.training.recipe import FAST, LEAST_STEPS, RECIPES
+from hitnet.training.recipes import FAST, LEAST_STEPS, RECIPES, complete_recipe
+
+
+def recipe(name, *, features="paper", images=None, **changes):
+    return choose_recipe(name, **changes).complete(features=features, images=images)
 
 
 def test_paper_recipe_is_what_the_paper_says():
@@ -20,7 +24,7 @@ def test_paper_recipe_is_what_the_paper_says():
     assert paper.adam_epsilon == 1e-7
     assert (paper.ghost_rule, paper.ghost_probability, paper.ghosts_from_epoch) == ("always", 1, 1)
     assert (paper.weight_decay, paper.label_smoothing, paper.average, paper.augment) == (0, 0, 0, "none")
-    assert paper.augmentation(mirrored_ok=True) == Augmentation(shift=2)
+    assert paper.augmentation(flip=True) == Augmentation(shift=2)
     assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
 
 
@@ -41,27 +45,27 @@ def test_cosine_and_one_cycle():
 
 
 def test_recipes_survive_json():
-    for one in RECIPES.values():
-        assert Recipe.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    for kept in RECIPES.values():
+        assert Recipe.from_dict(json.loads(json.dumps(kept.to_dict()))) == kept
 
 
 def test_overrides_of_none_change_nothing():
     assert recipe("paper", epochs=None, ghosts=None) == RECIPES["paper"]
     assert recipe("paper", epochs=3).epochs == 3
     own = Recipe(epochs=7)
-    assert recipe(own, features="resnet9", shift=None) == own
+    assert complete_recipe(own, features="resnet9") == own
 
 
 def test_recipes_are_known_by_their_names():
-    assert all(one.name == name for name, one in RECIPES.items())
-    assert {one.name for one in FAST.values()} == {"fast"}
-    for features, one in FAST.items():
-        assert recipe("fast", features=features) == one
+    assert all(kept.name == name for name, kept in RECIPES.items())
+    assert {fast.name for fast in FAST.values()} == {"fast"}
+    for features, fast in FAST.items():
+        assert recipe("fast", features=features) == complete_recipe("fast", features=features) == fast
         assert recipe("paper", features=features) == RECIPES["paper"]
 
 
 def test_the_fast_recipes_are_what_the_guide_says():
-    told = {features: (one.optimizer, one.schedule, one.epochs) for features, one in FAST.items()}
+    told = {features: (fast.optimizer, fast.schedule, fast.epochs) for features, fast in FAST.items()}
     assert told == {
         "paper": ("adam", "cosine", 20),
         "small": ("adam", "one-cycle", 12),
@@ -78,8 +82,8 @@ def test_the_last_batch_of_an_epoch_may_be_smaller():
 
 def test_mirroring_needs_data_that_allows_it():
     flipping = recipe("fast", flip=True)
-    assert flipping.augmentation(mirrored_ok=True).flip
-    assert not flipping.augmentation(mirrored_ok=False).flip
+    assert flipping.augmentation(flip=True).flip
+    assert not flipping.augmentation(flip=False).flip
 
 
 def test_mistakes_are_named():
@@ -145,7 +149,7 @@ def test_shares_are_below_one(entry):
 
 
 def test_augmentation_of_a_recipe():
-    made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(mirrored_ok=False)
+    made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(flip=False)
     assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)
 
 
@@ -174,4 +178,4 @@ def test_few_images_are_gone_through_more_often(features):
 
 @pytest.mark.parametrize("name", ["paper", "paper-decay", Recipe(epochs=2)])
 def test_recipes_that_say_how_long_are_kept(name):
-    assert recipe(name, images=10) == recipe(name)
+    assert complete_recipe(name, images=10) == complete_recipe(name)

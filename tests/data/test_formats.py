@@ -1,0 +1,95 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hitnet.data import Images, check_data, open_data, save_npz
+from hitnet.errors import HitNetError
+
+
+@pytest.fixture
+def images():
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 10, 8, 3), dtype=np.uint8)
+    return Images.from_arrays(pixels, np.arange(50) % 5, name="memory")
+
+
+def test_images_in_memory_are_a_source(images):
+    assert open_data(images).load("all") is images
+    train, test = open_data(images).load(), open_data(images).load("test")
+    assert torch.bincount(train.labels).tolist() == [8] * 5
+    assert torch.bincount(test.labels).tolist() == [2] * 5
+    assert torch.equal(images.pixels[test.ids], test.pixels)
+    assert len(open_data(images, limit=7).load("all")) == 7
+
+
+def test_size(images):
+    assert open_data(images, image_size=(10, 8)).load("all") is images
+    fitted = open_data(images, image_size=20).load("all")
+    assert fitted.shape == (3, 20, 20)
+    assert int(fitted.pixels[..., :2].sum()) == int(fitted.pixels[..., 18:].sum()) == 0
+    assert open_data("mnist-sample", limit=3, image_size=14).load("test").shape == (1, 14, 14)
+
+
+def test_one_report_for_every_source(images):
+    report = open_data(images).report("all")
+    assert (report.images, report.skipped, report.ignored) == (images, (), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"limit": 0}, "limit must be at least 1; got 0"),
+        ({"limit": -3}, "limit must be at least 1; got -3"),
+        ({"image_size": 0}, "shape"),
+        ({"image_size": (10**6, 4)}, "shape"),
+    ],
+)
+def test_wrong_options(images, change, says):
+    with pytest.raises(HitNetError, match=says):
+        open_data(images, **change)
+    with pytest.raises(HitNetError, match="split must be one of"):
+        open_data(images).load("val")
+
+
+def test_sources_that_do_not_exist(tmp_path):
+    with pytest.raises(HitNetError, match="Did you mean 'cifar10'"):
+        open_data("cifar-10")
+    with pytest.raises(HitNetError, match="does not exist"):
+        open_data(tmp_path / "none")
+    with pytest.raises(HitNetError, match="does not exist"):
+        open_data("table.csv")
+    with pytest.raises(HitNetError, match="Data cannot be opened from int"):
+        open_data(3)
+
+
+def test_opened_data_is_returned_as_it_is(images):
+    data = open_data(images, limit=7)
+    assert open_data(data) is data
+    with pytest.raises(HitNetError, match="open already"):
+        open_data(data, limit=3)
+    assert len(data.reopen(limit=3).load("all")) == 3
+    assert data.reopen().options == data.options
+
+
+def test_images_to_test_on(images, tmp_path):
+    few = images.first(10)
+    data = open_data(images, test=few)
+    assert data.load("train") is images
+    assert data.load("test") is few
+    save_npz(images, tmp_path / "memory.npz")
+    with pytest.raises(HitNetError, match="`test` is for images in memory"):
+        open_data(tmp_path / "memory.npz", test=few)
+
+
+@pytest.mark.parametrize("flip", [None, False, True])
+def test_whether_images_may_be_mirrored(images, flip):
+    for known in (False, True):
+        loaded = open_data(replace(images, flip=known), flip=flip).load("all")
+        assert loaded.flip is (known if flip is None else flip)
+
+
+def test_a_check_reads_your_own_data(images):
+    check = check_data(images)
+    assert check.report.images is images
+    assert (check.files, check.sound) == ((), True)

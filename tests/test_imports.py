@@ -1,0 +1,40 @@
+"""What is imported: packages that take long to load are imported only by what needs them."""
+
+import subprocess
+import sys
+
+LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib")
+
+
+def imported(code: str) -> set[str]:
+    """The top-level packages that a fresh interpreter has imported after this code."""
+    ending = "import sys; print('\\nIMPORTED', *sorted({name.partition('.')[0] for name in sys.modules}))"
+    command = [sys.executable, "-c", f"{code}\n{ending}"]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return set(process.stdout.rpartition("IMPORTED")[2].split())
+
+
+def test_data_and_training_import_torch_but_no_tables_and_no_plots():
+    packages = imported("import hitnet, hitnet.data, hitnet.training")
+    assert {"hitnet", "torch"} <= packages
+    assert packages.isdisjoint(LATE)
+
+
+def test_importing_hitnet_alone_imports_no_torch():
+    packages = imported("import hitnet")
+    assert "hitnet" in packages
+    assert packages.isdisjoint({*LATE, "torch", "numpy"})
+
+
+def test_help_imports_no_torch():
+    code = """
+import runpy, sys
+sys.argv = ["hitnet", "--help"]
+try:
+    runpy.run_module("hitnet", run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+    packages = imported(code)
+    assert "hitnet" in packages
+    assert packages.isdisjoint({*LATE, "torch"})
