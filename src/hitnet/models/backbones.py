@@ -1,0 +1,238 @@
+"""Backbones: networks whose features others are fitted on, opened by name with their weights and settings.
+
+`open_backbone("efficientnet-lite0")` ships with the package, `open_backbone("timm:NAME")` and
+`open_backbone("torchvision:NAME")` need those packages, and any `nn.Module` from images (B, 3, H, W) to features (B, D)
+will do. Weights are read from safetensors files only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from hitnet.errors import HitNetError, unknown_name, whole
+from hitnet.models import efficientnet_lite
+
+DEFAULT = "efficientnet-lite0"
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network in evaluation mode and what its images must look like.
+
+    Attributes:
+        name: What it was opened by, or the class of the module.
+        module: Normalised images (B, 3, H, W) → features (B, num_features).
+        input_size: Height and width in pixels that it was trained for.
+        mean: Of each channel of images in [0, 1]; subtracted.
+        std: Of each channel; divided by.
+        num_features: Features per image.
+        fingerprint: Checksum of structure, weights and normalisation: equal if and only if features are.
+    """
+
+    name: str
+    module: nn.Module
+    input_size: int
+    mean: Triple
+    std: Triple
+    num_features: int
+    fingerprint: str
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 images (B, 1 or 3, H, W) → what `module` takes: float32 (B, 3, H, W)."""
+        scale = torch.tensor([1 / (255 * s) for s in self.std], device=pixels.device)[:, None, None]
+        shift = torch.tensor([m / s for m, s in zip(self.mean, self.std, strict=True)], device=pixels.device)
+        # A grey image is the same in all three channels: multiplying by (3, 1, 1) repeats it.
+        return (pixels * scale).sub_(shift[:, None, None])
+
+
+def open_backbone(
+    backbone: str | nn.Module | Backbone,
+    weights: str | Path | None = None,
+    *,
+    input_size: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Backbone:
+    """A backbone by name, or around a module.
+
+    Args:
+        backbone: "efficientnet-lite0" (ships), "timm:NAME", "torchvision:NAME", or a module from normalised images
+            (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
+        weights: A .safetensors file. None: the weights that ship, or for timm those of the Hugging Face hub (from its
+            cache, else downloaded). A module keeps the weights that it has.
+        input_size: Height and width of images; None: the backbone's own, 224 for a module.
+        mean: Of each channel in [0, 1]; None: the backbone's own, 0.5 for a module.
+        std: The same for the standard deviation.
+
+    Raises:
+        HitNetError: The name is unknown, its package is not installed, or its weights cannot be had.
+    """
+    if isinstance(backbone, Backbone):
+        return backbone
+    if isinstance(backbone, nn.Module):
+        name, module, settings = type(backbone).__name__, backbone, _Settings(224, (0.5,) * 3, (0.5,) * 3)
+        if weights is not None:
+            _load(module, weights, name)
+    else:
+        name = backbone
+        module, settings = _opened(name, weights)
+    size = settings.input_size if input_size is None else whole("open_backbone", "input_size", input_size, 8)
+    means = settings.mean if mean is None else _triple("mean", mean)
+    deviations = settings.std if std is None else _triple("std", std)
+    if min(deviations) <= 0:
+        raise HitNetError(f"open_backbone: std must be above 0; got {tuple(deviations)}.")
+    module = module.eval()
+    count = _count_features(module, name, size)
+    return Backbone(name, module, size, means, deviations, count, _fingerprint(module, (*means, *deviations)))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    input_size: int
+    mean: Triple
+    std: Triple
+
+
+def _opened(name: str, weights: str | Path | None) -> tuple[nn.Module, _Settings]:
+    family, _, model = name.partition(":")
+    if name == DEFAULT:
+        network = efficientnet_lite.efficientnet_lite0(pretrained=weights is None)
+        if weights is not None:
+            _load(network, weights, name)
+        lite = efficientnet_lite
+        return network, _Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
+    if family == "timm" and model:
+        return _from_timm(model, weights)
+    if family == "torchvision" and model:
+        return _from_torchvision(model, weights)
+    raise unknown_name("backbone", name, [DEFAULT, "timm:NAME", "torchvision:NAME"])
+
+
+def _from_timm(model: str, weights: str | Path | None) -> tuple[nn.Module, _Settings]:
+    name = f"timm:{model}"
+    try:
+        import timm
+    except ImportError:
+        raise HitNetError(f"The backbone {name} needs the package timm: pip install timm.") from None
+    try:
+        module = timm.create_model(model, pretrained=False, num_classes=0)
+    except Exception as error:
+        near = timm.list_models(f"*{model.split('.')[0]}*")[:3] or timm.list_models(f"{model[:6]}*")[:3]
+        hint = f" Similar: {', '.join(near)}." if near else ""
+        raise HitNetError(f"timm cannot build {model!r}: {error}.{hint}") from error
+    config: dict[str, Any] = module.pretrained_cfg
+    _load(module, weights if weights is not None else _from_hub(name, config), name, _names(config.get("classifier")))
+    return module, _Settings(int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"]))
+
+
+def _from_hub(name: str, config: dict[str, Any]) -> Path:
+    """The file of weights in the Hugging Face hub's cache, downloaded where it is not there yet."""
+    place = config.get("hf_hub_id")
+    if not place:
+        raise HitNetError(f"No weights are published for the backbone {name}. Give a .safetensors file as `weights`.")
+    file = config.get("hf_hub_filename") or "model.safetensors"
+    try:
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(place, file))
+    except Exception as error:
+        raise HitNetError(
+            f"The weights of the backbone {name} are not in the Hugging Face cache and cannot be downloaded "
+            f"({type(error).__name__}). On a machine with a network, download https://huggingface.co/{place}/resolve/"
+            f"main/{file}, copy it here and give its path as `weights`."
+        ) from error
+
+
+def _from_torchvision(model: str, weights: str | Path | None) -> tuple[nn.Module, _Settings]:
+    name = f"torchvision:{model}"
+    try:
+        from torchvision import models
+    except ImportError:
+        raise HitNetError(f"The backbone {name} needs the package torchvision: pip install torchvision.") from None
+    known = models.list_models(module=models)
+    if model not in known:
+        raise unknown_name("network in torchvision", model, known)
+    if weights is None:
+        raise HitNetError(
+            f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
+            "the state dict with safetensors.torch.save_file, or take the same network from timm."
+        )
+    module, preset = models.get_model(model, weights=None), models.get_model_weights(model).DEFAULT.transforms()
+    classifiers = [part for part in ("fc", "classifier", "heads", "head") if hasattr(module, part)]
+    for part in classifiers:
+        setattr(module, part, nn.Identity())
+    _load(module, weights, name, classifiers)
+    return module, _Settings(preset.crop_size[0], _triple("mean", preset.mean), _triple("std", preset.std))
+
+
+def _names(given: str | Iterable[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _load(module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)) -> None:
+    """Load a safetensors file into a module; parameters under `left_out` are those of a classifier that is gone."""
+    path = Path(weights)
+    if not path.is_file():
+        raise HitNetError(f"weights: there is no file {path}.")
+    try:
+        state = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
+    prefixes = tuple(f"{part}." for part in left_out)
+    state = {key: value for key, value in state.items() if not key.startswith(prefixes)}
+    own = module.state_dict()
+    missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
+    other = [key for key in state if key not in own or state[key].shape != own[key].shape]
+    if missing or other:
+        raise HitNetError(
+            f"weights: {path} does not fit the backbone {name}: {len(missing)} parameters are missing"
+            f"{_first(missing)}, {len(other)} are unknown or of another shape{_first(other)}."
+        )
+    module.load_state_dict(state, strict=False)
+
+
+def _first(names: list[str]) -> str:
+    return f" (first: {names[0]})" if names else ""
+
+
+def _triple(name: str, values: Sequence[float]) -> Triple:
+    numbers = [float(value) for value in values]
+    if len(numbers) != 3:
+        raise HitNetError(f"open_backbone: {name} must be three numbers, one per channel; got {tuple(values)}.")
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _count_features(module: nn.Module, name: str, size: int) -> int:
+    """Features per image, found by a trial."""
+    place = next(module.parameters(), torch.zeros(0))
+    try:
+        with torch.inference_mode():
+            features = module(torch.zeros(1, 3, size, size, device=place.device, dtype=place.dtype))
+    except Exception as error:
+        raise HitNetError(
+            f"The backbone {name} fails on an image (1, 3, {size}, {size}): {error}. Is `input_size` right?"
+        ) from error
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
+        got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise HitNetError(f"The backbone {name} must give features (B, D); for one image it gave {got}.")
+    return features.shape[1]
+
+
+def _fingerprint(module: nn.Module, numbers: Iterable[float]) -> str:
+    """Checksum over structure, normalisation and all weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{type(module).__module__}.{module!r} {tuple(numbers)}".encode())
+    for key, value in sorted(module.state_dict().items()):
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
