@@ -19,6 +19,7 @@ ORDER = [
     "models",
     "data",
     "training",
+    "features",
     "synthesis",
     "plots",
     "audit",

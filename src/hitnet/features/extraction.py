@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.data.decode import OddFileError, decode, quiet
+from hitnet.data.decode import quiet
 from hitnet.errors import HitNetError, whole
+from hitnet.features import photographs
 from hitnet.features.folding import folded
 from hitnet.features.gpu_decoding import gpu_reader
 from hitnet.models.backbones import Backbone
@@ -97,16 +98,10 @@ class Extractor:
         """uint8 images of one size: (b, C, H, W)."""
         if isinstance(part, Tensor):
             return part
-        return torch.from_numpy(np.stack([self._decode(Path(path)) for path in part]))
-
-    def _decode(self, path: Path) -> np.ndarray:
-        try:
-            return decode(path, (3, self.size, self.size))
-        except OddFileError as error:
-            raise HitNetError(f"{path}: {error}.") from error
+        return torch.from_numpy(np.stack([photographs.read(path, self.size) for path in part]))
 
     def _on_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
-        read = self._pixels if self.gpu_decoder is None else self.gpu_decoder(self.size, self.device, self._decode)
+        read = self._pixels if self.gpu_decoder is None else self.gpu_decoder(self.size, self.device)
         pending: tuple[range, Tensor] | None = None
         with ThreadPoolExecutor(self.workers) as pool:
             for which, pixels in _in_order(pool, read, source, self.workers, per_task=64):

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.data.decode import LARGEST, ORIENTATION
+from hitnet.features import photographs
 
 # Of each EXIF orientation: transpose first?, then flip the rows?, the columns?
 TURNS = {
@@ -36,16 +37,14 @@ def turned(image: Tensor, orientation: int) -> Tensor:
     return image.flip(axes) if axes else image
 
 
-def fitted(image: Tensor, size: int) -> Tensor:
-    """A uint8 picture (C, H, W) scaled to fit (C, size, size) and centred on black, as `hitnet.data.decode.fit` does."""
-    height, width = image.shape[1:]
-    scale = size / max(height, width)
-    shape = (max(1, round(height * scale)), max(1, round(width * scale)))
-    if shape != (height, width):
-        scaled = F.interpolate(image[None].float(), shape, mode="bilinear", antialias=True)[0]
+def cropped(image: Tensor, size: int) -> Tensor:
+    """The square middle of a uint8 picture (C, H, W) at (C, size, size), as `hitnet.features.photographs.read` does."""
+    height, width = photographs.shape_at(image.shape[1], image.shape[2], size)
+    if (height, width) != image.shape[1:]:
+        scaled = F.interpolate(image[None].float(), (height, width), mode="bilinear", antialias=True)[0]
         image = scaled.round_().clamp_(0, 255).to(torch.uint8)
-    top, left = (size - shape[0]) // 2, (size - shape[1]) // 2
-    return F.pad(image, (left, size - shape[1] - left, top, size - shape[0] - top))
+    top, left = (height - size) // 2, (width - size) // 2
+    return image[:, top : top + size, left : left + size]
 
 
 class GpuReader:
@@ -55,13 +54,10 @@ class GpuReader:
         decode_jpeg: torchvision's function, in the mode RGB.
         size: Height and width.
         device: A GPU.
-        fallback: From a path to uint8 (3, size, size), for files that are not plain JPEG.
     """
 
-    def __init__(
-        self, decode_jpeg: Callable[..., Any], size: int, device: torch.device, fallback: Callable[[Path], np.ndarray]
-    ) -> None:
-        self.decode_jpeg, self.size, self.device, self.fallback = decode_jpeg, size, device, fallback
+    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device) -> None:
+        self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
     def __call__(self, paths: Sequence[str | Path] | Tensor) -> Tensor:
         if isinstance(paths, Tensor):
@@ -75,10 +71,10 @@ class GpuReader:
                 orientations[i] = orientation
         for i, picture in zip(contents, self.decoded(list(contents.values())), strict=True):
             if picture is not None:
-                images[i] = fitted(turned(picture, orientations[i]), self.size)
+                images[i] = cropped(turned(picture, orientations[i]), self.size)
         for i, path in enumerate(paths):
             if images[i] is None:
-                images[i] = torch.from_numpy(self.fallback(Path(path))).to(self.device, non_blocking=True)
+                images[i] = torch.from_numpy(photographs.read(path, self.size)).to(self.device)
         return torch.stack([image for image in images if image is not None])
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
@@ -103,7 +99,7 @@ def plain_jpeg(path: Path) -> int:
         return 0
 
 
-def gpu_reader() -> Callable[[int, torch.device, Callable[[Path], np.ndarray]], GpuReader] | None:
+def gpu_reader() -> Callable[[int, torch.device], GpuReader] | None:
     """What makes a `GpuReader`, or None where torchvision has no decoder for this GPU."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg
@@ -112,4 +108,4 @@ def gpu_reader() -> Callable[[int, torch.device, Callable[[Path], np.ndarray]], 
         decode([encode_jpeg(torch.zeros(3, 16, 16, dtype=torch.uint8))], device="cuda")
     except (ImportError, RuntimeError, AttributeError, TypeError):
         return None
-    return lambda size, device, fallback: GpuReader(decode, size, device, fallback)
+    return partial(GpuReader, decode)
