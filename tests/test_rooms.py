@@ -18,6 +18,7 @@ ORDER = [
     "models",
     "data",
     "training",
+    "features",
     "synthesis",
     "plots",
     "audit",

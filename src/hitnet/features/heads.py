@@ -1,12 +1,12 @@
 """Heads on features of a frozen backbone: every fold and repeat at once, each image judged out of sample.
 
-A repeat deals the images into folds and trains one head per fold on all images outside it; the head then judges the
-images inside. The heads of one repeat see the same batches: a head ignores the rows of its own fold. So the work of a
-step is one batched matrix product (R, B, D) @ (R, D, F·K·n) for R repeats, batches of B images, D features, F folds, K
-classes and capsules of n numbers.
+A repeat deals the images into F folds and trains one head per fold on the images of all others; the head then judges
+the images of its own fold. A batch holds as many images of each fold, one fold after the other, twice over: the batch of
+a head is then a window of it that leaves out one fold, and a step is one batched matrix product of windows and weights,
+(F, B, D) @ (F, D, K·n) for batches of B images, D features, K classes and capsules of n numbers.
 
-Images of classes with fewer images than folds belong to no fold: without them, a head would not know their class. All
-heads are trained on them, and the mean of all heads judges them.
+Images of classes with fewer images than folds cannot be judged out of sample: without them, a head would hardly know
+their class. All heads are trained on them, and the mean of all heads judges them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.capsules import CENTRE
@@ -25,7 +26,6 @@ from hitnet.losses import centripetal_loss
 Loss = Literal["hit-or-miss", "softmax"]
 LOSSES: tuple[Loss, ...] = ("hit-or-miss", "softmax")
 NORM_EPSILON = 1e-3
-LARGEST_WEIGHTS = 2**26  # numbers in the weights of all heads that are trained together
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class HeadOptions:
         folds: Heads per repeat; each judges 1/folds of the images.
         repeats: Independent divisions into folds.
         steps: Training steps; None: see `default_steps`.
-        batch: Images per step and head, on average.
+        batch: Images per step and head.
         learning_rate: The highest of a one-cycle schedule, for Adam.
         dropout: Share of the features that a step ignores, drawn per image.
         capsule_dim: Numbers per capsule (paper: 16).
@@ -75,15 +75,14 @@ def default_steps(images: int, batch: int) -> int:
     return max(150, math.ceil(3 * images / batch))
 
 
-def stratified_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """The fold of each image (N,), every class spread evenly; −1 for images of classes with fewer than `folds`.
+def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
+    """The fold of each image (N,), every class spread evenly; -1 for images of classes with fewer than `folds`.
 
-    Classes follow one another in dealing, so that folds differ by at most one image per set, not per class.
+    Each class begins where the one before ended, so that folds differ by at most one image.
     """
     shuffled = torch.randperm(len(labels), generator=generator)
     order = shuffled[torch.argsort(labels[shuffled], stable=True)]
-    counts = torch.bincount(labels)
-    large = counts[labels[order]] >= folds
+    large = torch.bincount(labels)[labels[order]] >= folds
     dealt = torch.full_like(labels, -1)
     dealt[order[large]] = torch.arange(int(large.sum())) % folds
     return dealt
@@ -116,15 +115,15 @@ def fit_heads(
     options = options or HeadOptions()
     views = _checked(features, labels, num_classes).to(device)
     labels = labels.to("cpu", torch.int64)
-    centred, scale = _standardisation(views)
-    together = max(1, LARGEST_WEIGHTS // (views.shape[2] * options.folds * num_classes * options.outputs))
-    found = []
-    for first in range(0, options.repeats, together):
-        repeats = range(first, min(first + together, options.repeats))
-        heads = _Heads(views, labels, num_classes, options, repeats, seed, centred, scale)
+    scaling = _standardisation(views)
+    judged = []
+    for repeat in range(options.repeats):
+        # Each repeat has its own stream of random numbers: it finds the same, however many others there are.
+        draw = torch.Generator().manual_seed(seed * 1_000_003 + repeat)
+        heads = _Heads(views, labels, num_classes, options, draw, scaling)
         heads.train()
-        found.append(heads.judge())
-    return torch.cat(found)
+        judged.append(heads.judge())
+    return torch.stack(judged)
 
 
 def _checked(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
@@ -146,26 +145,26 @@ def _checked(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     return views
 
 
-def _standardisation(views: Tensor, block: int = 65_536) -> tuple[Tensor, Tensor]:
+def _standardisation(views: Tensor, block: int = 16_384) -> tuple[Tensor, Tensor]:
     """Mean (D,) and 1 / standard deviation (D,) of each feature over all views and images, in bounded memory."""
     total = torch.zeros(views.shape[2], dtype=torch.float64, device=views.device)
     squares, count = total.clone(), views.shape[0] * views.shape[1]
-    # Of a shifted copy, so that squares of a large mean do not swallow a small spread.
-    shift = views[0, :1].double()
+    # Of shifted values, so that the squares of a large mean do not swallow a small spread.
+    shift = views[0, :1].float()
     for view in views:
         for rows in view.split(block):
-            part = rows.double() - shift
-            total += part.sum(dim=0)
-            squares += part.square().sum(dim=0)
+            shifted = rows.float() - shift
+            total += shifted.sum(dim=0)
+            squares += shifted.square().sum(dim=0)
     mean = total / count
-    variance = (squares / count - mean.square()).clamp_min(0)
-    # A feature that never changes says nothing; it is left at 0.
-    scale = torch.where(variance > 1e-12, (variance + 1e-12).rsqrt(), 0)
+    variance = squares / count - mean.square()
+    # A feature that never changes says nothing; it becomes 0.
+    scale = torch.where(variance > 1e-12, variance.clamp_min(1e-12).rsqrt(), 0)
     return (mean + shift[0]).float(), scale.float()
 
 
 class _Heads:
-    """The heads of some repeats: R x F of them, trained together."""
+    """The heads of one repeat, F of them, trained together."""
 
     def __init__(
         self,
@@ -173,120 +172,131 @@ class _Heads:
         labels: Tensor,
         num_classes: int,
         options: HeadOptions,
-        repeats: range,
-        seed: int,
-        mean: Tensor,
-        scale: Tensor,
+        draw: torch.Generator,
+        scaling: tuple[Tensor, Tensor],
     ) -> None:
-        self.views, self.num_classes, self.options = views, num_classes, options
-        self.mean, self.scale = mean, scale
-        # Each repeat has its own stream of random numbers: what it finds does not depend on those beside it.
-        self.draws = [torch.Generator().manual_seed(seed * 1_000_003 + repeat) for repeat in repeats]
-        self.folds = torch.stack([stratified_folds(labels, options.folds, draw) for draw in self.draws])
+        self.views, self.num_classes, self.options, self.draw = views, num_classes, options, draw
+        self.mean, self.scale = scaling
+        self.dealt = deal(labels, options.folds, draw)
         self.labels, device = labels.to(views.device), views.device
-        shape = (views.shape[2], options.folds * num_classes * options.outputs)
-        bound = math.sqrt(6 / (shape[0] + num_classes * options.outputs))  # Glorot's, as in the paper's heads
-        first = [torch.rand(shape, generator=draw).mul_(2 * bound).sub_(bound) for draw in self.draws]
-        self.weight = torch.stack(first).to(device).requires_grad_()
-        vector = torch.zeros(len(self.draws), 1, shape[1], device=device)
-        self.bias = vector.clone().requires_grad_()
-        self.gain = torch.ones_like(vector).requires_grad_()
-        self.running_mean, self.running_variance = vector.clone(), torch.ones_like(vector)
+        inward, outward = views.shape[2], num_classes * options.outputs
+        bound = math.sqrt(6 / (inward + outward))  # Glorot's, as in the paper's heads
+        first = torch.rand(options.folds, inward, outward, generator=draw).mul_(2 * bound).sub_(bound)
+        self.weight = first.to(device).requires_grad_()
+        self.bias = torch.zeros(options.folds * outward, device=device, requires_grad=True)
+        self.gain = torch.ones(options.folds * outward, device=device, requires_grad=True)
+        self.running_mean, self.running_variance = torch.zeros_like(self.bias), torch.ones_like(self.gain)
 
-    @property
-    def parameters(self) -> list[Tensor]:
-        return [self.weight, self.bias] + ([self.gain] if self.options.loss == "hit-or-miss" else [])
-
-    def rows(self, view: Tensor, index: Tensor) -> Tensor:
-        """Standardised features of images: (…, D)."""
+    def rows(self, view: Tensor | int, index: Tensor) -> Tensor:
+        """Standardised features of images (…, D)."""
         return (self.views[view, index].float() - self.mean) * self.scale
 
-    def batches(self) -> list[Tensor]:
-        """One stream of shuffled images per repeat, (R, B) per step."""
+    def batches(self) -> Tensor:
+        """Images of each step and fold: (steps, F, B / (F - 1)); the images of a fold come in shuffled passes.
+
+        Images of no fold are put into two, so that every head sees them.
+        """
         options, count = self.options, self.views.shape[1]
         steps = options.steps or default_steps(count, options.batch)
-        size = min(round(options.batch * options.folds / (options.folds - 1)), count)
-        passes = math.ceil(steps * size / count)
-        streams = [torch.cat([torch.randperm(count, generator=draw) for _ in range(passes)]) for draw in self.draws]
-        return list(torch.stack(streams)[:, : steps * size].split(size, dim=1))
+        members = [torch.nonzero(self.dealt == fold)[:, 0] for fold in range(options.folds)]
+        loose = torch.nonzero(self.dealt < 0)[:, 0]
+        for i, image in enumerate(loose.split(1)):
+            for fold in (i % options.folds, (i + 1) % options.folds):
+                members[fold] = torch.cat([members[fold], image])
+        smallest = min(len(rows) for rows in members)
+        size = max(1, min(options.batch // (options.folds - 1), smallest))
+        return torch.stack([self.stream(rows, steps * size).view(steps, size) for rows in members], dim=1)
+
+    def stream(self, rows: Tensor, length: int) -> Tensor:
+        passes = math.ceil(length / len(rows))
+        return torch.cat([rows[torch.randperm(len(rows), generator=self.draw)] for _ in range(passes)])[:length]
 
     def train(self) -> None:
         options, device = self.options, self.views.device
         batches = self.batches()
-        optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate, betas=(0.9, 0.999), fused=True)
+        parameters = [self.weight, self.bias] + ([self.gain] if options.loss == "hit-or-miss" else [])
+        optimizer = torch.optim.Adam(parameters, lr=options.learning_rate, fused=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, options.learning_rate, total_steps=max(len(batches), 2), pct_start=0.3
         )
         for index in batches:
-            seen = self.folds.gather(1, index)[..., None] != torch.arange(options.folds)  # (R, B, F)
-            view = torch.stack([torch.randint(len(self.views), index.shape[1:], generator=draw) for draw in self.draws])
+            view = torch.randint(len(self.views), index.shape, generator=self.draw)
             inputs = self.rows(view.to(device), index.to(device))
             if options.dropout:
                 inputs = inputs * self.dropout(inputs.shape)
-            losses = self.losses(inputs, self.labels[index.to(device)], seen.to(device))
+            losses = self.losses(windows(inputs), windows(self.labels[index.to(device)][..., None])[..., 0])
             optimizer.zero_grad(set_to_none=True)
             losses.sum().backward()
             optimizer.step()
             schedule.step()
 
     def dropout(self, shape: torch.Size) -> Tensor:
-        """Zeros and 1 / (1 − p)."""
-        keep = 1 - self.options.dropout
-        kept = torch.stack([torch.empty(shape[1:]).bernoulli_(keep, generator=draw) for draw in self.draws])
-        return kept.div_(keep).to(self.views.device)
+        """Zeros and 1 / (1 - p), p in steps of 1/256: eight random bytes cost as much as one random number."""
+        numbers = torch.empty(-(-math.prod(shape) // 8), dtype=torch.int64)
+        numbers.random_(-(2**63), None, generator=self.draw)
+        kept = numbers.view(torch.uint8)[: math.prod(shape)].view(shape) >= round(256 * self.options.dropout)
+        return kept.to(self.views.device) / (1 - self.options.dropout)
 
-    def losses(self, inputs: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
-        """The mean loss of each head (R, F) over the rows that it may see: inputs (R, B, D), seen (R, B, F)."""
-        share = seen / seen.sum(dim=1, keepdim=True).clamp_min(1)
-        outputs = torch.bmm(inputs, self.weight)
+    def losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of each head (F,) on its own batch: inputs (F, B, D), labels (F, B)."""
+        outputs = torch.bmm(inputs, self.weight).transpose(0, 1).flatten(1)  # (B, F·K·n)
+        labels = labels.T  # (B, F)
         if self.options.loss == "softmax":
             logits = self.per_class(outputs + self.bias)[..., 0]
-            losses = -logits.log_softmax(dim=-1).gather(-1, labels[:, :, None, None].expand(*seen.shape, 1))[..., 0]
-        else:
-            distances = self.distances(self.normalised(outputs, share))
-            truth = labels[:, :, None, None] == torch.arange(self.num_classes, device=labels.device)
-            truth = truth.expand_as(distances)
-            losses = centripetal_loss(distances.flatten(0, 2), truth.flatten(0, 2)).view(seen.shape)
-        return (losses * share).sum(dim=1)
+            return -logits.log_softmax(dim=-1).gather(-1, labels[..., None])[..., 0].mean(dim=0)
+        distances = self.distances(self.normalise(outputs, training=True))
+        truth = labels[..., None] == torch.arange(self.num_classes, device=labels.device)
+        return centripetal_loss(distances.flatten(0, 1), truth.flatten(0, 1)).view(labels.shape).mean(dim=0)
 
-    def normalised(self, outputs: Tensor, share: Tensor, momentum: float = 0.1) -> Tensor:
-        """Batch normalisation over the rows that each head sees; share (R, B, F) is 1 / their number, or 0."""
-        heads = outputs.unflatten(-1, (self.options.folds, -1))  # (R, B, F, K·n)
-        mean = (heads * share[..., None]).sum(dim=1, keepdim=True)
-        centred = heads - mean
-        variance = (centred.square() * share[..., None]).sum(dim=1, keepdim=True)
-        with torch.no_grad():
-            self.running_mean.lerp_(mean.flatten(2), momentum)
-            self.running_variance.lerp_(variance.flatten(2), momentum)
-        return (centred * (variance + NORM_EPSILON).rsqrt()).flatten(2) * self.gain + self.bias
+    def normalise(self, outputs: Tensor, *, training: bool) -> Tensor:
+        return F.batch_norm(
+            outputs,
+            self.running_mean,
+            self.running_variance,
+            self.gain,
+            self.bias,
+            training=training,
+            momentum=0.1,
+            eps=NORM_EPSILON,
+        )
 
     def per_class(self, outputs: Tensor) -> Tensor:
-        """(…, F·K·n) → (…, F, K, n)."""
+        """(B, F·K·n) → (B, F, K, n)."""
         return outputs.unflatten(-1, (-1, self.num_classes, self.options.outputs))
 
     def distances(self, vectors: Tensor) -> Tensor:
-        """Capsules' distances to the centre: (…, F·K·n) → (…, F, K)."""
+        """Distances of capsules to the centre: (B, F·K·n) → (B, F, K)."""
         return torch.linalg.vector_norm(torch.sigmoid(self.per_class(vectors)) - CENTRE, dim=-1)
 
     @torch.no_grad()
-    def judge(self, block: int = 2048) -> Tensor:
-        """What the heads that have not seen an image say of it: (R, N, K)."""
-        repeats, width = len(self.draws), self.num_classes * self.options.outputs
-        found = torch.zeros(repeats, self.views.shape[1], self.num_classes)
-        for repeat in range(repeats):
-            for fold in range(-1, self.options.folds):
-                columns = slice(None) if fold < 0 else slice(fold * width, (fold + 1) * width)
-                for index in torch.nonzero(self.folds[repeat] == fold)[:, 0].split(block):
-                    judged = [self.say(repeat, columns, view, index) for view in range(len(self.views))]
-                    found[repeat, index] = torch.stack(judged).mean(dim=0).cpu()
-        return found
+    def judge(self, block: int = 1024) -> Tensor:
+        """What the heads that have not seen an image say of it: (N, K)."""
+        judged = torch.empty(self.views.shape[1], self.num_classes)
+        for fold in range(-1, self.options.folds):
+            for index in torch.nonzero(self.dealt == fold)[:, 0].split(block):
+                heads = slice(None) if fold < 0 else slice(fold, fold + 1)
+                said = [
+                    self.say(heads, self.rows(view, index.to(self.views.device))) for view in range(len(self.views))
+                ]
+                judged[index] = torch.stack(said).mean(dim=0).cpu()
+        return judged
 
-    def say(self, repeat: int, columns: slice, view: int, index: Tensor) -> Tensor:
-        """Distances or log-probabilities (B, K) of images, as the mean of the heads in these columns."""
-        inputs = self.rows(torch.tensor(view), index.to(self.views.device))
-        outputs = inputs @ self.weight[repeat, :, columns]
-        gain, bias = self.gain[repeat, :, columns], self.bias[repeat, :, columns]
+    def say(self, heads: slice, inputs: Tensor) -> Tensor:
+        """Distances or log-probabilities (B, K) of images (B, D), as the mean of some of the heads."""
+        outputs = torch.matmul(inputs, self.weight[heads]).transpose(0, 1).flatten(1)
+        gain, bias, mean, variance = (
+            values.view(self.options.folds, -1)[heads].flatten()
+            for values in (self.gain, self.bias, self.running_mean, self.running_variance)
+        )
         if self.options.loss == "softmax":
             return self.per_class(outputs + bias)[..., 0].log_softmax(dim=-1).mean(dim=1)
-        mean, variance = self.running_mean[repeat, :, columns], self.running_variance[repeat, :, columns]
-        return self.distances((outputs - mean) * (variance + NORM_EPSILON).rsqrt() * gain + bias).mean(dim=1)
+        normalised = F.batch_norm(outputs, mean, variance, gain, bias, training=False, eps=NORM_EPSILON)
+        return self.distances(normalised).mean(dim=1)
+
+
+def windows(groups: Tensor) -> Tensor:
+    """For each of F heads, the groups of all folds but its own: (F, b, D) → (F, (F - 1)·b, D), a view of twice the
+    groups."""
+    folds, size, width = groups.shape
+    twice = torch.cat([groups, groups[:-1]]).reshape(-1, width)[size:]
+    return twice.as_strided((folds, (folds - 1) * size, width), (size * width, width, 1))

@@ -114,7 +114,7 @@ class ModelChoice:
             raise HitNetError(f"Model {self.name!r}: {error}") from None
 
 
-def _check_changes(changes: dict[str, Any]) -> None:
+def _check_changes(changes: Mapping[str, Any]) -> None:
     check_entries("entry of a network's configuration", changes, (f.name for f in fields(ModelConfig)))
 
 

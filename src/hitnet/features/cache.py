@@ -1,0 +1,197 @@
+"""Features kept on disk, so that each image is computed once: a second audit or 50 new files cost only what is new.
+
+Features are kept under the checksum of a file's bytes, in a folder of the backbone and the size. Shards are written as
+the pass goes: a pass that is killed resumes at the last of them. A shard that is damaged is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+from hitnet.features.extraction import Extractor, Progress
+from hitnet.files import expand, replacing
+from hitnet.models.backbones import Backbone
+
+KEY_BYTES = 16
+PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
+Keys = npt.NDArray[np.void]
+
+
+def cache_folder() -> Path:
+    """$HITNET_CACHE, else the folder `hitnet` in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("HITNET_CACHE")
+    return expand(own) if own else expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hitnet"
+
+
+def file_key(path: str | Path) -> bytes:
+    """Checksum of a file's bytes."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=KEY_BYTES)).digest()
+    except OSError as error:
+        raise HitNetError(f"{path}: {error.strerror}.") from error
+
+
+class FeatureCache:
+    """Features (n, D) under keys of 16 bytes, in shards of one folder.
+
+    Args:
+        folder: Created when the first shard is written.
+        num_features: D. Shards of another width count as damaged.
+    """
+
+    def __init__(self, folder: Path, num_features: int) -> None:
+        self.folder, self.num_features = folder, num_features
+        self.shards: list[Path] = []
+        keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
+        for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
+            found = self._keys(path)
+            if found is None:
+                path.unlink(missing_ok=True)
+                continue
+            rows = np.arange(len(found))
+            keys.append(found)
+            places.append(np.stack([np.full_like(rows, len(self.shards)), rows], axis=1))
+            self.shards.append(path)
+        self.keys, first = np.unique(np.concatenate(keys), return_index=True)
+        self.places = np.concatenate(places)[first]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def _keys(self, path: Path) -> Keys | None:
+        """The keys of a shard, or None if it is damaged."""
+        try:
+            with safe_open(path, "pt") as shard:
+                keys, features = shard.get_tensor("keys"), shard.get_tensor("features")
+                checksum = (shard.metadata() or {}).get("checksum")
+        except (OSError, SafetensorError):
+            return None
+        fits = features.shape == (len(keys), self.num_features) and keys.shape[1:] == (KEY_BYTES,)
+        return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
+
+    def add(self, keys: Sequence[bytes], features: Tensor) -> None:
+        """Write a shard; what it holds is found by caches that are opened later."""
+        tensor = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).view(-1, KEY_BYTES)
+        half = features.to(torch.float16).contiguous()
+        with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
+            tensors = {"keys": tensor, "features": half}
+            save_file(tensors, temporary, metadata={"checksum": _checksum(tensor, half)})
+
+    def find(self, keys: Keys) -> npt.NDArray[np.int64]:
+        """Place in this cache of each key, -1 where it is not there."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.int64)
+        near = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        return np.where(self.keys[near] == keys, near, -1)
+
+    def read(self, places: npt.NDArray[np.int64], out: npt.NDArray[np.float16]) -> None:
+        """Fill the rows of `out` (N, D) with the features at these places, one shard in memory at a time."""
+        shard_of = self.places[places, 0]
+        for number in np.unique(shard_of):
+            rows = np.flatnonzero(shard_of == number)
+            with safe_open(self.shards[number], "pt") as shard:
+                out[rows] = shard.get_tensor("features").numpy()[self.places[places[rows], 1]]
+
+
+def cached_features(
+    paths: Sequence[str | Path],
+    backbone: Backbone,
+    *,
+    size: int | None = None,
+    device: torch.device | str = "cpu",
+    flip: bool = False,
+    workers: int | None = None,
+    folder: str | Path | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
+
+    Args:
+        paths: Image files; files of the same content are computed once.
+        backbone: From `open_backbone`.
+        size: Height and width that images are brought to; None: the backbone's own.
+        device: Where the network works.
+        flip: Take the features of mirrored images.
+        workers: Threads; None: one per core.
+        folder: Of the cache; None: `cache_folder()`.
+        out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
+            with the number of images.
+        progress: Called with the number of files whose features are known, and of all.
+
+    Raises:
+        HitNetError: A file cannot be read as an image.
+    """
+    side = size or backbone.input_size
+    base = cache_folder() if folder is None else expand(folder)
+    place = base / "features" / f"{backbone.fingerprint}-{side}{'-flip' if flip else ''}"
+    keys = _file_keys(paths, workers)
+    cache = FeatureCache(place, backbone.num_features)
+    missing = np.flatnonzero(cache.find(keys) < 0)
+    missing = missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
+    if len(missing):
+        extractor = Extractor(backbone, size=side, device=device, flip=flip, workers=workers)
+        _fill(cache, extractor, paths, keys, missing, progress)
+        cache = FeatureCache(place, backbone.num_features)
+    elif progress is not None:
+        progress(len(paths), len(paths))
+    shape = (len(paths), backbone.num_features)
+    if out is None:
+        features = np.empty(shape, np.float16)
+    else:
+        features = np.lib.format.open_memmap(expand(out), "w+", np.float16, shape)
+    cache.read(cache.find(keys), features)
+    return torch.from_numpy(features)
+
+
+def _fill(
+    cache: FeatureCache,
+    extractor: Extractor,
+    paths: Sequence[str | Path],
+    keys: Keys,
+    missing: npt.NDArray[np.int64],
+    progress: Progress | None,
+) -> None:
+    """Compute the features of the missing files and write them, shard by shard."""
+    known = len(paths) - len(missing)
+    if progress is not None:
+        progress(known, len(paths))
+    waiting: list[Tensor] = []
+    start = 0
+    for which, part in extractor.run([paths[i] for i in missing]):
+        waiting.append(part)
+        if which.stop - start >= PER_SHARD or which.stop == len(missing):
+            cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))
+            start, waiting = which.stop, []
+        if progress is not None:
+            progress(known + which.stop, len(paths))
+
+
+def _file_keys(paths: Sequence[str | Path], workers: int | None) -> Keys:
+    with ThreadPoolExecutor(workers or torch.get_num_threads()) as pool:
+        block = b"".join(pool.map(file_key, paths, chunksize=64))
+    return np.frombuffer(block, f"V{KEY_BYTES}")
+
+
+def _as_keys(tensor: Tensor) -> Keys:
+    return np.frombuffer(tensor.numpy().tobytes(), f"V{KEY_BYTES}")
+
+
+def _checksum(keys: Tensor, features: Tensor) -> str:
+    digest = hashlib.blake2b(keys.numpy().tobytes(), digest_size=16)
+    digest.update(features.contiguous().numpy().tobytes())
+    return digest.hexdigest()

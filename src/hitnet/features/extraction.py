@@ -1,0 +1,165 @@
+"""Features of images by a frozen backbone, in bounded memory.
+
+On a CPU, each of several threads decodes a few images and passes them through the network on one core. That keeps the
+maps of the network in the core's cache, needs no exchange between processes, and no core waits for another. On a GPU,
+threads decode while the network works; JPEG files are decoded on the GPU itself where torchvision can.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hitnet.data.decode import quiet
+from hitnet.errors import HitNetError, whole
+from hitnet.features import photographs
+from hitnet.features.folding import folded
+from hitnet.features.gpu_decoding import gpu_reader
+from hitnet.models.backbones import Backbone
+from hitnet.training.device import bfloat16_in_cpu, sent
+
+Progress = Callable[[int, int], None]
+Source = Sequence[str | Path] | Tensor
+AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
+PER_TASK = 16  # images that a thread takes at a time
+
+
+class Extractor:
+    """A backbone made ready to compute features on a device.
+
+    Args:
+        backbone: From `open_backbone`.
+        size: Height and width that images are brought to; None: the backbone's own.
+        device: Where the network works.
+        flip: Take the features of mirrored images.
+        workers: Threads; None: one per core.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        size: int | None = None,
+        device: torch.device | str = "cpu",
+        flip: bool = False,
+        workers: int | None = None,
+    ) -> None:
+        self.backbone, self.device, self.flip = backbone, torch.device(device), flip
+        self.size = backbone.input_size if size is None else whole("Extractor", "size", size, 8)
+        self.workers = _cores(self.device) if workers is None else whole("Extractor", "workers", workers, 1)
+        module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.half = self.device.type == "cuda" or bfloat16_in_cpu()
+        self.module = module.to(torch.bfloat16) if self.half else module
+        self.gpu_decoder = gpu_reader() if self.device.type == "cuda" else None
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """uint8 images (B, 1 or 3, H, W) of any size → float32 features (B, D) on the same device as the network."""
+        images = self.backbone.normalise(pixels.to(self.device, non_blocking=True))
+        if images.shape[2:] != (self.size, self.size):
+            images = F.interpolate(images, (self.size, self.size), mode="bilinear", antialias=True)
+        if self.flip:
+            images = images.flip(-1)
+        images = images.to(torch.bfloat16 if self.half else torch.float32, memory_format=torch.channels_last)
+        with torch.inference_mode():
+            parts = [self.module(part) for part in images.split(AT_ONCE[self.device.type])]
+            return torch.cat(parts).float()
+
+    def run(self, source: Source) -> Iterator[tuple[range, Tensor]]:
+        """Features of consecutive images, in order: (which, float32 (b, D) on the CPU).
+
+        Args:
+            source: Image files, or uint8 images (N, 1 or 3, H, W).
+
+        Raises:
+            HitNetError: A file cannot be read as an image.
+        """
+        if isinstance(source, Tensor) and (source.dtype != torch.uint8 or source.ndim != 4):
+            raise HitNetError(f"images must be uint8 (N, C, H, W); got {source.dtype} {tuple(source.shape)}.")
+        if self.device.type == "cuda":
+            yield from self._on_gpu(source)
+            return
+        with ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from _in_order(pool, self._on_core, source, self.workers)
+
+    def _on_core(self, part: Source) -> Tensor:
+        """The whole work for a few images, a network's batch at a time."""
+        batch = AT_ONCE["cpu"]
+        return torch.cat([self.features(self._pixels(part[i : i + batch])) for i in range(0, len(part), batch)])
+
+    def _pixels(self, part: Source) -> Tensor:
+        """uint8 images of one size: (b, C, H, W)."""
+        if isinstance(part, Tensor):
+            return part
+        return torch.from_numpy(np.stack([photographs.read(path, self.size) for path in part]))
+
+    def _on_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
+        read = self._pixels if self.gpu_decoder is None else self.gpu_decoder(self.size, self.device)
+        pending: tuple[range, Tensor] | None = None
+        with ThreadPoolExecutor(self.workers) as pool:
+            for which, pixels in _in_order(pool, read, source, self.workers, per_task=64):
+                found = self.features(pixels if pixels.is_cuda else sent(pixels, self.device))
+                # The copy of one batch back waits for the GPU only once the next is under way.
+                if pending is not None:
+                    yield pending[0], pending[1].cpu()
+                pending = which, found
+        if pending is not None:
+            yield pending[0], pending[1].cpu()
+
+
+def _in_order(
+    pool: ThreadPoolExecutor,
+    work: Callable[[Source], Tensor],
+    source: Source,
+    workers: int,
+    per_task: int = PER_TASK,
+) -> Iterator[tuple[range, Tensor]]:
+    """Results of consecutive parts of the source, two tasks per thread under way at most."""
+    waiting: deque[tuple[range, Future[Tensor]]] = deque()
+    try:
+        with quiet():
+            for start in range(0, len(source), per_task):
+                which = range(start, min(start + per_task, len(source)))
+                waiting.append((which, pool.submit(work, source[start : which.stop])))
+                if len(waiting) >= 2 * workers:
+                    done, result = waiting.popleft()
+                    yield done, result.result()
+            while waiting:
+                done, result = waiting.popleft()
+                yield done, result.result()
+    finally:
+        for _, result in waiting:
+            result.cancel()
+
+
+def extract(
+    source: Source,
+    backbone: Backbone,
+    *,
+    size: int | None = None,
+    device: torch.device | str = "cpu",
+    flip: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
+    features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
+    extractor = Extractor(backbone, size=size, device=device, flip=flip, workers=workers)
+    for which, part in extractor.run(source):
+        features[which.start : which.stop] = part
+        if progress is not None:
+            progress(which.stop, len(source))
+    return features
+
+
+def _cores(device: torch.device) -> int:
+    if device.type == "cpu":
+        return torch.get_num_threads()
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,105 @@
+"""What the distances between features show: neighbours, near-duplicates, typical and strange images.
+
+Similarity is the cosine of the angle between two rows of features (N, D). All functions work block by block: memory
+grows with N, not with N².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from hitnet.errors import HitNetError, whole
+
+NEAR_DUPLICATE = 0.95
+
+
+def directions(features: Tensor, *, centred: bool = True) -> Tensor:
+    """Rows of length 1 (N, D), float32; by default about the mean of all, which makes similarities more telling."""
+    rows = features.float()
+    if centred:
+        rows = rows - rows.mean(dim=0)
+    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1e-12)
+
+
+def _blocks(rows: Tensor, others: Tensor, largest: int = 2**24) -> Iterator[tuple[int, Tensor]]:
+    """Similarities (b, M) of consecutive rows to all others, with the first row's number."""
+    size = max(1, largest // max(1, len(others)))
+    for start in range(0, len(rows), size):
+        yield start, rows[start : start + size] @ others.T
+
+
+def nearest(features: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
+    """The k most similar other images of each: similarities (N, k), highest first, and which (N, k)."""
+    k = min(whole("nearest", "k", k, 1), len(features) - 1)
+    if k < 1:
+        raise HitNetError("nearest: at least two images are needed.")
+    rows = directions(features)
+    similarities, which = [], []
+    for start, block in _blocks(rows, rows):
+        own = torch.arange(len(block), device=block.device)
+        block[own, start + own] = -torch.inf
+        top = block.topk(k, dim=1)
+        similarities.append(top.values)
+        which.append(top.indices)
+    return torch.cat(similarities), torch.cat(which)
+
+
+def near_duplicates(features: Tensor, threshold: float = NEAR_DUPLICATE) -> tuple[Tensor, Tensor]:
+    """Pairs of images that show the same: (P, 2) numbers with the smaller first, and similarities (P,), highest first.
+
+    Args:
+        features: (N, D).
+        threshold: Pairs at least as similar as this count. On photographs of clothes, pairs above 0.95 were the same
+            photograph or the same thing photographed twice.
+    """
+    rows = directions(features)
+    pairs, similarities = [], []
+    for start, block in _blocks(rows, rows):
+        first, second = torch.nonzero(block >= threshold, as_tuple=True)
+        later = second > first + start
+        pairs.append(torch.stack([first[later] + start, second[later]], dim=1))
+        similarities.append(block[first[later], second[later]])
+    found, values = torch.cat(pairs), torch.cat(similarities)
+    order = torch.argsort(values, descending=True, stable=True)
+    return found[order], values[order]
+
+
+def neighbour_votes(features: Tensor, labels: Tensor, num_classes: int, k: int = 10) -> Tensor:
+    """The share of each class among the k nearest neighbours of each image, weighted by similarity: (N, K)."""
+    similarities, which = nearest(features, k)
+    weights = similarities.clamp_min(1e-6)
+    votes = torch.zeros(len(features), num_classes, device=weights.device)
+    votes.scatter_add_(1, labels.to(weights.device)[which], weights)
+    return votes / votes.sum(dim=1, keepdim=True)
+
+
+def class_directions(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The mean direction of each class (K, D), of length 1; zeros for a class without images."""
+    rows = directions(features)
+    sums = torch.zeros(num_classes, rows.shape[1], device=rows.device)
+    sums.index_add_(0, labels.to(rows.device), rows)
+    return sums / torch.linalg.vector_norm(sums, dim=1, keepdim=True).clamp_min(1e-12)
+
+
+def most_typical(features: Tensor, labels: Tensor, num_classes: int, count: int = 10) -> list[Tensor]:
+    """For each class, the numbers of its images that lie nearest to the mean of the class, nearest first."""
+    whole("most_typical", "count", count, 1)
+    means = class_directions(features, labels, num_classes)
+    labels = labels.to(means.device)
+    own = (directions(features) * means[labels]).sum(dim=1)
+    typical = []
+    for k in range(num_classes):
+        members = torch.nonzero(labels == k)[:, 0]
+        typical.append(members[torch.argsort(own[members], descending=True, stable=True)[:count]])
+    return typical
+
+
+def strangeness(features: Tensor, k: int = 10) -> Tensor:
+    """How unlike all other images, and so every class, each image is (N,): 1 − the mean similarity of its k nearest.
+
+    0: the same image is there k times; 1: nothing is like it.
+    """
+    return 1 - nearest(features, k)[0].mean(dim=1)

@@ -1,0 +1,127 @@
+"""Backbones: by name, by module, their settings, fingerprints and errors."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from hitnet.errors import HitNetError
+from hitnet.models.backbones import open_backbone
+from hitnet.models.efficientnet_lite import WEIGHTS
+
+
+class Tiny(nn.Module):
+    """Three features: the mean of each channel, through a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 5)
+
+    def forward(self, images):
+        return self.linear(images.mean(dim=(2, 3)))
+
+
+def test_the_one_that_ships():
+    backbone = open_backbone("efficientnet-lite0")
+    assert (backbone.input_size, backbone.num_features, backbone.name) == (224, 1280, "efficientnet-lite0")
+    assert not backbone.module.training
+    assert open_backbone(backbone) is backbone
+    assert open_backbone("efficientnet-lite0", WEIGHTS, input_size=160).fingerprint == backbone.fingerprint
+
+
+def test_a_module_with_its_own_settings():
+    backbone = open_backbone(Tiny(), input_size=32, mean=(0.1, 0.2, 0.3), std=(0.5, 1, 2))
+    assert (backbone.name, backbone.num_features, backbone.input_size) == ("Tiny", 5, 32)
+    pixels = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    expected = (pixels / 255 - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.5, 1, 2]).view(3, 1, 1)
+    torch.testing.assert_close(backbone.normalise(pixels), expected)
+    grey = backbone.normalise(pixels[:, :1])
+    torch.testing.assert_close(grey, backbone.normalise(pixels[:, :1].expand(-1, 3, -1, -1)))
+
+
+def test_fingerprints_tell_weights_and_normalisation_apart():
+    module = Tiny()
+    first = open_backbone(module).fingerprint
+    assert open_backbone(module).fingerprint == first
+    assert open_backbone(module, std=(0.4, 0.5, 0.5)).fingerprint != first
+    with torch.no_grad():
+        module.linear.bias[0] += 1e-3
+    assert open_backbone(module).fingerprint != first
+
+
+def test_weights_from_a_file(tmp_path):
+    module, file = Tiny(), tmp_path / "weights.safetensors"
+    save_file(module.state_dict(), file)
+    assert open_backbone(Tiny(), file).fingerprint == open_backbone(module).fingerprint
+    save_file({"linear.weight": torch.zeros(5, 4), "more": torch.zeros(1)}, file)
+    with pytest.raises(
+        HitNetError, match=r"1 parameters are missing \(first: linear.bias\), 2 are unknown or of anoth"
+    ):
+        open_backbone(Tiny(), file)
+    file.write_bytes(b"no tensors")
+    with pytest.raises(HitNetError, match="not a readable safetensors file"):
+        open_backbone(Tiny(), file)
+    with pytest.raises(HitNetError, match="there is no file"):
+        open_backbone(Tiny(), tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("efficientnet-lite1", "Did you mean 'efficientnet-lite0'"),
+        ("timm:", "There is no backbone named 'timm:'"),
+        ("resnet18", "Known: efficientnet-lite0, timm:NAME, torchvision:NAME"),
+    ],
+)
+def test_unknown_names(name, said):
+    with pytest.raises(HitNetError, match=said):
+        open_backbone(name)
+
+
+def test_modules_that_do_not_fit():
+    with pytest.raises(HitNetError, match=r"must give features \(B, D\); for one image it gave \(1, 3, 224, 224\)"):
+        open_backbone(nn.Identity())
+    with pytest.raises(HitNetError, match=r"fails on an image \(1, 3, 32, 32\).*Is `input_size` right"):
+        open_backbone(nn.Linear(5, 5), input_size=32)
+    with pytest.raises(HitNetError, match="std must be above 0"):
+        open_backbone(Tiny(), std=(0, 1, 1))
+    with pytest.raises(HitNetError, match="mean must be three numbers"):
+        open_backbone(Tiny(), mean=(0.5,))
+
+
+def test_timm_by_name_with_a_file():
+    pytest.importorskip("timm")
+    theirs = open_backbone("timm:tf_efficientnet_lite0", WEIGHTS)
+    ours = open_backbone("efficientnet-lite0")
+    assert (theirs.mean, theirs.std, theirs.input_size) == (ours.mean, ours.std, ours.input_size)
+    images = torch.rand(1, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(theirs.module(images), ours.module(images), rtol=0, atol=1e-4)
+    with pytest.raises(HitNetError, match="timm cannot build 'resnet1'"):
+        open_backbone("timm:resnet1")
+
+
+def test_offline_the_error_says_what_to_put_where(monkeypatch):
+    pytest.importorskip("timm")
+    hub = pytest.importorskip("huggingface_hub")
+
+    def offline(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(hub, "hf_hub_download", offline)
+    with pytest.raises(
+        HitNetError, match=r"huggingface.co/timm/resnet18.*model.safetensors.*give its path as `weights`"
+    ):
+        open_backbone("timm:resnet18")
+
+
+def test_torchvision_wants_a_file(tmp_path):
+    models = pytest.importorskip("torchvision").models
+    with pytest.raises(HitNetError, match="needs `weights`: torchvision publishes pickles"):
+        open_backbone("torchvision:resnet18")
+    with pytest.raises(HitNetError, match="Did you mean 'resnet18'"):
+        open_backbone("torchvision:resnt18")
+    file = tmp_path / "resnet18.safetensors"
+    save_file(models.resnet18().state_dict(), file)
+    backbone = open_backbone("torchvision:resnet18", file)
+    assert (backbone.num_features, backbone.input_size, backbone.mean) == (512, 224, (0.485, 0.456, 0.406))
