@@ -33,6 +33,7 @@ _NAMES = {
     "synthesis": ("augment", "feature_distributions", "generate", "prototypes", "traverse", "write_images"),
     "audit": (
         "Audit",
+        "FeatureHeads",
         "FinishedRuns",
         "NewNetworks",
         "analyse_ghosts",
@@ -51,6 +52,7 @@ __all__ = sorted(_ROOM_OF)
 
 if TYPE_CHECKING:
     from hitnet.audit import Audit as Audit
+    from hitnet.audit import FeatureHeads as FeatureHeads
     from hitnet.audit import FinishedRuns as FinishedRuns
     from hitnet.audit import NewNetworks as NewNetworks
     from hitnet.audit import analyse_ghosts as analyse_ghosts

@@ -2,6 +2,7 @@
 
 from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
+from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.ghost_analysis import analyse_ghosts, write_ghosts
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
@@ -12,6 +13,7 @@ from hitnet.audit.results import Audit, apply_corrections, export_audit, open_au
 __all__ = [
     "Applied",
     "Audit",
+    "FeatureHeads",
     "FinishedRuns",
     "Ghosts",
     "Judgement",

@@ -41,13 +41,15 @@ class Judgement:
         distances: (M, N, K) of M networks, float32.
         images: The images, labelled in the networks' order of classes.
         about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`.
-        prototypes: The decoded centre of each class, uint8 (K, C, H, W), where there is a decoder.
+        prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
+        features: Features (N, D) that show which images are alike, where there are some.
     """
 
     distances: np.ndarray
     images: Images
     about: dict[str, Any] = field(default_factory=dict)
     prototypes: Tensor | None = None
+    features: Tensor | None = None
 
 
 class Judges(ABC):

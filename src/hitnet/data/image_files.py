@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
+from hitnet.data.images import Images
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
@@ -64,6 +65,9 @@ class FileData(Data):
         streamed, skipped = stream_survey(fresh._survey("all"))
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
+
+    def image_files(self, images: Images) -> list[Path] | None:
+        return [self.listing.entries.root / path for path in images.paths or ()]
 
     def _survey(self, split: str) -> Survey:
         options = self.options

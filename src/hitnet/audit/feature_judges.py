@@ -1,0 +1,104 @@
+"""Judges for photographs without a GPU: a frozen backbone, and Hit-or-Miss heads fitted on its features.
+
+Each image is judged by heads that have not seen its label. The features are computed once and kept; they also show
+near-duplicates, the most typical images of a class and the nearest neighbours of a doubtful one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hitnet.audit.judges import Judgement, Judges
+from hitnet.data import Data, Images
+from hitnet.errors import whole
+from hitnet.features.cache import cached_features
+from hitnet.features.extraction import extract
+from hitnet.features.heads import HeadOptions, fit_heads
+from hitnet.features.neighbours import most_typical
+from hitnet.features.user_features import read_features
+from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.training import Progress
+
+
+@dataclass(frozen=True)
+class FeatureHeads(Judges):
+    """Hit-or-Miss heads on the features of a frozen backbone; for photographs, on any machine.
+
+    Attributes:
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", "torchvision:NAME", or a `Backbone` from
+            `open_backbone`.
+        weights: A .safetensors file with the backbone's weights. None: its published weights.
+        features: Your own features instead: an .npy, .npz or .parquet file with one row per image.
+        folds: Heads per repeat; each judges the images of one fold, which it has not seen.
+        repeats: Independent divisions into folds.
+        seed: Seed of folds and heads.
+    """
+
+    backbone: str | Backbone = DEFAULT
+    weights: str | Path | None = None
+    features: str | Path | None = None
+    folds: int = 5
+    repeats: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole("FeatureHeads", "folds", self.folds, 2)
+        whole("FeatureHeads", "repeats", self.repeats, 1)
+
+    def judge(
+        self,
+        data: Data,
+        images: Images,
+        *,
+        split: str,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
+    ) -> Judgement:
+        views, name = self._views(data, images, device, progress or Progress())
+        options = HeadOptions(folds=self.folds, repeats=self.repeats)
+        distances = fit_heads(views, images.labels, images.num_classes, options=options, seed=self.seed, device=device)
+        about = {"models": self.repeats, "model": f"heads on {name}", "networks": [{"features": name}]}
+        return Judgement(distances.numpy(), images, about, typical_images(views[0], images), views[0])
+
+    def _views(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:
+        """Features of each view of the images, (V, N, D), and what to call them."""
+        if self.features is not None:
+            return read_features(self.features, images)[None], Path(self.features).name
+        backbone = open_backbone(self.backbone, self.weights)
+        flips = (False, True) if images.flip else (False,)
+        progress.plan(len(images) * len(flips))
+        files = data.image_files(images)
+        views = []
+        for flip in flips:
+            counter = _Counter(progress)
+            if files is None:
+                views.append(extract(images.pixels, backbone, device=device, flip=flip, progress=counter))
+            else:
+                views.append(cached_features(files, backbone, device=device, flip=flip, progress=counter))
+        return torch.stack(views), backbone.name
+
+
+class _Counter:
+    """Turns the number of images that are done into steps of a progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.done = progress, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        for _ in range(done - self.done):
+            self.progress.step()
+        self.done = done
+
+
+def typical_images(features: Tensor, images: Images) -> Tensor:
+    """The most typical image of each class, uint8 (K, C, H, W); black for a class without images."""
+    typical = torch.zeros(images.num_classes, *images.shape, dtype=torch.uint8)
+    for k, members in enumerate(most_typical(features, images.labels, images.num_classes, 1)):
+        if len(members):
+            typical[k] = images.pixels[members[0]]
+    return typical
