@@ -14,7 +14,9 @@ import torch
 from hitnet import files
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
-from hitnet.audit.judges import Judges, NewNetworks
+from hitnet.audit.choice import SuitableJudges
+from hitnet.audit.judges import Judges
+from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, Source, open_data
@@ -38,7 +40,8 @@ def audit_labels(
 
     Args:
         data: Opened data, or what `open_data` takes.
-        judges: Who judges the labels: `NewNetworks(...)` or `FinishedRuns(...)`. None: new networks.
+        judges: Who judges the labels: `FeatureHeads(...)`, `NewNetworks(...)` or `FinishedRuns(...)`. None: what suits
+            the images and the device.
         split: train, test or all. None: train for known sets, all for samples and your own data.
         score: How doubt is measured; see `scores.doubt`.
         out: Folder for the table, the summary and the page; new networks are kept in out/models.
@@ -54,11 +57,16 @@ def audit_labels(
     images = opened.load(split)
     folder = prepare(out, about | {"images": len(images)}, resume=resume)
     where = pick_device(device)
-    judgement = (judges or NewNetworks()).judge(
+    judgement = (judges or SuitableJudges()).judge(
         opened, images, split=split, folder=folder, device=where, progress=progress
     )
     result = judge(judgement.distances, judgement.images, method=score)
     table = compare_annotators(opened.annotations(), result.table)
+    duplicates = None
+    if judgement.features is not None and result.images is not None:
+        features = judgement.features[arrangement(judgement.images.ids, result.images.ids)]
+        table = add_likeness(table, features, result.images, where)
+        duplicates = duplicate_table(features, result.images, where)
     data_dir = opened.options.data_dir
     about |= {
         **judgement.about,
@@ -68,13 +76,26 @@ def audit_labels(
         "data_dir": None if data_dir is None else str(files.expand(data_dir).absolute()),
         "seconds": time.perf_counter() - started,
     }
-    summary = summarise(table, judgement.images, about)
+    if duplicates is not None:
+        about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     finished = replace(
-        result, table=table, summary=summary, prototypes=judgement.prototypes, folder=folder, data=opened
+        result,
+        table=table,
+        summary=summarise(table, judgement.images, about),
+        prototypes=judgement.prototypes,
+        duplicates=duplicates,
+        folder=folder,
+        data=opened,
     )
     if folder is not None:
         finished.write(folder)
     return finished
+
+
+def arrangement(ids: torch.Tensor, arranged: torch.Tensor) -> torch.Tensor:
+    """Where each of the `arranged` ids stands among `ids`."""
+    place = {number: i for i, number in enumerate(ids.tolist())}
+    return torch.tensor([place[number] for number in arranged.tolist()])
 
 
 def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:

@@ -2,6 +2,7 @@
 
 audit.parquet, audit.csv   the table, one row per image, worst first
 distances.npy              mean distance of each image to each class, in the table's order
+duplicates.csv             pairs of near-duplicates, where features were there to find them
 summary.json               figures of the audit
 report.html                the review page
 settings.json              what was audited
@@ -40,6 +41,7 @@ class Audit:
         summary: Figures, as in summary.json.
         images: The images in the table's order; None for an audit that was opened from its folder.
         prototypes: The decoded centre of each class, uint8 (K, C, H, W), where there is a decoder.
+        duplicates: Pairs of near-duplicates (see `likeness.duplicate_table`), where features were there to find them.
         folder: Where it is kept, if anywhere.
         data: The data that was audited, where it is still open.
     """
@@ -50,6 +52,7 @@ class Audit:
     summary: dict[str, Any]
     images: Images | None = None
     prototypes: Tensor | None = None
+    duplicates: pd.DataFrame | None = None
     folder: Path | None = None
     data: Data | None = None
 
@@ -90,6 +93,9 @@ class Audit:
             self.table.to_csv(temporary, index=False)
         with files.replacing(folder / "distances.npy") as temporary, temporary.open("wb") as opened:
             np.save(opened, self.distances, allow_pickle=False)
+        if self.duplicates is not None:
+            with files.replacing(folder / "duplicates.csv") as temporary:
+                self.duplicates.to_csv(temporary, index=False)
         files.write_json(folder / "summary.json", self.summary)
         if self.images is not None:
             write_page(

@@ -8,16 +8,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hitnet.audit import Audit, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
+from hitnet.audit import Audit, FeatureHeads, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
+from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.results import IMAGE_ROOT
-from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Data, DataDir, Device, Values, takes
+from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
 from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table, print_written, short_name
 from hitnet.cli.train import check_ghosts
 from hitnet.data import open_data
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, check_choice
+from hitnet.models import PRETRAINED, choose_model
 from hitnet.training import choose_recipe
+from hitnet.training.device import pick_device
 
+JUDGES = ("auto", "features", "fine-tuned", "scratch")
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
 
@@ -68,9 +72,15 @@ def run_command(
     data: Data,
     data_options: Values,
     recipe_options: Values,
-    networks: Annotated[
-        int | None, typer.Option(min=1, help="Networks to train (default: 4, or 2 of each kind)")
+    judges: Annotated[
+        str, typer.Option(help="auto, features (frozen backbone), fine-tuned (backbone) or scratch (new networks)")
+    ] = "auto",
+    backbone: Backbone = None,
+    weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Features that you have: .npy, .npz or .parquet, one row per image")
     ] = None,
+    networks: Annotated[int | None, typer.Option(min=1, help="Networks to train (default: 4, or 2 per kind)")] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
     ] = None,
@@ -85,17 +95,13 @@ def run_command(
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
     check_ghosts(recipe_options)
-    judges: Judges
-    if runs:
-        given = {"networks": networks, "model": model, "recipe": None if recipe == "fast" else recipe}
-        refuse_training({**given, **recipe_options})
-        judges = FinishedRuns(runs)
-    else:
-        judges = NewNetworks(model, networks, choose_recipe(recipe, **recipe_options), seed)
+    training = {"networks": networks, "model": model, "recipe": None if recipe == "fast" else recipe, **recipe_options}
+    frozen = {"backbone": backbone, "weights": weights, "features": features}
+    asked = ask_for_judges(judges, training, frozen, runs, seed, gpu=pick_device(device).type == "cuda")
     with training_progress(f"Auditing {short_name(data)}") as bar:
         audit = audit_labels(
             open_data(data, **data_options),
-            judges=judges,
+            judges=asked,
             split=split,
             score=score,  # type: ignore[arg-type]
             out=out or Path("audits") / short_name(data),
@@ -106,11 +112,40 @@ def run_command(
     print_audit(audit)
 
 
-def refuse_training(options: Values) -> None:
-    """Raise if options of a training are given beside finished runs, where they would do nothing."""
-    given = ["--" + name.replace("_", "-") for name, value in options.items() if value is not None]
-    if given:
-        raise HitNetError(f"Finished runs are not trained again: leave out {', '.join(given)} beside --runs.")
+def ask_for_judges(
+    name: str, training: Values, frozen: Values, runs: list[Path] | None, seed: int, *, gpu: bool
+) -> Judges:
+    """The judges that the options ask for."""
+    check_choice("audit", "--judges", name, JUDGES)
+    trains = {key: value for key, value in training.items() if value is not None}
+    given = {key: value for key, value in frozen.items() if value is not None}
+    if runs:
+        refuse({**trains, **given}, "Finished runs are not trained again", "--runs")
+        return FinishedRuns(runs)
+    if name == "auto" and given:
+        name = "fine-tuned" if gpu and "features" not in given else "features"
+    if name == "auto" and not trains:
+        return SuitableJudges(seed)
+    if name == "features":
+        refuse(trains, "Heads on features have no such option", "--judges features")
+        return FeatureHeads(**given, seed=seed)
+    recipe = {key: value for key, value in trains.items() if key not in ("networks", "model", "recipe")}
+    chosen: Any = trains.get("model")
+    if name == "fine-tuned":
+        refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", "fine-tuned")
+        refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", "fine-tuned")
+        options = {"features": given.get("backbone"), "weights": given.get("weights")}
+        chosen = choose_model(PRETRAINED, **{k: None if v is None else str(v) for k, v in options.items()})
+    else:
+        refuse(given, "Networks from scratch have no backbone", "--judges scratch")
+    return NewNetworks(chosen, trains.get("networks"), choose_recipe(trains.get("recipe", "fast"), **recipe), seed)
+
+
+def refuse(options: Values, reason: str, beside: str) -> None:
+    """Raise if options are given that would do nothing."""
+    if options:
+        given = ", ".join("--" + name.replace("_", "-") for name in options)
+        raise HitNetError(f"{reason}: leave out {given} beside {beside}.")
 
 
 def print_audit(audit: Audit, most: int = 10) -> None:

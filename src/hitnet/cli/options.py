@@ -67,11 +67,12 @@ class OptionGroup:
 
 DATA = OptionGroup(DataOptions, ("image_size", "flip", "limit", "strict", "data_dir"))
 TRAINING_DATA = OptionGroup(DataOptions, (*DATA.names, "stream"))
-MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight"))
+MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "weights"))
 RECIPE = OptionGroup(
     Recipe,
     (
         "epochs",
+        "backbone_rate",
         "augment",
         "augment_strength",
         "augment_share",
@@ -82,6 +83,9 @@ RECIPE = OptionGroup(
     ),
 )
 AUDIT_RECIPE = OptionGroup(Recipe, ("epochs", "ghosts", "ghost_rule"))
+Backbone = Annotated[
+    str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0, timm:NAME or torchvision:NAME")
+]
 
 
 def takes(**groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -14,6 +14,7 @@ from hitnet.cli.options import (
     RECIPE,
     TRAINING_DATA,
     AsJson,
+    Backbone,
     Data,
     DataDir,
     Device,
@@ -26,7 +27,7 @@ from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, fits, make_table, print_json, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.models import choose_model, list_models
+from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.training import Evaluation, Run, choose_recipe, distributed, evaluate, predict, train, train_many
 
 app = typer.Typer()
@@ -47,6 +48,7 @@ def train_command(
     recipe_options: Values,
     model_options: Values,
     model: Annotated[str | None, typer.Option(help="See `hitnet models`; by default one to suit data, device")] = None,
+    backbone: Backbone = None,
     recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
     seeds: Annotated[int | None, typer.Option(help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
@@ -69,7 +71,7 @@ def train_command(
     words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:
         options: dict[str, Any] = {
-            "model": choose_model(model, **model_options),
+            "model": chosen_model(model, backbone, model_options),
             "recipe": choose_recipe(recipe, **recipe_options),
             "out": out or Path("runs") / "-".join(words),
             "device": device,
@@ -91,6 +93,15 @@ def train_command(
         print_training(runs[0])
     else:
         print_trainings(runs)
+
+
+def chosen_model(name: str | None, backbone: str | None, options: Values) -> ModelChoice:
+    """The network that was asked for; a backbone means a pretrained network."""
+    if backbone is None:
+        return choose_model(name, **options)
+    if name not in (None, PRETRAINED):
+        raise HitNetError(f"--backbone is for {PRETRAINED}, not for {name}. Leave out --model.")
+    return choose_model(PRETRAINED, features=backbone, **options)
 
 
 def print_training(run: Run) -> None:

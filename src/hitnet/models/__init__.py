@@ -14,6 +14,7 @@ from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_ima
 
 __all__ = [
     "MODELS",
+    "PRETRAINED",
     "HitNet",
     "ModelChoice",
     "ModelConfig",
@@ -40,6 +41,7 @@ class Named:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+PRETRAINED = "hitnet-pretrained"
 MODELS: dict[str, Named] = {
     "hitnet": Named("The paper's HitNet: two 9x9 convolutions of 256 channels, Hit-or-Miss layer, dense decoder"),
     "n1": Named(
@@ -67,7 +69,7 @@ MODELS: dict[str, Named] = {
         "Hit-or-Miss on a residual network of nine layers; the default for colour images on a GPU",
         {"features": "resnet9", "decoder": "standardised"},
     ),
-    "hitnet-pretrained": Named(
+    PRETRAINED: Named(
         "Hit-or-Miss on EfficientNet-Lite0 with ImageNet weights, or on another backbone; for photographs",
         {"features": "efficientnet-lite0", "decoder": "none"},
     ),

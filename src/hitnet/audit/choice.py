@@ -1,0 +1,54 @@
+"""Which judges suit a data set where none are asked for; docs/audit.md has the measurements behind it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from hitnet.audit.feature_judges import FeatureHeads
+from hitnet.audit.judges import Judgement, Judges, NewNetworks
+from hitnet.data import Data, Images
+from hitnet.models import PRETRAINED
+from hitnet.training import Progress
+
+log = logging.getLogger("hitnet")
+FEW = 2_000  # grey images; fewer teach a network from scratch too little
+
+
+@dataclass(frozen=True)
+class SuitableJudges(Judges):
+    """The judges that suit the images and the device; says which and why in one line of the log.
+
+    Attributes:
+        seed: Seed of the networks or heads.
+    """
+
+    seed: int = 0
+
+    def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
+        """The judges, and who they are and why."""
+        if images.shape[0] == 3 and device.type == "cuda":
+            return NewNetworks(PRETRAINED, seed=self.seed), "a pretrained backbone, fine-tuned (colour images, a GPU)"
+        if images.shape[0] == 3:
+            return FeatureHeads(seed=self.seed), "heads on a frozen, pretrained backbone (colour images, no GPU)"
+        if len(images) < FEW:
+            reason = f"heads on a frozen, pretrained backbone (fewer than {FEW:,} grey images)"
+            return FeatureHeads(seed=self.seed), reason
+        return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
+
+    def judge(
+        self,
+        data: Data,
+        images: Images,
+        *,
+        split: str,
+        folder: Path | None,
+        device: torch.device,
+        progress: Progress | None,
+    ) -> Judgement:
+        judges, who = self.choose(images, device)
+        log.info("Labels are judged by %s. Set `judges` to choose otherwise.", who)
+        return judges.judge(data, images, split=split, folder=folder, device=device, progress=progress)

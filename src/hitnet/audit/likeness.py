@@ -1,0 +1,99 @@
+"""Which images are alike, by their features: evidence beside each doubtful label, and near-duplicates."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hitnet.data import Images
+from hitnet.features.neighbours import directions, near_duplicates, strangeness
+
+log = logging.getLogger("hitnet")
+MOST_IMAGES = {"cpu": 50_000, "cuda": 1_000_000}  # the work grows with the square of their number
+BLOCK = 1024
+
+
+def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
+    """For each image, the most similar other image that has the wanted label (N,); −1 where there is none.
+
+    Args:
+        features: (N, D).
+        labels: (N,), the label of each image.
+        wanted: (N,), the label to look for.
+        num_classes: K.
+    """
+    rows = directions(features)
+    nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
+    labels, wanted = labels.to(rows.device), wanted.to(rows.device)
+    for k in range(num_classes):
+        members, asking = torch.nonzero(labels == k)[:, 0], torch.nonzero(wanted == k)[:, 0]
+        if not len(members):
+            continue
+        for part in asking.split(BLOCK):
+            similarity = rows[part] @ rows[members].T
+            similarity[part[:, None] == members] = -torch.inf  # an image is no neighbour of itself
+            best = similarity.max(dim=1)
+            nearest[part] = torch.where(best.values > -torch.inf, members[best.indices], -1)
+    return nearest.cpu()
+
+
+def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+    """The audit's table with what the features show of each image.
+
+    like_given      id of the most similar image under the given label; −1 where there is none
+    like_suggested  the same under the suggested label
+    unlike          how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
+
+    Args:
+        table: The audit's table, in the order of `images`.
+        features: (N, D), in the same order.
+        images: The images.
+        device: Where to compute.
+    """
+    if len(images) > MOST_IMAGES[device.type]:
+        log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
+        return table
+    features = features.to(device)
+    index = {name: k for k, name in enumerate(images.class_names)}
+    ids = np.append(images.ids.numpy(), -1)
+    compared = table.copy()
+    for column in ("given", "suggested"):
+        wanted = torch.tensor([index[name] for name in table[column]])
+        compared[f"like_{column}"] = ids[
+            nearest_with_label(features, images.labels, wanted, images.num_classes).numpy()
+        ]
+    compared["unlike"] = strangeness(features, min(5, len(images) - 1)).cpu().numpy() if len(images) > 1 else 1.0
+    return compared
+
+
+def duplicate_table(features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+    """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
+
+    Pairs under different labels come first: at most one of the two labels is right.
+    """
+    columns = ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
+    if len(images) > MOST_IMAGES[device.type]:
+        return pd.DataFrame(columns=columns)
+    pairs, similarity = near_duplicates(features.to(device))
+    names = np.array(images.class_names, dtype=object)[images.labels.numpy()]
+    paths = np.array(images.paths or [""] * len(images), dtype=object)
+    ids = images.ids.numpy()
+    first, second = pairs.cpu().numpy().T
+    rows = pd.DataFrame(
+        {
+            "id_a": ids[first],
+            "path_a": paths[first],
+            "given_a": names[first],
+            "id_b": ids[second],
+            "path_b": paths[second],
+            "given_b": names[second],
+            "similarity": similarity.cpu().numpy(),
+            "labels_differ": names[first] != names[second],
+        },
+        columns=columns,
+    )
+    return rows.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)
