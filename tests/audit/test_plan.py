@@ -7,6 +7,7 @@ import torch
 
 from hitnet import HitNetError
 from hitnet.audit.plan import EPOCHS, GREY_EPOCHS, Planned, plan
+from hitnet.models import ModelChoice
 from toy import toy_images
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -18,23 +19,28 @@ def images(count=60_000, channels=1):
 
 
 def test_defaults():
-    assert plan(images(), device=GPU) == [Planned("hitnet", 12), Planned("hitnet-resnet9", 12)] * 2
-    assert plan(images(channels=3), device=GPU) == [Planned("hitnet-resnet9", 40)] * 4
+    assert (
+        plan(images(), device=GPU)
+        == [Planned(ModelChoice("hitnet"), 12), Planned(ModelChoice("hitnet-resnet9"), 12)] * 2
+    )
+    assert plan(images(channels=3), device=GPU) == [Planned(ModelChoice("hitnet-resnet9"), 40)] * 4
     for channels in (1, 3):
-        assert plan(images(channels=channels), device=CPU) == [Planned("hitnet-small", 8)] * 4
+        assert plan(images(channels=channels), device=CPU) == [Planned(ModelChoice("hitnet-small"), 8)] * 4
 
 
 def test_only_one_kind():
-    assert plan(images(), model="hitnet", device=CPU) == [Planned("hitnet", 12)] * 4
-    assert plan(images(), model=["hitnet-resnet9"], device=CPU) == [Planned("hitnet-resnet9", 12)] * 4
-    assert plan(images(channels=3), model="hitnet-resnet9", device=CPU) == [Planned("hitnet-resnet9", 40)] * 4
+    assert plan(images(), model="hitnet", device=CPU) == [Planned(ModelChoice("hitnet"), 12)] * 4
+    assert plan(images(), model=["hitnet-resnet9"], device=CPU) == [Planned(ModelChoice("hitnet-resnet9"), 12)] * 4
+    assert (
+        plan(images(channels=3), model="hitnet-resnet9", device=CPU) == [Planned(ModelChoice("hitnet-resnet9"), 40)] * 4
+    )
 
 
 def test_several_kinds_take_turns():
     kinds = ["hitnet-small", "hitnet", "hitnet-small"]
 
     def planned(**options):
-        return [network.model for network in plan(images(), model=kinds, device=CPU, **options)]
+        return [network.choice.name for network in plan(images(), model=kinds, device=CPU, **options)]
 
     names = planned()
     assert names == ["hitnet-small", "hitnet", "hitnet-small", "hitnet"]

@@ -239,14 +239,15 @@ def check_differ(runs: Sequence[Run]) -> None:
 
 def mean_distances(network: Network, pixels: Tensor, *, flip: bool) -> Tensor:
     """Class distances (N, K) on the CPU: the mean over each image's views."""
-    seen = [class_distances(network, view) for view in views(pixels, flip=flip)]
+    shifted = not network.config.pretrained  # a pretrained network has seen shifts enough
+    seen = [class_distances(network, view) for view in views(pixels, flip=flip, shifted=shifted)]
     return torch.stack(seen).mean(dim=0).cpu()
 
 
-def views(pixels: Tensor, *, flip: bool) -> Iterator[Tensor]:
+def views(pixels: Tensor, *, flip: bool, shifted: bool = True) -> Iterator[Tensor]:
     """Images (N, C, H, W) as they are; colour images also shifted four ways; each also mirrored if `flip`."""
     height, width = pixels.shape[2:]
-    by = max(VIEW_SHIFT, min(height, width) // 32) if pixels.shape[1] > 1 else 0
+    by = VIEW_SHIFT if shifted and pixels.shape[1] > 1 else 0
     around = F.pad(pixels, [by] * 4)
     for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
         view = around[:, :, by + down : by + down + height, by + right : by + right + width]

@@ -27,10 +27,11 @@ class Planned:
 
 
 # By kind of features; see docs/audit.md for what more or less of it gives.
-EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 6}
+EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
 MANY_IMAGES, FEWER_EPOCHS = 20_000, 4  # of a pretrained network: longer, it learns wrong labels by heart
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
+PRETRAINED_COUNT = 3  # networks of the only kind if it is pretrained
 # Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
 # them all by heart none.
 LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300, "pretrained": 100}
@@ -54,7 +55,8 @@ def plan(
         if planned_kind not in kinds:
             kinds.append(planned_kind)
     if count is None:
-        count = SINGLE_KIND if len(kinds) == 1 else OF_EACH * len(kinds)
+        single = PRETRAINED_COUNT if kinds[0].choice.pretrained else SINGLE_KIND
+        count = single if len(kinds) == 1 else OF_EACH * len(kinds)
     if count < 1:
         raise HitNetError(f"count must be at least 1; got {count}.")
     return list(islice(cycle(kinds), count))
