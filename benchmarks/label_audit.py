@@ -5,7 +5,7 @@
     python benchmarks/label_audit.py ghosts --out arrays --data-dir DATA
     python benchmarks/label_audit.py score --out arrays
 
-`audit` runs the command `hitnet audit` with its own defaults, times the whole of it, and keeps the networks' distances.
+`audit` runs the command `hitnet audit --judges scratch`, times the whole of it, and keeps the networks' distances.
 `rival` comes after it: it trains softmax networks on the same features by the same recipe in 4-fold cross-validation,
 for at least as many images and seconds in total, and keeps their probabilities, as means over the same views. If the
 audit mixes two kinds of networks, each kind gets all of that time, and cleanlab also gets the mean of both. Both steps
@@ -102,7 +102,7 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
         data, out = Path(folder, f"{name}.npz"), Path(folder, "audit")
         hitnet.data.save_npz(images, data)
         started = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "hitnet", "audit", data, "--out", out], check=True)
+        subprocess.run([sys.executable, "-m", "hitnet", "audit", data, "--judges", "scratch", "--out", out], check=True)
         seconds = time.perf_counter() - started
         summary = files.read_json(out / "summary.json")
         trained = [hitnet.open_run(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
@@ -128,7 +128,7 @@ def run_rival(name: str, args: argparse.Namespace) -> None:
         raise SystemExit(f"{audited} is missing: run the step audit first; its seconds set those of the rival.")
     networks = plan(images, device=pick_device("auto"))
     probabilities, seconds, words = [], [], []
-    for model in dict.fromkeys(network.model for network in networks):
+    for model in dict.fromkeys(str(network.choice.name) for network in networks):
         total = sum(network.epochs for network in networks)
         epochs = equal_epochs(images, model, total, float(read(audited)["seconds"]))
         started = time.perf_counter()
