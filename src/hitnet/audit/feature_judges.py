@@ -63,7 +63,9 @@ class FeatureHeads(Judges):
         options = HeadOptions(folds=self.folds, repeats=self.repeats)
         distances = fit_heads(views, images.labels, images.num_classes, options=options, seed=self.seed, device=device)
         about = {"models": self.repeats, "model": f"heads on {name}", "networks": [{"features": name}]}
-        return Judgement(distances.numpy(), images, about, typical_images(views[0], images), views[0])
+        return Judgement(
+            distances.numpy(), images, about, typical_images(views[0], images), views[0], out_of_sample=True
+        )
 
     def _views(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:
         """Features of each view of the images, (V, N, D), and what to call them."""

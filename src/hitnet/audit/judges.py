@@ -43,6 +43,7 @@ class Judgement:
         about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         features: Features (N, D) that show which images are alike, where there are some.
+        out_of_sample: Whether every image was judged by networks that have not seen its label.
     """
 
     distances: np.ndarray
@@ -50,6 +51,7 @@ class Judgement:
     about: dict[str, Any] = field(default_factory=dict)
     prototypes: Tensor | None = None
     features: Tensor | None = None
+    out_of_sample: bool = False
 
 
 class Judges(ABC):

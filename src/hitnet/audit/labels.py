@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from hitnet import files
-from hitnet.audit import scores
+from hitnet.audit import calibration, scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import Judges
@@ -23,6 +23,9 @@ from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
+
+# A label is flagged as wrong if its score is below this.
+SEEN_WRONG, UNSEEN_WRONG = 0.5, 0.4  # for networks that have learned the label, and for those that have not seen it
 
 
 def audit_labels(
@@ -60,7 +63,7 @@ def audit_labels(
     judgement = (judges or SuitableJudges()).judge(
         opened, images, split=split, folder=folder, device=where, progress=progress
     )
-    result = judge(judgement.distances, judgement.images, method=score)
+    result = judge(judgement.distances, judgement.images, method=score, out_of_sample=judgement.out_of_sample)
     table = compare_annotators(opened.annotations(), result.table)
     duplicates = None
     if judgement.features is not None and result.images is not None:
@@ -125,13 +128,25 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     return folder
 
 
-def judge(distances: np.ndarray, images: Images, *, method: scores.Method = "margin") -> Audit:
-    """The audit's table from class distances (M, N, K), without any training."""
+def judge(
+    distances: np.ndarray, images: Images, *, method: scores.Method = "margin", out_of_sample: bool = False
+) -> Audit:
+    """The audit's table from class distances (M, N, K), without any training.
+
+    Args:
+        distances: Of M networks, N images and K classes.
+        images: The images, with the labels to judge.
+        method: How doubt is measured; see `scores.doubt`.
+        out_of_sample: Whether the networks have not seen the labels that they judge. Scores then come from a model of
+            how labels go wrong (see calibration.py).
+    """
     labels = images.labels.numpy()
     evidence = scores.gather(distances.astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
-    flags = scores.flags(evidence, doubts)
+    if out_of_sample:
+        values = 1 - calibration.along(doubts.value, calibration.fit_label_model(evidence.mean, labels).wrong)
+    flags = scores.flags(evidence, doubts, values < (UNSEEN_WRONG if out_of_sample else SEEN_WRONG))
     suggested = scores.suggest(doubts, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(

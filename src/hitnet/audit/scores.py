@@ -181,7 +181,7 @@ def score(doubts: Floats) -> Floats:
 
 
 FLAGS = {
-    "wrong": "score below 0.5: another class fits better",
+    "wrong": "low score: another class fits better",
     "ambiguous: two labels": (
         f"given and suggested class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
@@ -190,12 +190,18 @@ FLAGS = {
 }
 
 
-def flags(evidence: Evidence, doubts: Doubt) -> list[str]:
-    """One of FLAGS per image. If several rules hold, the first one below counts."""
+def flags(evidence: Evidence, doubts: Doubt, wrong: npt.NDArray[np.bool_] | None = None) -> list[str]:
+    """One of FLAGS per image. If several rules hold, the first one below counts.
+
+    Args:
+        evidence: From `gather`.
+        doubts: From `doubt`.
+        wrong: (N,), which labels are wrong by their score. None: those with a score below 0.5.
+    """
     given, rival = evidence.given_distance, evidence.mean[np.arange(len(doubts.rival)), doubts.rival]
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
-        "wrong": score(doubts.value) < 0.5,
+        "wrong": score(doubts.value) < 0.5 if wrong is None else wrong,
         "ambiguous: two labels": (given < HALFWAY) & (rival < HALFWAY) & (np.abs(given - rival) < 3 * HIT_RADIUS),
     }
     return np.select(list(rules.values()), list(rules), default="ok").tolist()

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import IO, cast
 
 from hitnet.data.cifar import read_batches
+from hitnet.data.clothing_sample import PHOTOS
+from hitnet.data.clothing_sample import SHA256 as PHOTOS_SHA256
 from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
-from hitnet.data.known_sets import AFFNIST, MNIST, SAMPLE, Download, File, KnownSet
+from hitnet.data.known_sets import AFFNIST, CLOTHING_SAMPLE, MNIST, SAMPLE, Download, File, KnownSet
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.split import natural
@@ -58,7 +60,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 class SetFiles:
     """The files of one known set, below the data folder `root`.
 
-    affNIST is made from MNIST's files, and the sample lies in the package.
+    affNIST is made from MNIST's files, and the samples lie in the package.
     """
 
     known: KnownSet
@@ -66,6 +68,8 @@ class SetFiles:
 
     @property
     def folder(self) -> Path:
+        if self.known is CLOTHING_SAMPLE:
+            return PHOTOS.parent
         return SAMPLE_FOLDER if self.known is SAMPLE else self.root / self.known.name
 
     @property
@@ -114,6 +118,8 @@ class SetFiles:
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
+        if self.known is CLOTHING_SAMPLE:
+            return (_state(File(PHOTOS.name, "zip", PHOTOS_SHA256), PHOTOS),)
         if self.known is SAMPLE:
             files = [file for file in MNIST.files if file.name.startswith("t10k")]
             return tuple(_state(file, self.folder / file.name) for file in files)
@@ -176,5 +182,7 @@ def _parse(file: File, path: Path) -> None:
         read_svhn(path)
     elif file.kind == "affnist":
         read_affnist(path)
+    elif file.kind == "zip":
+        raise HitNetError("its checksum is wrong; install hitnet again")
     else:
         read_idx(path, ndim=int(file.kind[-1]))

@@ -15,9 +15,10 @@ from hitnet.data.arrays import ArrayData
 from hitnet.data.catalogue import SetFiles, data_folder
 from hitnet.data.cifar import CLASSES as CIFAR_CLASSES
 from hitnet.data.cifar import read_batches
+from hitnet.data.clothing_sample import read_clothing_sample
 from hitnet.data.idx import read_idx
 from hitnet.data.images import Images
-from hitnet.data.known_sets import KNOWN_SETS, SAMPLE, known_set
+from hitnet.data.known_sets import CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.sample import read_sample
@@ -48,8 +49,8 @@ class KnownData(ArrayData):
         super().__init__(source, options)
         self.known = known_set(source)
         self.files = SetFiles(self.known, data_folder(self.options.data_dir))
-        self.audit_split = "all" if self.known is SAMPLE else "train"
-        self.sample = self.known.name if self.known is SAMPLE else None
+        self.audit_split = "all" if self.known in SAMPLES else "train"
+        self.sample = self.known.name if self.known in SAMPLES else None
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
@@ -75,8 +76,8 @@ class KnownData(ArrayData):
         return self._read_split(split, self.options.limit)
 
     def _read_split(self, split: str, limit: int | None) -> Images:
-        if self.known is SAMPLE:
-            return read_sample(split).first(limit)
+        if self.known in SAMPLES:
+            return SAMPLE_READERS[self.known.name](split).first(limit)
         if split == "all":
             return self._read_all(limit)
         return READERS[self.known.name](self, split, limit).first(limit)
@@ -97,8 +98,8 @@ class KnownData(ArrayData):
     def _splits(self, images: Images, audited: str) -> list[str] | None:
         if audited != "all":
             return None
-        if self.known is SAMPLE:
-            tested = set(read_sample("test").ids.tolist())
+        if self.known in SAMPLES:
+            tested = set(SAMPLE_READERS[self.known.name]("test").ids.tolist())
         else:
             tested = set(images.ids[images.ids >= len(self.reopen(limit=None).load("train"))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
@@ -148,6 +149,11 @@ def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:
     labels = base.labels.repeat(affnist.COPIES)[: len(pixels)]
     return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
 
+
+SAMPLE_READERS: dict[str, Callable[[str], Images]] = {
+    SAMPLE.name: read_sample,
+    CLOTHING_SAMPLE.name: read_clothing_sample,
+}
 
 READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
     "mnist": _read_mnist,

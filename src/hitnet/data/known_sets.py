@@ -207,7 +207,16 @@ SAMPLE = KnownSet(
     "CC BY-SA 3.0",
 )
 
-KNOWN_SETS = {known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE)}
+CLOTHING_SAMPLE = KnownSet(
+    "clothing-sample",
+    "clothing sample",
+    "photographs of clothes, 1,201 in ten classes, 160 x 120 RGB; ships with the package",
+    "https://github.com/alexeygrigorev/clothing-dataset-small",
+    "CC0 1.0",
+)
+
+KNOWN_SETS = {known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE, CLOTHING_SAMPLE)}
+SAMPLES = (SAMPLE, CLOTHING_SAMPLE)  # they lie in the package
 
 
 def known_set(name: str) -> KnownSet:
