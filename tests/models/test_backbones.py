@@ -54,7 +54,9 @@ def test_weights_from_a_file(tmp_path):
     save_file(module.state_dict(), file)
     assert open_backbone(Tiny(), file).fingerprint == open_backbone(module).fingerprint
     save_file({"linear.weight": torch.zeros(5, 4), "more": torch.zeros(1)}, file)
-    with pytest.raises(HitNetError, match=r"1 parameters are missing \(first: linear.bias\), 2 are unknown or of anoth"):
+    with pytest.raises(
+        HitNetError, match=r"1 parameters are missing \(first: linear.bias\), 2 are unknown or of anoth"
+    ):
         open_backbone(Tiny(), file)
     file.write_bytes(b"no tensors")
     with pytest.raises(HitNetError, match="not a readable safetensors file"):
@@ -107,7 +109,9 @@ def test_offline_the_error_says_what_to_put_where(monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr(hub, "hf_hub_download", offline)
-    with pytest.raises(HitNetError, match=r"huggingface.co/timm/resnet18.*model.safetensors.*give its path as `weights`"):
+    with pytest.raises(
+        HitNetError, match=r"huggingface.co/timm/resnet18.*model.safetensors.*give its path as `weights`"
+    ):
         open_backbone("timm:resnet18")
 
 

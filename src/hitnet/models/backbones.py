@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -130,9 +130,11 @@ def _from_timm(model: str, weights: str | Path | None) -> tuple[nn.Module, _Sett
         near = timm.list_models(f"*{model.split('.')[0]}*")[:3] or timm.list_models(f"{model[:6]}*")[:3]
         hint = f" Similar: {', '.join(near)}." if near else ""
         raise HitNetError(f"timm cannot build {model!r}: {error}.{hint}") from error
-    config: dict[str, Any] = module.pretrained_cfg
+    config = cast(dict[str, Any], module.pretrained_cfg)
     _load(module, weights if weights is not None else _from_hub(name, config), name, _names(config.get("classifier")))
-    return module, _Settings(int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"]))
+    return module, _Settings(
+        int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"])
+    )
 
 
 def _from_hub(name: str, config: dict[str, Any]) -> Path:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import torch
 import torch.nn.functional as F
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
@@ -69,7 +68,7 @@ class Separable(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """All other blocks: expansion → depthwise convolution → linear projection, added to the input where shapes allow."""
+    """All other blocks: expansion → depthwise convolution → linear projection, plus the input where shapes allow."""
 
     def __init__(self, inward: int, outward: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
