@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import torch
 from torch import nn
@@ -23,7 +24,7 @@ def folded(module: nn.Module, input_size: int) -> nn.Module:
         before = merged(images)
     for part in list(merged.modules()):
         names = list(part._modules)
-        for first, second in zip(names, names[1:], strict=False):
+        for first, second in itertools.pairwise(names):
             convolution, norm = part._modules[first], part._modules[second]
             if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
                 setattr(part, first, fuse_conv_bn_eval(convolution, norm))

@@ -88,7 +88,7 @@ class GpuReader:
 
 
 def plain_jpeg(path: Path) -> int:
-    """The EXIF orientation of a JPEG in grey or RGB that is not too large, else 0: Pillow must read it, or refuse it."""
+    """The EXIF orientation of a JPEG in grey or RGB that is not too large; 0: Pillow must read it, or refuse it."""
     try:
         with Image.open(path, formats=("JPEG",)) as image:
             if image.mode not in ("L", "RGB") or image.width * image.height > LARGEST:

@@ -1,8 +1,8 @@
 """Heads on features of a frozen backbone: every fold and repeat at once, each image judged out of sample.
 
 A repeat deals the images into F folds and trains one head per fold on the images of all others; the head then judges
-the images of its own fold. A batch holds as many images of each fold, one fold after the other, twice over: the batch of
-a head is then a window of it that leaves out one fold, and a step is one batched matrix product of windows and weights,
+the images of its own fold. A batch holds equally many images of each fold, fold after fold, twice over: the batch of a
+head is then a window of it that leaves out one fold. So a step is one batched matrix product of windows and weights,
 (F, B, D) @ (F, D, K·n) for batches of B images, D features, K classes and capsules of n numbers.
 
 Images of classes with fewer images than folds cannot be judged out of sample: without them, a head would hardly know

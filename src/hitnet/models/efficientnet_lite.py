@@ -68,7 +68,7 @@ class Separable(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """All other blocks: expansion → depthwise convolution → linear projection, added to the input where they fit."""
+    """All other blocks: expansion → depthwise convolution → linear projection, plus the input where shapes allow."""
 
     def __init__(self, inward: int, outward: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()

@@ -1,0 +1,163 @@
+"""Features on disk: computed once, resumed, noticed when damaged."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from hitnet.errors import HitNetError
+from hitnet.features import cache
+from hitnet.features.cache import FeatureCache, cache_folder, cached_features, file_key
+from hitnet.models.backbones import open_backbone
+
+
+class Means(nn.Module):
+    """The mean of each channel; counts the images that it sees."""
+
+    seen = 0
+
+    def forward(self, images):
+        Means.seen += len(images)
+        return images.mean(dim=(2, 3))
+
+
+@pytest.fixture
+def backbone():
+    return open_backbone(Means(), input_size=16)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    random = np.random.default_rng(0)
+    paths = [tmp_path / f"{i}.png" for i in range(12)]
+    for path in paths:
+        Image.fromarray(random.integers(0, 256, (16, 16, 3), np.uint8)).save(path)
+    return paths
+
+
+@pytest.fixture
+def count(photos, backbone, tmp_path):
+    """Features, and how many images were computed for them."""
+
+    def run(paths=photos, **options):
+        cached_features([], backbone, folder=tmp_path / "cache")
+        Means.seen = 0
+        found = cached_features(paths, backbone, folder=tmp_path / "cache", workers=2, **options)
+        # Folding tries the network on two images, once before and once after.
+        return found, max(0, Means.seen - 4)
+
+    return run
+
+
+def test_a_second_pass_computes_nothing_and_new_files_only_themselves(count, photos):
+    first, computed = count(photos[:10])
+    assert computed == 10
+    again, computed = count(photos[:10])
+    assert computed == 0
+    assert torch.equal(first, again)
+    more, computed = count()
+    assert computed == 2
+    assert torch.equal(more[:10], first)
+
+
+def test_content_counts_not_names(count, photos, tmp_path):
+    first, _ = count()
+    for path in photos:
+        path.rename(tmp_path / f"renamed-{path.name}")
+    moved = [tmp_path / f"renamed-{path.name}" for path in reversed(photos)]
+    second, computed = count(moved)
+    assert computed == 0
+    assert torch.equal(second, first.flip(0))
+    Image.new("RGB", (16, 16), (255, 0, 0)).save(moved[0])
+    assert count(moved)[1] == 1
+
+
+def test_files_of_equal_content_are_computed_once(count, photos):
+    found, computed = count([photos[0], photos[1], photos[0]])
+    assert computed == 2
+    assert torch.equal(found[0], found[2])
+
+
+def test_sizes_flips_and_backbones_are_kept_apart(count):
+    assert count()[1] == 12
+    assert count(size=8)[1] == 12
+    assert count(flip=True)[1] == 12
+    assert count()[1] == 0
+
+
+def test_a_killed_pass_resumes(count, photos, monkeypatch):
+    monkeypatch.setattr(cache, "PER_SHARD", 4)
+    monkeypatch.setattr("hitnet.features.extraction.PER_TASK", 2)
+    whole = cache.Extractor.run
+
+    def killed(self, source):
+        for part in whole(self, source):
+            if part[0].stop > 8:
+                raise KeyboardInterrupt
+            yield part
+
+    from hitnet.features import extraction
+
+    steps = extraction._in_order
+    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
+    monkeypatch.setattr(cache.Extractor, "run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        count()
+    monkeypatch.setattr(cache.Extractor, "run", whole)
+    seen = []
+    found, computed = count(progress=lambda done, total: seen.append((done, total)))
+    assert computed == 4
+    assert seen[0] == (8, 12)
+    assert seen[-1] == (12, 12)
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "empty"])
+def test_a_damaged_shard_is_computed_again(count, tmp_path, damage):
+    first, _ = count()
+    (shard,) = (tmp_path / "cache").rglob("*.safetensors")
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes({"bit": content, "cut": content[:-10], "empty": b""}[damage])
+    again, computed = count()
+    assert computed == 12
+    assert torch.equal(first, again)
+
+
+def test_features_in_a_file(count, tmp_path):
+    first, _ = count()
+    mapped, computed = count(out=tmp_path / "features.npy")
+    assert computed == 0
+    assert torch.equal(first, mapped)
+    assert np.array_equal(np.load(tmp_path / "features.npy"), first.numpy())
+
+
+def test_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("HITNET_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "hitnet"
+
+
+def test_keys(tmp_path):
+    (tmp_path / "a").write_bytes(b"same")
+    (tmp_path / "b").write_bytes(b"same")
+    assert file_key(tmp_path / "a") == file_key(tmp_path / "b")
+    with pytest.raises(HitNetError, match="gone: No such file"):
+        file_key(tmp_path / "gone")
+
+
+def test_a_cache_finds_what_was_added(tmp_path):
+    keys = [bytes([i]) * 16 for i in (3, 1, 2)]
+    FeatureCache(tmp_path / "c", 4).add(keys, torch.arange(12.0).view(3, 4))
+    opened = FeatureCache(tmp_path / "c", 4)
+    assert len(opened) == 3
+    wanted = np.frombuffer(b"".join([keys[2], keys[0], b"\xff" * 16]), "V16")
+    places = opened.find(wanted)
+    assert places[2] == -1
+    out = np.zeros((2, 4), np.float16)
+    opened.read(places[:2], out)
+    assert out.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
+    assert len(FeatureCache(tmp_path / "c", 5)) == 0

@@ -1,0 +1,197 @@
+"""Features of files and arrays: the same as the plain way, whatever the batch, with EXIF rotation and odd files."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from hitnet.errors import HitNetError
+from hitnet.features import extraction
+from hitnet.features.extraction import Extractor, extract
+from hitnet.features.folding import folded
+from hitnet.features.gpu_decoding import GpuReader, cropped, plain_jpeg, turned
+from hitnet.features.photographs import read, shape_at
+from hitnet.models.backbones import open_backbone
+from hitnet.models.efficientnet_lite import EfficientNetLite0
+
+ORIENTATION = 0x0112
+
+
+class Small(nn.Module):
+    """Convolution, batch normalisation and the mean of each map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, 6, 3, stride=2, padding=1), nn.BatchNorm2d(6)
+        nn.init.uniform_(self.bn.running_mean, -1, 1)
+        nn.init.uniform_(self.bn.running_var, 0.5, 2)
+
+    def forward(self, images):
+        return torch.relu(self.bn(self.conv(images))).mean(dim=(2, 3))
+
+
+@pytest.fixture
+def backbone():
+    torch.manual_seed(0)
+    return open_backbone(Small(), input_size=32, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Files of several kinds, sizes and shapes."""
+    random = np.random.default_rng(0)
+    paths = []
+    for i in range(21):
+        size = (40 + 3 * i, 70 - i)
+        noise = Image.fromarray(random.integers(0, 256, (6, 6, 3), np.uint8)).resize(size, Image.Resampling.BICUBIC)
+        path = tmp_path / f"{i:02}.{('jpg', 'png', 'webp')[i % 3]}"
+        (noise.convert("L") if i % 5 == 4 else noise).save(path)
+        paths.append(path)
+    return paths
+
+
+def plain(paths, backbone):
+    """One image at a time, nothing folded."""
+    rows = []
+    with torch.inference_mode():
+        for path in paths:
+            rows.append(backbone.module(backbone.normalise(torch.from_numpy(read(path, 32).copy())[None]))[0])
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_files_give_the_features_of_the_plain_way_in_their_order(photos, backbone, workers):
+    seen = []
+    found = extract(photos, backbone, workers=workers, progress=lambda done, total: seen.append((done, total)))
+    assert found.dtype == torch.float16
+    torch.testing.assert_close(found.float(), plain(photos, backbone), rtol=2e-3, atol=2e-3)
+    assert seen[-1] == (21, 21)
+    assert seen == sorted(seen)
+
+
+def test_features_do_not_depend_on_the_batch(photos, backbone):
+    forward = extract(photos, backbone)
+    backward = extract(photos[::-1], backbone)
+    torch.testing.assert_close(forward, backward.flip(0), rtol=1e-3, atol=1e-3)
+
+
+def test_arrays_are_brought_to_size_and_grey_ones_to_three_channels(backbone):
+    pixels = torch.randint(0, 256, (9, 1, 16, 16), dtype=torch.uint8)
+    found = extract(pixels, backbone)
+    assert found.shape == (9, 6)
+    torch.testing.assert_close(found, extract(pixels.expand(-1, 3, -1, -1), backbone))
+    large = torch.nn.functional.interpolate(pixels.float(), (32, 32), mode="bilinear", antialias=True)
+    with torch.inference_mode():
+        expected = backbone.module(backbone.normalise(large))
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_flipped_images(backbone):
+    pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
+    torch.testing.assert_close(extract(pixels, backbone, flip=True), extract(pixels.flip(-1), backbone))
+
+
+def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
+    array = np.zeros((40, 80, 3), np.uint8)
+    array[:, 20:60] = 255  # the square middle is white
+    array[:10, 30:50] = (255, 0, 0)  # and red at its top
+    Image.fromarray(array).save(tmp_path / "plain.png")
+    upright = read(tmp_path / "plain.png", 20)
+    assert upright.shape == (3, 20, 20)
+    assert upright[2].mean() > 200
+    assert upright[1, :4, 6:14].max() < 30
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[ORIENTATION] = orientation
+        path = tmp_path / f"{orientation}.jpg"
+        Image.fromarray(array).save(path, exif=exif, quality=95)
+        assert plain_jpeg(path) == orientation
+        stored = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
+        on_gpu = cropped(turned(stored, orientation), 20).int()
+        by_pillow = torch.from_numpy(read(path, 20).copy()).int()
+        assert (on_gpu - by_pillow).abs().float().mean() < 1.5, orientation
+
+
+def test_shapes_keep_the_aspect():
+    assert shape_at(533, 400, 224) == (298, 224)
+    assert shape_at(300, 400, 224) == (224, 299)
+    assert shape_at(1, 50, 32) == (32, 1600)
+
+
+def test_what_is_not_plain_jpeg_is_left_to_pillow(photos, tmp_path):
+    kinds = [bool(plain_jpeg(path)) for path in photos]
+    assert kinds == [path.suffix == ".jpg" for path in photos]
+    Image.new("CMYK", (20, 20)).save(tmp_path / "cmyk.jpg")
+    assert plain_jpeg(tmp_path / "cmyk.jpg") == 0
+
+
+def test_a_reader_for_gpus_falls_back_file_by_file(photos):
+    """With a decoder on the CPU in the GPU's place, which refuses one file and whole batches that hold it."""
+    refused = photos[3].read_bytes()
+
+    def decode_jpeg(contents, device):
+        if any(bytes(content.tolist()) == refused for content in contents):
+            raise RuntimeError("nvJPEG does not support this")
+        arrays = [Image.open(photos[0]) if content is None else content for content in contents]
+        by_bytes = {path.read_bytes(): path for path in photos}
+        return [
+            torch.from_numpy(np.array(Image.open(by_bytes[bytes(array.tolist())]).convert("RGB"))).permute(2, 0, 1)
+            for array in arrays
+        ]
+
+    found = GpuReader(decode_jpeg, 32, torch.device("cpu"))([str(path) for path in photos])
+    expected = torch.stack([torch.from_numpy(read(path, 32).copy()) for path in photos])
+    assert found.shape == (21, 3, 32, 32)
+    assert (found.int() - expected.int()).abs().float().mean() < 1
+    assert torch.equal(found[3], expected[3])
+
+
+def test_odd_files_and_odd_arrays_are_named(tmp_path, photos, backbone):
+    odd = tmp_path / "odd.jpg"
+    odd.write_bytes(b"no picture")
+    with pytest.raises(HitNetError, match=r"odd.jpg: "):
+        extract([*photos, odd], backbone)
+    with pytest.raises(HitNetError, match=r"must be uint8 \(N, C, H, W\)"):
+        extract(torch.zeros(2, 3, 8, 8), backbone)
+
+
+def test_little_is_under_way_at_a_time(photos, backbone, monkeypatch):
+    """Files are read as features are taken, not all at once: memory does not grow with their number."""
+    count = []
+    monkeypatch.setattr(extraction.photographs, "read", lambda path, size: (count.append(path), read(path, size))[1])
+    monkeypatch.setattr(extraction, "PER_TASK", 2)
+    extractor = Extractor(backbone, workers=1)
+    steps = extraction._in_order
+    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
+    run = extractor.run(photos * 4)
+    next(run)
+    assert len(count) <= 8
+    run.close()
+
+
+def test_folding_changes_nothing_but_the_number_of_parts():
+    torch.manual_seed(0)
+    network = EfficientNetLite0().eval()
+    for part in network.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.normal_(0, 0.1)
+            part.running_var.uniform_(0.5, 2)
+    merged = folded(network, 64)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in merged.modules())
+    assert any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
+    images = torch.randn(2, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(merged(images), network(images), rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_that_uses_its_parts_in_another_order_is_left_as_it_is():
+    class Other(Small):
+        def forward(self, images):
+            return self.bn(torch.relu(self.conv(images))).mean(dim=(2, 3))
+
+    torch.manual_seed(0)
+    network = Other().eval()
+    images = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(folded(network, 32)(images), network(images))

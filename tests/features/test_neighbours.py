@@ -1,0 +1,82 @@
+"""Neighbours, near-duplicates, typical and strange images, each against a plain loop."""
+
+import pytest
+import torch
+
+from hitnet.errors import HitNetError
+from hitnet.features import neighbours
+from hitnet.features.neighbours import (
+    directions,
+    most_typical,
+    near_duplicates,
+    nearest,
+    neighbour_votes,
+    strangeness,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    blocks = neighbours._blocks
+    monkeypatch.setattr(neighbours, "_blocks", lambda rows, others: blocks(rows, others, largest=7 * len(others)))
+
+
+@pytest.fixture
+def features():
+    return torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
+
+
+def test_nearest_are_those_of_a_plain_loop(features):
+    similarities, which = nearest(features, 4)
+    rows = directions(features.double()).double()
+    for i in range(30):
+        order = sorted((j for j in range(30) if j != i), key=lambda j: -float(rows[i] @ rows[j]))[:4]
+        assert which[i].tolist() == order
+        expected = [float(rows[i] @ rows[j]) for j in order]
+        assert similarities[i].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_more_neighbours_than_images(features):
+    assert nearest(features[:3], 10)[0].shape == (3, 2)
+    with pytest.raises(HitNetError, match="at least two"):
+        nearest(features[:1])
+
+
+def test_near_duplicates_are_pairs_above_the_threshold(features):
+    features[20] = features[3] * 1.01
+    features[29] = features[3] + 0.05
+    pairs, similarities = near_duplicates(features, threshold=0.97)
+    assert sorted(map(tuple, pairs.tolist())) == [(3, 20), (3, 29), (20, 29)]
+    assert (similarities >= 0.97).all()
+    assert similarities.tolist() == sorted(similarities.tolist(), reverse=True)
+    assert near_duplicates(features[4:20], threshold=0.999)[0].shape == (0, 2)
+
+
+def test_votes_are_shares_of_neighbours(features):
+    labels = torch.arange(30) % 3
+    votes = neighbour_votes(features, labels, 4, k=5)
+    similarities, which = nearest(features, 5)
+    for i in (0, 11, 29):
+        weights = similarities[i].clamp_min(1e-6)
+        expected = [float(weights[labels[which[i]] == k].sum() / weights.sum()) for k in range(4)]
+        assert votes[i].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_typical_images_lie_near_the_mean_of_their_class(features):
+    labels = torch.tensor([0] * 15 + [1] * 14 + [3])
+    typical = most_typical(features, labels, 4, count=3)
+    rows = directions(features)
+    for k in (0, 1):
+        members = torch.nonzero(labels == k)[:, 0]
+        mean = rows[members].mean(dim=0)
+        order = sorted(members.tolist(), key=lambda i: -float(rows[i] @ mean))
+        assert typical[k].tolist() == order[:3]
+    assert typical[2].tolist() == []
+    assert typical[3].tolist() == [29]
+
+
+def test_the_odd_one_out_is_the_strangest():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.cat([torch.randn(20, 16, generator=generator) * 0.1 + 3 * torch.eye(16)[k] for k in (0, 1)])
+    features = torch.cat([features, 3 * torch.eye(16)[5:6]])
+    assert strangeness(features, k=5).argmax() == 40
