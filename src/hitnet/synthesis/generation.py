@@ -15,7 +15,8 @@ from torch import Tensor
 
 from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice
-from hitnet.models.coding import BATCH, component_spread, need_decoder
+from hitnet.models.coding import BATCH, need_decoder
+from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
