@@ -57,13 +57,13 @@ PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def options_of(words: list[str]) -> set[str]:
     """The options of the command that these words begin with."""
     command = typer.main.get_command(app)
-    words = (
-        [*words[:1], "run", *words[1:]] if words[0] == "audit" and words[1:2] not in (["apply"], ["export"]) else words
-    )
     for word in words:
         if not hasattr(command, "commands"):
             break
-        command = command.commands[word]
+        # `hitnet audit DATA` is short for `hitnet audit run DATA`.
+        name = "run" if command.name == "audit" and word not in command.commands else word
+        command = command.get_command(typer.Context(command), name)
+        assert command is not None, f"no command {name}"
     return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
