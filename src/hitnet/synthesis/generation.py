@@ -64,7 +64,6 @@ def generate(
         batch_size: Images per batch.
         data: The data to fit to. None: the run's training data.
         device: "auto", "cpu" or "cuda".
-        data_dir: The folder of downloaded data sets.
     """
     _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)
