@@ -40,8 +40,8 @@ class DataOptions:
         image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
             also (height, width).
         flip: Whether images may be mirrored. None: the data set's default (False for your own files).
-        limit: Use at most N images of the split that is trained on or audited. Of a known set and of images in memory,
-            these are the first N; of your own files, an even draw by a fixed rule.
+        limit: Use at most N images of the split that is trained on or audited: the first of a known set or of images in
+            memory, an even draw of your own files.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
         stream: Read images from disk during training. None: only if the memory is short.
         test: Images to test on, for images in memory.
