@@ -1,10 +1,16 @@
-"""The documentation: links lead somewhere."""
+"""The documentation: links lead somewhere, commands and their options exist, names in Python code exist."""
 
+import ast
+import importlib
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
+
+import hitnet
+from hitnet.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -40,3 +46,60 @@ def test_links_within_the_repository_lead_somewhere(page):
         target = folder / name if name else (ROOT / "docs/results.md" if "discussion" in page else ROOT / page)
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+# The changelog names what no longer exists.
+DESCRIBED = [page for page in PAGES if page not in ("CHANGELOG.md", "benchmarks/TRIALS.md")]
+COMMANDS = re.compile(r"^ {4}(?:.*-m )?hitnet ([a-z][^#\n]*)|`hitnet ([a-z][^`]*)`", re.MULTILINE)
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def options_of(words: list[str]) -> set[str]:
+    """The options of the command that these words begin with."""
+    command = typer.main.get_command(app)
+    for word in words:
+        if not hasattr(command, "commands"):
+            break
+        # `hitnet audit DATA` is short for `hitnet audit run DATA`.
+        name = "run" if command.name == "audit" and word not in command.commands else word
+        command = command.get_command(typer.Context(command), name)
+        assert command is not None, f"no command {name}"
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", DESCRIBED)
+def test_commands_and_their_options_exist(page):
+    for in_block, in_sentence in COMMANDS.findall((ROOT / page).read_text(encoding="utf-8")):
+        line = in_block or in_sentence
+        words = line.split()
+        wanted = {word.strip("[]") for word in words if word.strip("[]").startswith("--")}
+        assert wanted - {"--help"} <= options_of(words), line
+
+
+@pytest.mark.parametrize("page", DESCRIBED)
+def test_names_in_python_code_exist(page):
+    for block in PYTHON_BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "hitnet":
+                assert hasattr(hitnet, node.attr), f"hitnet.{node.attr}"
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hitnet":
+                module = importlib.import_module(node.module)
+                assert {alias.name for alias in node.names} <= set(module.__all__), node.module
+
+
+@pytest.mark.parametrize("page", DESCRIBED)
+def test_public_names_in_sentences_exist(page):
+    """As in `hitnet.open_data(...)`."""
+    for name in re.findall(r"`hitnet\.([\w.]+)", (ROOT / page).read_text(encoding="utf-8")):
+        thing = hitnet
+        for part in name.split("."):
+            if not hasattr(thing, part):
+                importlib.import_module(f"{thing.__name__}.{part}")
+            thing = getattr(thing, part)
+
+
+def test_the_readmes_layer_learns():
+    first = PYTHON_BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[0]
+    names: dict[str, object] = {}
+    exec(first, names)
+    assert names["distances"].shape == (32, 10)

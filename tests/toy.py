@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
+from pathlib import Path
+
 import torch
 
 from hitnet import Images
@@ -17,6 +21,15 @@ def toy_images(count: int = 96, classes: int = 3, shape: tuple[int, int, int] = 
     for i, k in enumerate(labels.tolist()):
         pixels[i, :, k * band : (k + 1) * band] += 150
     return Images.from_arrays(pixels, labels, class_names=[f"band {k}" for k in range(classes)], name="toy")
+
+
+def write_mnist(folder: Path, images: Images) -> None:
+    """Write the images as the four files of MNIST; the first 20 are the test images."""
+    folder.mkdir(parents=True)
+    for name, split in (("train", images), ("t10k", images.first(20))):
+        for kind, array in (("images-idx3", split.pixels[:, 0]), ("labels-idx1", split.labels.to(torch.uint8))):
+            head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + array.numpy().tobytes()))
 
 
 class Stop(Exception):

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hitnet.audit import find_ghosts
-from hitnet.audit.ghost_analysis import write_ghosts
+from hitnet.audit import find_ghosts, write_ghosts
 from toy import toy_images
 
 NAMES = ("ant", "bee", "cow", "dog")

@@ -11,7 +11,7 @@ from audit_samples import FLIPPED, mislabelled, quick_audit, tree, write_csv
 import hitnet
 from hitnet import HitNetError, open_audit, open_data
 from hitnet.data import save_npz
-from toy import toy_images
+from toy import toy_images, write_mnist
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,19 @@ def test_an_audit_and_its_folder_are_corrected_alike(kept, tmp_path):
     first, *others = (open_data(folder / "images.npz").load("all") for folder in folders)
     assert torch.equal(first.labels, toy_images().labels)
     assert {images.fingerprint for images in others} == {first.fingerprint}
+
+
+def test_the_folder_of_known_sets_that_an_audit_recorded_gives_way_to_the_environments(tmp_path, monkeypatch):
+    monkeypatch.delenv("HITNET_DATA", raising=False)
+    for name, images in (("recorded", mislabelled()), ("other", toy_images())):
+        write_mnist(tmp_path / name / "mnist", images)
+    audit = quick_audit(open_data("mnist", data_dir=tmp_path / "recorded"), out=tmp_path / "out")
+    csv = write_csv(tmp_path / "c.csv", audit.table, {})
+    done = hitnet.apply_corrections(audit.folder, csv, out=tmp_path / "first")
+    assert torch.equal(open_data(done.data).load("all").labels, mislabelled().labels)
+    monkeypatch.setenv("HITNET_DATA", str(tmp_path / "other"))
+    with pytest.raises(HitNetError, match="MNIST is not the set that was audited"):
+        hitnet.apply_corrections(audit.folder, csv, out=tmp_path / "second")
 
 
 def test_exports_of_an_audit_and_of_its_folder_are_the_same(kept, tmp_path):

@@ -53,7 +53,7 @@ def start(*arguments, **environment):
         (["generate"], "new images"),
         (["augment"], "Hybrid data augmentation"),
         (["plot"], "error and loss"),
-        (["reproduce"], "render every table and figure"),
+        (["reproduce"], "tables and figures that are rendered"),
     ],
 )
 def test_help_says_what_a_command_is_for(words, purpose):

@@ -14,7 +14,7 @@ import torch
 from scipy.io import savemat
 
 from hitnet.data import catalogue, check_data, data_folder, fetch_data, list_data, open_data
-from hitnet.data.catalogue import SetFiles
+from hitnet.data.catalogue import SetFiles, recorded_folder
 from hitnet.data.cifar import RECORD
 from hitnet.data.known_sets import KNOWN_SETS, known_set
 from hitnet.errors import HitNetError
@@ -245,7 +245,12 @@ def test_the_list_says_which_sets_are_here(tmp_path):
     write_idx_set(tmp_path / "mnist")
     rows = {row["name"]: row for row in list_data(tmp_path)}
     assert list(rows) == list(KNOWN_SETS)
-    assert [name for name, row in rows.items() if row["here"]] == ["mnist", "affnist", "mnist-sample"]
+    assert [name for name, row in rows.items() if row["here"]] == [
+        "mnist",
+        "affnist",
+        "mnist-sample",
+        "clothing-sample",
+    ]
     for name, row in rows.items():
         known = known_set(name)
         assert (row["about"], row["licence"], row["page"]) == (known.about, known.licence, known.page)
@@ -260,6 +265,17 @@ def test_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HITNET_DATA", str(tmp_path / "env"))
     assert data_folder() == tmp_path / "env"
     assert data_folder("~/x") == Path.home() / "x"
+
+
+def test_a_recorded_folder_is_used_only_without_the_environments(monkeypatch, tmp_path):
+    monkeypatch.delenv("HITNET_DATA", raising=False)
+    assert recorded_folder(str(tmp_path)) == tmp_path
+    assert recorded_folder(str(tmp_path / "gone")) is None
+    assert recorded_folder(None) is None
+    monkeypatch.setenv("HITNET_DATA", "")
+    assert recorded_folder(str(tmp_path)) == tmp_path
+    monkeypatch.setenv("HITNET_DATA", str(tmp_path / "env"))
+    assert recorded_folder(str(tmp_path)) is None
 
 
 def test_every_set_says_where_it_comes_from():

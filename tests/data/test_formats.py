@@ -23,6 +23,21 @@ def test_images_in_memory_are_a_source(images):
     assert len(open_data(images, limit=7).load("all")) == 7
 
 
+@pytest.mark.parametrize("limit", [1, 7, 50, 60])
+def test_a_limit_of_images_in_memory_takes_the_first(images, limit):
+    few, rest = images.first(limit), images.first(10)
+    assert open_data(images, limit=limit).load("all").ids.tolist() == few.ids.tolist()
+    assert open_data(images, limit=limit).training_sets(lambda: 0)[0].ids.tolist() == few.ids.tolist()
+    for split in ("train", "test"):
+        whole = open_data(images).load(split)
+        assert torch.equal(open_data(images, limit=limit).load(split).ids, whole.ids[:limit])
+    given = open_data(images, limit=limit, test=rest)
+    train, test = given.training_sets(lambda: 0)
+    assert train.ids.tolist() == given.load("train").ids.tolist() == few.ids.tolist()
+    assert test is rest  # a limit does not act on the images to test on in training
+    assert len(given.load("test")) == min(limit, 10)
+
+
 def test_size(images):
     assert open_data(images, image_size=(10, 8)).load("all") is images
     fitted = open_data(images, image_size=20).load("all")

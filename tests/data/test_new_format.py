@@ -1,8 +1,6 @@
 """A new format is one class and one entry in FORMATS; then every verb takes it, by its path or opened."""
 
-import gzip
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from hitnet.data import FORMATS, Data, Report, save_npz
 from hitnet.data.arrays import part, resized
 from hitnet.data.split import check_split
 from hitnet.files import expand, new_folder, write_json
-from toy import toy_images
+from toy import toy_images, write_mnist
 
 FAST = choose_recipe("fast", epochs=1)
 OPTIONS = {"model": "hitnet-small", "recipe": FAST, "device": "cpu"}
@@ -122,15 +120,6 @@ def test_it_is_audited_and_corrected(bands, tmp_path, opened):
     again = hitnet.open_audit(tmp_path / "audit")
     there = again.apply(tmp_path / "decided.csv", out=tmp_path / "again", data=open_data(moved) if opened else moved)
     assert there.data.read_bytes() == applied.data.read_bytes()
-
-
-def write_mnist(folder, images):
-    """The images as the four files of MNIST."""
-    folder.mkdir()
-    for name, split in (("train", images), ("t10k", images.first(20))):
-        for kind, array in (("images-idx3", split.pixels[:, 0]), ("labels-idx1", split.labels.to(torch.uint8))):
-            head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + array.numpy().tobytes()))
 
 
 @pytest.mark.parametrize("kind", ["name", "path", "new format", "images", "opened"])

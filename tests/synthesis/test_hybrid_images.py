@@ -1,4 +1,4 @@
-"""Hybrid augmentation: the formula, its use in training, and the augmented set."""
+"""Hybrid augmentation: examples, and the augmented set."""
 
 import dataclasses
 import sys
@@ -10,10 +10,8 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.data import open_data
-from hitnet.synthesis import augment, decode, hybrid, hybrid_examples, write_images
-from hitnet.synthesis.hybrid_images import combine
-from hitnet.training.feed import Feed
-from hitnet.training.hybrid import HybridAugmentation
+from hitnet.models.hybrid import combine
+from hitnet.synthesis import augment, hybrid, hybrid_examples, write_images
 
 BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}
 
@@ -22,73 +20,6 @@ def drawn(seed, copy, count, strength):
     """The noise added to each of `count` capsules of 4 components, with standard deviation strength · m/√n."""
     noise = np.random.Generator(np.random.PCG64([seed, copy])).standard_normal((count, 4))
     return torch.from_numpy(strength * 0.1 / 2 * noise).float()
-
-
-def test_the_formula_by_hand():
-    torch.manual_seed(0)
-    x, rec, mod = (torch.rand(2, 3, 4, 4, dtype=torch.float64) for _ in range(3))
-    combined = combine(x, rec, mod)
-    for position in np.ndindex(2, 3, 4, 4):
-        expected = min(1.0, max(0.0, float(mod[position]) + float(x[position]) - float(rec[position])))
-        assert float(combined[position]) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", ["trained", "extra"])
-def test_the_three_pictures(toy_run, extra_network, kind):
-    torch.manual_seed(0)
-    network = toy_run.model if kind == "trained" else extra_network
-    images, labels = torch.rand(4, *network.config.in_shape), torch.tensor([0, 1, 2, 2])
-    change = 0.1 * torch.randn(4, 4)
-    augmented = hybrid(network, images, labels, change)
-    output = network(images)
-    true_capsules = output.capsules[torch.arange(4), labels]
-    assert torch.allclose(augmented.reconstruction, decode(network, true_capsules, labels, output.extra), atol=1e-5)
-    assert torch.allclose(augmented.modified, decode(network, true_capsules + change, labels, output.extra), atol=1e-5)
-    assert torch.allclose(augmented.result, combine(images, augmented.reconstruction, augmented.modified), atol=1e-6)
-
-
-def test_no_change_gives_the_image_back(toy_run):
-    images = torch.rand(3, 1, 12, 12)
-    augmented = hybrid(toy_run.model, images, torch.arange(3), torch.zeros(3, 4))
-    assert torch.allclose(augmented.result, images, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["trained", "extra"])
-def test_in_training_it_is_the_same_change_of_the_same_images(toy_run, toy_set, extra_network, kind):
-    network = toy_run.model if kind == "trained" else extra_network
-    shape = network.config.in_shape
-    pixels = torch.randint(0, 256, (40, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    images = hitnet.Images.from_arrays(pixels, torch.arange(40) % 3, class_names=toy_set.class_names)
-    masks = torch.full((40, 1, *shape[1:]), 255, dtype=torch.uint8)
-    feed = Feed(dataclasses.replace(images, masks=masks), torch.device("cpu"), masks=True)
-    augmentation = HybridAugmentation(network, feed, strength=3.0, share=0.25)
-    assert augmentation.capsules.dtype == torch.float32
-    noise = augmentation.draw(8, torch.Generator().manual_seed(5))
-    assert torch.equal(noise, 3.0 * 0.1 / 2 * torch.randn(8, 4, generator=torch.Generator().manual_seed(5)))
-    index = torch.tensor([39, 3, 3, 17, 0, 8, 21, 5])
-    expected = hybrid(network, pixels[index].float() / 255, images.labels[index], noise)
-    differences = augmentation.differences(index, noise)
-    assert torch.allclose(differences, 255 * (expected.modified - expected.reconstruction), atol=1e-3)
-    assert differences.abs().max() > 1
-
-
-@pytest.mark.gpu
-def test_it_can_be_captured(toy_run):
-    network = hitnet.open_run(toy_run.folder).model.to("cuda").eval()
-    images, labels = torch.rand(8, 1, 12, 12, device="cuda"), torch.arange(8, device="cuda") % 3
-    change = 0.1 * torch.randn(8, 4, device="cuda")
-    expected = hybrid(network, images, labels, change).result
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = hybrid(network, images, labels, change).result
-    graph.replay()
-    assert torch.allclose(captured, expected, atol=1e-4)
-
-
-def test_a_change_of_another_shape_is_refused(toy_run, toy_set):
-    images, labels = toy_set.pixels[:3].float() / 255, toy_set.labels[:3]
-    with pytest.raises(HitNetError, match=r"change must have shape \(3, \d+\), one row per image; got \(3, 1\)"):
-        hybrid(toy_run.model, images, labels, torch.zeros(3, 1))
 
 
 def test_examples(toy_run, toy_set):
@@ -208,9 +139,7 @@ def test_copies_differ_and_repeat(toy_run):
         (lambda run: hybrid_examples(run, None, strength=float("inf")), "strength must not be negative"),
         (lambda run: augment(run, seed=-1, device="cpu"), "seed not negative"),
         (lambda run: hybrid_examples(run, None, seed=-1), "seed not negative"),
-        (lambda run: hybrid(hitnet.build("n1", (1, 28, 28), 3), torch.rand(1, 1, 28, 28), None, None), "no decoder"),
         (lambda run: augment(run, copies=0, device="cpu"), "copies must be at least 1"),
-        (lambda run: hybrid(run.model, torch.rand(1, 1, 9, 9), torch.zeros(1).long(), torch.zeros(1, 4)), "12, 12"),
         (lambda run: hybrid_examples(run, None, count=0), "count must be at least 1"),
     ],
 )

@@ -11,7 +11,7 @@ import hitnet
 from hitnet import HitNetError, choose_recipe, open_data
 from hitnet.training.evaluation import Evaluation, class_distances, measure
 from hitnet.training.predictions import predict, verdict
-from toy import toy_images
+from toy import toy_images, write_mnist
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +123,17 @@ def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_
         hitnet.evaluate(run, tmp_path / "none.npz", device="cpu")
     with pytest.raises(HitNetError, match=r"^split must be one of"):
         hitnet.evaluate(run, split="tset", device="cpu")
+
+
+def test_the_folder_of_known_sets_that_a_run_recorded_gives_way_to_the_environments(tmp_path, monkeypatch):
+    monkeypatch.delenv("HITNET_DATA", raising=False)
+    for name, count in (("recorded", 60), ("other", 30)):
+        write_mnist(tmp_path / name / "mnist", toy_images(count))
+    data = open_data("mnist", data_dir=tmp_path / "recorded")
+    trained = hitnet.train(data, model="hitnet-small", recipe=choose_recipe(epochs=1), device="cpu")
+    assert hitnet.evaluate(trained, split="train", device="cpu").images == 60
+    monkeypatch.setenv("HITNET_DATA", str(tmp_path / "other"))
+    assert hitnet.evaluate(trained, split="train", device="cpu").images == 30
 
 
 def test_no_images_are_refused_in_words(run):

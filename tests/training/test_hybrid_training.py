@@ -15,8 +15,7 @@ from hitnet.synthesis import decode
 from hitnet.training import RunFolder, engine, scheduler
 from hitnet.training.engine import Trainer, epoch_seed
 from hitnet.training.feed import Feed
-from hitnet.training.hybrid import HybridAugmentation, frozen_network
-from hitnet.training.modification import add
+from hitnet.training.hybrid_batches import HybridAugmentation, add, frozen_network
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}

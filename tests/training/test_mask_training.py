@@ -12,7 +12,7 @@ from hitnet.data.opened import match_classes
 from hitnet.training.engine import Trainer
 from hitnet.training.evaluation import measure
 from hitnet.training.feed import Feed
-from hitnet.training.hybrid import HybridAugmentation
+from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.step import Step
 from toy import toy_images
 

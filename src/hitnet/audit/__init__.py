@@ -3,8 +3,7 @@
 from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
 from hitnet.audit.feature_judges import FeatureHeads
-from hitnet.audit.ghost_analysis import analyse_ghosts, write_ghosts
-from hitnet.audit.ghosts import Ghosts, find_ghosts
+from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
 from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
 from hitnet.audit.labels import audit_labels, judge
 from hitnet.audit.page import write_page

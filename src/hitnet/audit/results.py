@@ -24,6 +24,7 @@ from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.catalogue import recorded_folder
 from hitnet.errors import HitNetError, check_choice
 
 FORMATS = ("label-studio", "pred-probs")
@@ -112,10 +113,8 @@ class Audit:
     def _audited_data(self) -> Data:
         if self.data is not None:
             return self.data.reopen()
-        folder = self.summary.get("data_dir")
         try:
-            source = self.summary["source"]
-            return open_data(source, data_dir=folder if folder and Path(folder).is_dir() else None)
+            return open_data(self.summary["source"], data_dir=recorded_folder(self.summary.get("data_dir")))
         except HitNetError as error:
             raise HitNetError(
                 f"{self.summary['source']} was audited, but is not there any more. Set `data` to where it is now."

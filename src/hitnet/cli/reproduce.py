@@ -59,7 +59,7 @@ def reproduce_command(
         typer.Option(help="Folder of the page and its figures (default: docs; with --ledger FILE.jsonl, FILE-docs)"),
     ] = None,
 ) -> None:
-    """Reproduce the paper: make the missing runs, and render every table and figure from the ledger.
+    """Reproduce the paper: make the missing runs of the tables and figures that are rendered from the ledger.
 
     \b
     hitnet reproduce --list                   results, progress and time left here

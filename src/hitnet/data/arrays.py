@@ -45,7 +45,7 @@ class ArrayData(Data):
 
 
 class MemoryData(ArrayData):
-    """Images in memory: all of them are for training; `test` may give others to test on."""
+    """Images in memory: all of them are for training; `test` may give others to test on. A limit takes the first."""
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
@@ -70,9 +70,8 @@ class MemoryData(ArrayData):
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         if self.options.stream:
             self.image_sets(["all"], room)  # raises: images in memory are not streamed
-        size = self.options.image_size
-        train = self._with_flip(resized(self.source.first(self.options.limit), size))
-        return train, None if self.options.test is None else resized(self.options.test, size)
+        test = self.options.test
+        return self.load(self.train_split), None if test is None else resized(test, self.options.image_size)
 
     def at_size(self, size: tuple[int, int]) -> Self:
         """Images in memory keep their size: if it is not the network's, they are probably the wrong ones."""
@@ -81,12 +80,13 @@ class MemoryData(ArrayData):
     def _read(self, split: str) -> Images:
         if self.options.test is not None and split != "all":
             images: Images = self.source if split == "train" else self.options.test
-            return part(images, None, "all", self.options.limit)
-        return part(self.source, None, split, self.options.limit)
+        else:
+            images = part(self.source, None, split, None)
+        return images.first(self.options.limit)
 
 
 def part(images: Images, given: list[str] | None, split: str, limit: int | None) -> Images:
-    """One split of images in memory, at most `limit` of it by an even draw."""
+    """One split of a set, at most `limit` images of it by an even draw."""
     keys = [str(i) for i in images.ids.tolist()]
     positions = list(range(len(images)))
     if split != "all":

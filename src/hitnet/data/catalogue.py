@@ -56,6 +56,16 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
     return (Path(cache) if cache else expand("~/.cache")) / "hitnet" / "data"
 
 
+def recorded_folder(recorded: str | None) -> Path | None:
+    """The folder of the known sets that a run or an audit recorded, for the option `data_dir`.
+
+    None if $HITNET_DATA is set, which takes precedence, or if the folder no longer exists.
+    """
+    if recorded is None or os.environ.get("HITNET_DATA") or not Path(recorded).is_dir():
+        return None
+    return Path(recorded)
+
+
 @dataclass(frozen=True)
 class SetFiles:
     """The files of one known set, below the data folder `root`.

@@ -38,10 +38,12 @@ class DataOptions:
     """How a source is opened.
 
     Attributes:
-        image_size: Height and width, or one number for both. Images are scaled to fit and centred on black.
+        image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
+            also (height, width).
         longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
         flip: Whether images may be mirrored. None: the data set's default (False for your own files).
-        limit: Use at most N images of the split that is trained on or audited: a known set's first, else an even draw.
+        limit: Use at most N images of the split that is trained on or audited: the first of a known set or of images in
+            memory, an even draw of your own files.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
         stream: Read images from disk during training. None: only if the memory is short.
         test: Images to test on, for images in memory.

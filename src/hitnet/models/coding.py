@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS, mask
+from hitnet.capsules import mask
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import Decoder
 from hitnet.models.network import Network
@@ -23,11 +20,6 @@ def need_decoder(network: Network) -> Decoder:
             "Train a network with a decoder, e.g. hitnet, hitnet-small or hitnet-resnet9."
         )
     return network.decoder
-
-
-def component_spread(network: Network) -> float:
-    """m/√n, the standard deviation that the paper expects of a true-class capsule's components."""
-    return HIT_RADIUS / math.sqrt(network.config.capsule_dim)
 
 
 def encode_batch(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -61,24 +53,3 @@ def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Ten
     repeated = capsules[:, None].expand(-1, network.config.num_classes, -1)
     images: Tensor = need_decoder(network)(repeated, classes, extra)
     return images
-
-
-def before_and_after(
-    network: Network, labels: Tensor, capsules: Tensor, extra: Tensor | None, change: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Decode true-class capsules without and with a change, in one call of the decoder.
-
-    Args:
-        network: On the device of the capsules.
-        labels: (B,).
-        capsules: (B, n).
-        extra: (B, e) if the network has extra components, else None.
-        change: (B, n), added to the capsules.
-
-    Returns:
-        X_rec and X_mod, each (B, C, H, W).
-    """
-    both = torch.cat([capsules, capsules + change])
-    extra_twice = None if extra is None else extra.repeat(2, 1)
-    reconstruction, modified = decode_batch(network, both, labels.repeat(2), extra_twice).chunk(2)
-    return reconstruction, modified

@@ -1,4 +1,4 @@
-"""The paper's results: experiments, the ledger of runs, and every table and figure, rendered from the ledger.
+"""The paper's results: experiments, the ledger of runs, and the tables and figures that are rendered from it.
 
 `reproduce` makes the runs that are missing from a ledger, `write_page` writes the page of results, and `PAPER` is the
 book of all results and experiments.

@@ -23,8 +23,8 @@ from hitnet.training.api import seed_jobs
 from hitnet.training.configuration import configure
 from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
+from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
-from hitnet.training.modification import Prepare
 from hitnet.training.runs import check_same
 from hitnet.training.scheduler import AT_ONCE
 

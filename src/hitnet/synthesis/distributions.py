@@ -19,7 +19,8 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
-from hitnet.models.coding import BATCH, component_spread, encode_batch
+from hitnet.models.coding import BATCH, encode_batch
+from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder
 from hitnet.training.evaluation import check_fit, load_for, to_device

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice
-from hitnet.models.coding import BATCH, component_spread, need_decoder
+from hitnet.models.coding import BATCH, need_decoder
+from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
@@ -63,7 +64,6 @@ def generate(
         batch_size: Images per batch.
         data: The data to fit to. None: the run's training data.
         device: "auto", "cpu" or "cuda".
-        data_dir: The folder of downloaded data sets.
     """
     _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)

@@ -1,16 +1,9 @@
-"""Hybrid data augmentation: modify and decode a capsule, and add back the details that decoding loses.
-
-    X_new = X_mod + X − X_rec, clipped to [0, 1]
-
-X_rec is decoded from the true-class capsule, X_mod from the same capsule plus Gaussian noise. `strength` is the
-standard deviation of the noise in units of m/√n.
-"""
+"""Hybrid data augmentation of whole data sets, and examples of it (the formula is in `models.hybrid`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +11,8 @@ from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
-from hitnet.models.coding import BATCH, before_and_after, component_spread, encode_batch, need_decoder
+from hitnet.models.coding import BATCH
+from hitnet.models.hybrid import capsule_noise, hybrid
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
@@ -29,44 +23,7 @@ from hitnet.training.recipes import Recipe
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training
 
 
-class Hybrid(NamedTuple):
-    """Hybrid augmentation of a batch; all images (B, C, H, W) in [0, 1].
-
-    Attributes:
-        reconstruction: X_rec.
-        modified: X_mod.
-        result: X_new.
-    """
-
-    reconstruction: Tensor
-    modified: Tensor
-    result: Tensor
-
-
-def combine(images: Tensor, reconstruction: Tensor, modified: Tensor) -> Tensor:
-    """X_mod + X − X_rec, clipped to [0, 1]."""
-    return (modified + images - reconstruction).clamp(0, 1)
-
-
-@torch.no_grad()
-def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> Hybrid:
-    """Augment images by a change of their true-class capsules, without waiting for the device.
-
-    Args:
-        network: In evaluation mode, on the device of the images.
-        images: (B, C, H, W) in [0, 1].
-        labels: (B,).
-        change: (B, n), added to the capsules.
-    """
-    need_decoder(network)
-    expected = (len(images), network.config.capsule_dim)
-    if change.shape != expected:
-        raise HitNetError(f"hybrid: change must have shape {expected}, one row per image; got {tuple(change.shape)}.")
-    reconstruction, modified = before_and_after(network, labels, *encode_batch(network, images, labels), change)
-    return Hybrid(reconstruction, modified, combine(images, reconstruction, modified))
-
-
-def check_strength(strength: float) -> None:
+def _check_strength(strength: float) -> None:
     """Raise HitNetError for a strength that is negative or not finite."""
     if not 0 <= strength < float("inf"):
         raise HitNetError(f"Hybrid augmentation: strength must not be negative or infinite; got {strength}.")
@@ -110,7 +67,7 @@ def hybrid_examples(
         seed: Seed of the noise.
         device: "auto", "cpu" or "cuda".
     """
-    check_strength(strength)
+    _check_strength(strength)
     if count < 1 or seed < 0:
         raise HitNetError(f"hybrid_examples: count must be at least 1 and seed not negative; got {count} and {seed}.")
     trained = open_decoder(run, device=device)
@@ -119,7 +76,7 @@ def hybrid_examples(
     examples = []
     for i, label in enumerate(matched.labels.tolist()):
         repeated = to_device(matched.pixels[i : i + 1], network_device).expand(count, -1, -1, -1)
-        change = strength * component_spread(trained.model) * _noise([seed, i], count, trained.config.model.capsule_dim)
+        change = _noise(trained.model, count, strength, [seed, i])
         augmented = hybrid(
             trained.model, repeated, torch.full((count,), label, device=network_device), change.to(network_device)
         )
@@ -157,7 +114,7 @@ def augment(
         seed: The same seed gives the same images.
         device: auto, cpu or cuda.
     """
-    check_strength(strength)
+    _check_strength(strength)
     if copies < 1 or seed < 0:
         raise HitNetError(
             f"Hybrid augmentation: copies must be at least 1 and seed not negative; got {copies} and {seed}."
@@ -184,7 +141,7 @@ def _augmented(
         yield "train", train
     for copy in range(copies):
         # Each copy has its own seed, so the first copies do not depend on how many follow.
-        change = strength * component_spread(network) * _noise([seed, copy], len(train), network.config.capsule_dim)
+        change = _noise(network, len(train), strength, [seed, copy])
         for start in range(0, len(train), BATCH):
             part = range(start, min(start + BATCH, len(train)))
             yield "train", _modified(network, train.select(part), change[part.start : part.stop])
@@ -197,5 +154,6 @@ def _modified(network: Network, images: Images, change: Tensor) -> Images:
     return replace(images, pixels=to_pixels(augmented.result))
 
 
-def _noise(seed: list[int], count: int, dim: int) -> Tensor:
-    return torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).standard_normal((count, dim))).float()
+def _noise(network: Network, count: int, strength: float, seed: list[int]) -> Tensor:
+    normal = np.random.Generator(np.random.PCG64(seed)).standard_normal((count, network.config.capsule_dim))
+    return capsule_noise(network, torch.from_numpy(normal).float(), strength)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hitnet.data import read_image
 from hitnet.errors import HitNetError
-from hitnet.models.coding import component_spread
+from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.training.evaluation import to_device

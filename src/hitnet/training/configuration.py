@@ -15,8 +15,7 @@ from hitnet.errors import HitNetError
 from hitnet.files import expand
 from hitnet.models import ModelChoice
 from hitnet.models.network import Network
-from hitnet.training.hybrid import hybrid_augmentation
-from hitnet.training.modification import Prepare
+from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
 from hitnet.training.objective import Objective
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
 from hitnet.training.runs import Run, RunConfig

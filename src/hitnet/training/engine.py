@@ -19,7 +19,7 @@ from hitnet.training.device import Stopwatch
 from hitnet.training.distributed import SINGLE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
-from hitnet.training.modification import TOGETHER, Modify, add, dealt, differences, modified_places
+from hitnet.training.hybrid_batches import TOGETHER, HybridAugmentation, add, dealt, epoch_differences, modified_places
 from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipes import Recipe
@@ -92,7 +92,7 @@ class Trainer:
         *,
         seed: int,
         device: torch.device,
-        modify: Modify | None = None,
+        modify: HybridAugmentation | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
         ranks: Ranks = SINGLE,
@@ -226,7 +226,7 @@ class Trainer:
         parts = [self.ranks.part(places) for places in whole]
         changes = None
         if self.modify is not None:
-            changes = differences(
+            changes = epoch_differences(
                 self.modify,
                 order,
                 self.modify.draw(len(order), generator),

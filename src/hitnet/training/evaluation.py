@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
 from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.catalogue import recorded_folder
 from hitnet.data.opened import match_classes
 from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
@@ -202,9 +203,6 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
 
 
 def _own_data(run: Run) -> Data:
-    """The data that a run was trained on; known sets are also looked for in the usual folder."""
+    """The data that a run was trained on."""
     about = run.config.data
-    folder = about.get("data_dir")
-    return open_data(
-        about["source"], flip=about.get("flip"), data_dir=folder if folder and Path(folder).is_dir() else None
-    )
+    return open_data(about["source"], flip=about.get("flip"), data_dir=recorded_folder(about.get("data_dir")))

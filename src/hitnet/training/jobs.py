@@ -14,7 +14,7 @@ from hitnet.models.network import Network
 from hitnet.training.distributed import SINGLE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
-from hitnet.training.modification import Prepare
+from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
 from hitnet.training.runs import Run, RunConfig, RunFolder, open_run

@@ -1,13 +1,16 @@
-"""Differences that are added to pixels: which images get one, and what becomes of the pixels."""
+"""Differences that are added to pixels: which images get one, what it is, and what becomes of the pixels."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import torch
 
+import hitnet
+from hitnet.models.hybrid import hybrid
 from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
-from hitnet.training.hybrid import HybridAugmentation
-from hitnet.training.modification import add, differences, modified_places
+from hitnet.training.hybrid_batches import HybridAugmentation, add, epoch_differences, modified_places
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.25, 2), (0.3, 2), (0.5, 4), (1.0, 8)])
@@ -60,7 +63,7 @@ def test_each_batch_gets_its_own_differences(first, together):
     batches = torch.arange(27).split(8)
     places = modified_places(0.5, batches, batches)
     given = list(
-        differences(
+        epoch_differences(
             modify,
             order,
             modify.draw(27, None),
@@ -83,3 +86,23 @@ def test_a_process_without_modified_images(source, toy):
     assert nothing.shape == (0, 1, 12, 12)
     add(pixels := toy.pixels.clone(), nothing)
     assert torch.equal(pixels, toy.pixels)
+
+
+@pytest.mark.parametrize("kind", ["trained", "extra"])
+def test_in_training_it_is_the_same_change_of_the_same_images(source, toy, kind):
+    options = {"capsule_dim": 4, "decoder": "conv", "extra_dim": 2}
+    network = source.model if kind == "trained" else hitnet.build("hitnet-small", (3, 12, 12), 3, **options).eval()
+    shape = network.config.in_shape
+    pixels = torch.randint(0, 256, (40, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    images = hitnet.Images.from_arrays(pixels, torch.arange(40) % 3, class_names=toy.class_names)
+    masks = torch.full((40, 1, *shape[1:]), 255, dtype=torch.uint8)
+    feed = Feed(dataclasses.replace(images, masks=masks), torch.device("cpu"), masks=True)
+    augmentation = HybridAugmentation(network, feed, strength=3.0, share=0.25)
+    assert augmentation.capsules.dtype == torch.float32
+    noise = augmentation.draw(8, torch.Generator().manual_seed(5))
+    assert torch.equal(noise, 3.0 * 0.1 / 2 * torch.randn(8, 4, generator=torch.Generator().manual_seed(5)))
+    index = torch.tensor([39, 3, 3, 17, 0, 8, 21, 5])
+    expected = hybrid(network, pixels[index].float() / 255, images.labels[index], noise)
+    differences = augmentation.differences(index, noise)
+    assert torch.allclose(differences, 255 * (expected.modified - expected.reconstruction), atol=1e-3)
+    assert differences.abs().max() > 1
