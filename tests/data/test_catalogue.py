@@ -279,7 +279,15 @@ def test_a_recorded_folder_is_used_only_without_the_environments(monkeypatch, tm
 
 
 def test_every_set_says_where_it_comes_from():
-    assert set(KNOWN_SETS) == {"mnist", "fashion-mnist", "cifar10", "svhn", "affnist", "mnist-sample"}
+    assert set(KNOWN_SETS) == {
+        "mnist",
+        "fashion-mnist",
+        "cifar10",
+        "svhn",
+        "affnist",
+        "mnist-sample",
+        "clothing-sample",
+    }
     for known in KNOWN_SETS.values():
         assert known.licence
         assert known.page.startswith("http")
