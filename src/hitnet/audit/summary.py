@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from hitnet.data import sample
+from hitnet.data import clothing_sample, sample
 from hitnet.data.images import Images
 
 
@@ -49,10 +49,13 @@ def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+LABEL_ERRORS = {"mnist-sample": sample.label_errors, "clothing-sample": clothing_sample.label_errors}
+
+
 def verified_errors(table: pd.DataFrame, source: str) -> dict[str, int] | None:
-    """For the sample that ships with the package: how many of its known label errors are among the worst images."""
-    if source != "mnist-sample":
+    """For samples that ship with the package: how many of their known label errors are among the worst images."""
+    if source not in LABEL_ERRORS:
         return None
-    wrong = set(sample.label_errors()["id"])
+    wrong = set(LABEL_ERRORS[source]()["id"])
     top = {f"in_top_{count}": int(table["id"].head(count).isin(wrong).sum()) for count in (100, 200)}
     return {"errors": int(table["id"].isin(wrong).sum()), **top}

@@ -21,6 +21,10 @@ from hitnet.models import PRETRAINED, choose_model
 from hitnet.training import choose_recipe
 from hitnet.training.device import pick_device
 
+VERIFIED_BY = {
+    "mnist-sample": "five people each found wrong",
+    "clothing-sample": "the developers found wrong by looking at the most doubtful ones",
+}
 JUDGES = ("auto", "features", "fine-tuned", "scratch")
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
@@ -176,8 +180,8 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     known = summary["verified_errors"]
     if known and known["errors"]:
         console.print(
-            f"Of {known['errors']} labels here that five people each found wrong, {known['in_top_100']} are among the "
-            f"100 most doubtful and {known['in_top_200']} among the 200.",
+            f"Of {known['errors']} labels here that {VERIFIED_BY[summary['source']]}, {known['in_top_100']} are among "
+            f"the 100 most doubtful and {known['in_top_200']} among the 200.",
         )
     if audit.folder is not None:
         console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)

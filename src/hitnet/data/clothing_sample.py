@@ -12,6 +12,7 @@ import io
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,6 +21,9 @@ from PIL import Image
 from hitnet.data.decode import fit
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FOLDER = Path(__file__).with_name("sample") / "clothing"
 PHOTOS = FOLDER / "photos.zip"
@@ -42,6 +46,17 @@ def read_clothing_sample(split: str) -> Images:
         pixels, labels, class_names=CLASSES, name="clothing sample", paths=[names[i] for i in chosen], flip=True
     )
     return replace(images, ids=torch.tensor(chosen))
+
+
+def label_errors() -> pd.DataFrame:
+    """The labels that are wrong in the developers' judgement: id, path, given, judged, verdict, note, ordered by id.
+
+    They looked only at the labels that an audit doubted most, so there may be others.
+    """
+    import pandas as pd  # takes a second to import
+
+    table = pd.read_csv(FOLDER / "judgements.csv")
+    return table[table["verdict"] == "wrong"].reset_index(drop=True)
 
 
 def _pixels(content: bytes) -> np.ndarray:
