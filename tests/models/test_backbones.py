@@ -23,10 +23,20 @@ class Tiny(nn.Module):
 
 def test_the_one_that_ships():
     backbone = open_backbone("efficientnet-lite0")
-    assert (backbone.input_size, backbone.num_features, backbone.name) == (224, 1280, "efficientnet-lite0")
+    assert (backbone.input_size, backbone.num_features, backbone.name) == (224, 2560, "efficientnet-lite0")
     assert not backbone.module.training
     assert open_backbone(backbone) is backbone
     assert open_backbone("efficientnet-lite0", WEIGHTS, input_size=160).fingerprint == backbone.fingerprint
+
+
+def test_the_one_that_ships_pools_in_two_halves():
+    module = open_backbone("efficientnet-lite0").module
+    images = torch.randn(1, 3, 96, 64)  # maps of three rows and two columns
+    with torch.inference_mode():
+        maps = module.network.maps(images)[0]
+        upper, lower = module(images)[0].split(1280)
+    torch.testing.assert_close(upper, (maps[:, 0] + maps[:, 1]).mean(dim=1) / 2)
+    torch.testing.assert_close(lower, (maps[:, 1] + maps[:, 2]).mean(dim=1) / 2)
 
 
 def test_a_module_with_its_own_settings():
@@ -96,7 +106,8 @@ def test_timm_by_name_with_a_file():
     assert (theirs.mean, theirs.std, theirs.input_size) == (ours.mean, ours.std, ours.input_size)
     images = torch.rand(1, 3, 64, 64)
     with torch.inference_mode():
-        torch.testing.assert_close(theirs.module(images), ours.module(images), rtol=0, atol=1e-4)
+        halves = ours.module(images).unflatten(1, (2, -1))
+        torch.testing.assert_close(theirs.module(images), halves.mean(dim=1), rtol=0, atol=1e-4)
     with pytest.raises(HitNetError, match="timm cannot build 'resnet1'"):
         open_backbone("timm:resnet1")
 

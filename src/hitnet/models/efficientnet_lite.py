@@ -113,11 +113,14 @@ class EfficientNetLite0(nn.Module):
         self.conv_head, self.bn2 = SameConv(inward, self.num_features, 1), _norm(self.num_features)
         self.classifier = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
+    def maps(self, images: Tensor) -> Tensor:
+        """The last maps (B, 1280, H / 32, W / 32), values in [0, 6]."""
+        maps = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
+        return F.relu6(self.bn2(self.conv_head(self.blocks(maps))), inplace=True)
+
     def forward_features(self, images: Tensor) -> Tensor:
         """Pooled features (B, 1280), each in [0, 6]."""
-        maps = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
-        maps = F.relu6(self.bn2(self.conv_head(self.blocks(maps))), inplace=True)
-        return maps.mean(dim=(2, 3))
+        return self.maps(images).mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.forward_features(images))
