@@ -59,30 +59,26 @@ class FeatureHeads(Judges):
         device: torch.device,
         progress: Progress | None,
     ) -> Judgement:
-        views, name = self._views(data, images, device, progress or Progress())
+        features, name = self._features(data, images, device, progress or Progress())
         options = HeadOptions(folds=self.folds, repeats=self.repeats)
-        distances = fit_heads(views, images.labels, images.num_classes, options=options, seed=self.seed, device=device)
+        distances = fit_heads(
+            features, images.labels, images.num_classes, options=options, seed=self.seed, device=device
+        )
         about = {"models": self.repeats, "model": f"heads on {name}", "networks": [{"features": name}]}
         return Judgement(
-            distances.numpy(), images, about, typical_images(views[0], images), views[0], out_of_sample=True
+            distances.numpy(), images, about, typical_images(features, images), features, out_of_sample=True
         )
 
-    def _views(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:
-        """Features of each view of the images, (V, N, D), and what to call them."""
+    def _features(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:
+        """Features of the images, (N, D), and what to call them."""
         if self.features is not None:
-            return read_features(self.features, images)[None], Path(self.features).name
+            return read_features(self.features, images), Path(self.features).name
         backbone = open_backbone(self.backbone, self.weights)
-        flips = (False, True) if images.flip else (False,)
-        progress.plan(len(images) * len(flips))
-        files = data.image_files(images)
-        views = []
-        for flip in flips:
-            counter = _Counter(progress)
-            if files is None:
-                views.append(extract(images.pixels, backbone, device=device, flip=flip, progress=counter))
-            else:
-                views.append(cached_features(files, backbone, device=device, flip=flip, progress=counter))
-        return torch.stack(views), backbone.name
+        progress.plan(len(images))
+        files, counter = data.image_files(images), _Counter(progress)
+        if files is None:
+            return extract(images.pixels, backbone, device=device, progress=counter), backbone.name
+        return cached_features(files, backbone, device=device, progress=counter), backbone.name
 
 
 class _Counter:
