@@ -1,4 +1,4 @@
-# `make demo` trains on the sample that ships with the package and audits its labels; `make test` runs linters and tests.
+# `make demo` audits and trains on the samples that ship with the package; `make test` runs linters and tests.
 # Both first install the package and its development tools into VENV. Neither needs root.
 
 PYTHON ?= python3
@@ -16,11 +16,13 @@ $(VENV)/.installed: pyproject.toml
 
 demo: setup
 	@rm -rf demo
-	@echo "1. Train on the sample that ships with the package, and draw what the network has learned"
+	@echo "1. Photographs of clothes: which labels are wrong?"
+	$(BIN)/hitnet audit clothing-sample --out demo/clothes
+	@echo "2. The paper's digits: train a network, and draw what it has learned"
 	$(BIN)/hitnet train mnist-sample --out demo/run
 	$(BIN)/hitnet prototypes demo/run --out demo/prototypes.png
 	$(BIN)/hitnet traverse demo/run --class 3 --out demo/traversal.png
-	@echo "2. Which of its labels are wrong?"
+	@echo "3. The same digits: which labels are wrong?"
 	$(BIN)/hitnet audit mnist-sample --out demo/audit
 
 # Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it.
