@@ -78,7 +78,7 @@ class NewNetworks(Judges):
     Attributes:
         model: The kind of network, or several, which take turns; "hitnet-pretrained" fine-tunes a backbone. None: what
             suits the images and the device.
-        count: How many networks. None: 4, or 2 of each kind.
+        count: How many networks. None: 4, 3 if they are pretrained, or 2 of each kind.
         recipe: How they are trained. `fast` uses the audit's own number of epochs.
         seed: Seed of the first network; the others count on from it.
     """

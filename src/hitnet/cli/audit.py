@@ -47,7 +47,7 @@ def audit_group() -> None:
 
     \b
     1. hitnet audit DATA
-       trains a few networks on the labels as they are and writes audits/DATA
+       judges every label by networks that suit the data, and writes audits/DATA
     2. open audits/DATA/report.html
        shows the worst first; decide by keyboard and export corrections.csv
     3. hitnet audit apply audits/DATA corrections.csv --out NEW
@@ -60,8 +60,8 @@ def audit_group() -> None:
     ambiguous: two labels, none of the classes, ok; each with its rule.
 
     \b
-    Try it on the digits that come with the package, of which people found
-    15 labelled wrong: hitnet audit mnist-sample
+    Try it on the photographs and digits that come with the package:
+    hitnet audit clothing-sample, hitnet audit mnist-sample
 
     \b
     `hitnet audit DATA` is short for `hitnet audit run DATA`, which has the
@@ -84,7 +84,9 @@ def run_command(
     features: Annotated[
         Path | None, typer.Option(help="Features that you have: .npy, .npz or .parquet, one row per image")
     ] = None,
-    networks: Annotated[int | None, typer.Option(min=1, help="Networks to train (default: 4, or 2 per kind)")] = None,
+    networks: Annotated[
+        int | None, typer.Option(min=1, help="Networks to train (default: 3 or 4, or 2 per kind)")
+    ] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
     ] = None,
@@ -162,8 +164,8 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     if set(summary["flags"]) == {"ok"}:
         console.print(
-            "No label stands out: all are right, or the networks have learned them by heart, as they may where images "
-            "are few. The order still says where to look first; with fewer --epochs, more labels are in doubt.",
+            "No label stands out: all are right, or there are too few images to tell. The order still says where to look "
+            "first.",
         )
     table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
     for row in audit.table.head(most).itertuples():

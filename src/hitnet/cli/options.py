@@ -28,7 +28,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
 Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
-AUDIT_SPLIT = "default: train for a known set, all for mnist-sample and your own data"
+AUDIT_SPLIT = "default: train for a known set, all for samples and your own data"
 
 
 def _use_data_dir(folder: Path | None) -> Path | None:
