@@ -163,9 +163,12 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     )
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     if set(summary["flags"]) == {"ok"}:
+        trained = any("recipe" in network for network in summary["networks"])
+        by_heart = "the networks have learned them by heart, as they may where images are few"
+        advice = "; with fewer --epochs, more labels are in doubt" if trained else ""
         console.print(
-            "No label stands out: all are right, or there are too few images to tell. The order still says where to look "
-            "first.",
+            f"No label stands out: all are right, or {by_heart if trained else 'there are too few images to tell'}. "
+            f"The order still says where to look first{advice}.",
         )
     table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
     for row in audit.table.head(most).itertuples():
