@@ -83,8 +83,8 @@ def open_backbone(
     """A backbone by name, or around a module.
 
     Args:
-        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `Halves`), "timm:NAME", "torchvision:NAME", or a module from normalised images
-            (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
+        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `Halves`), "timm:NAME", "torchvision:NAME", or
+            a module from normalised images (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
         weights: A .safetensors file. None: the weights that ship, or for timm those of the Hugging Face hub (from its
             cache, else downloaded). A module keeps the weights that it has.
         input_size: Height and width of images; None: the backbone's own, 224 for a module.
