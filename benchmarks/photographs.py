@@ -11,8 +11,8 @@ three splits taken together. Each step prints its rows and puts them into benchm
 on seeds from 100 on. Cases: clothing-uniform (5 % of the labels replaced by another class at random), clothing-alike
 (5 % replaced by the class that heads on the true labels confuse most with the true one: LOOK_ALIKES), cifar10-uniform
 and cifar10-people (the first 1,000 training images of CIFAR-10 at 224 px; 5 % random, and the aggregate labels of
-CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores` on softmax heads
-of the same features, folds and repeats, trained for at least as many seconds as all of our judges.
+CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores` on softmax
+heads of the same features and folds: as many as all of our heads, each trained for longer.
 
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
@@ -34,6 +34,7 @@ from sklearn.metrics import average_precision_score
 
 import hitnet
 from hitnet.audit import scores
+from hitnet.audit.calibration import calibrate
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import fit_heads
@@ -49,6 +50,7 @@ CLASSES = ("dress", "hat", "longsleeve", "outwear", "pants", "shirt", "shoes", "
 LOOK_ALIKES = np.array([9, 6, 9, 5, 7, 2, 9, 4, 7, 2])
 SEEDS = (0, 1, 2)
 SHARE = 0.05
+RIVAL = replace(SOFTMAX, repeats=6, steps=200)  # as many heads as our judges have in all, trained for longer
 
 
 def photographs(folder: Path) -> tuple[list[Path], np.ndarray]:
@@ -91,8 +93,20 @@ def judged(case: str, features: torch.Tensor, given: np.ndarray, truth: np.ndarr
     found = []
     for method, part in (("hitnet", distances), ("hitnet, capsules only", distances[: judgement.capsules])):
         doubt = scores.doubt(scores.gather(part, given), given).value
-        found.append(row(method, doubt, ours))
-    probabilities, seconds = rival(features, labels, seed, ours)
+        calibration = calibrate(part, given, doubt)
+        flagged = calibration.flagged
+        found.append(
+            row(method, doubt, ours)
+            | {
+                "expected_errors": calibration.expected,
+                "flagged": int(flagged.sum()),
+                "precision": float(wrong[flagged].mean()) if flagged.any() else None,
+            }
+        )
+        print(f"    {calibration.sentence} True: {wrong.sum()}, {wrong[flagged].mean():.2f}", flush=True)
+    started = time.perf_counter()
+    probabilities = rival(features, labels, seed)
+    seconds = time.perf_counter() - started
     for method in ("self_confidence", "normalized_margin", "confidence_weighted_entropy"):
         quality = get_label_quality_scores(given, probabilities, method=method)
         found.append(row(f"cleanlab {method}, softmax heads", -quality, seconds))
@@ -102,13 +116,10 @@ def judged(case: str, features: torch.Tensor, given: np.ndarray, truth: np.ndarr
     return found
 
 
-def rival(features: torch.Tensor, labels: torch.Tensor, seed: int, seconds: float) -> tuple[np.ndarray, float]:
-    """Probabilities (N, K) of softmax heads on the same folds, with repeats until they took as long."""
-    started, logs = time.perf_counter(), []
-    while not logs or time.perf_counter() - started < seconds:
-        logs.append(fit_heads(features, labels, 10, options=SOFTMAX, seed=seed + 1000 * len(logs)))
-    mean = torch.cat(logs).exp().mean(dim=0)
-    return (mean / mean.sum(dim=1, keepdim=True)).numpy(), time.perf_counter() - started
+def rival(features: torch.Tensor, labels: torch.Tensor, seed: int) -> np.ndarray:
+    """Probabilities (N, K) of softmax heads."""
+    mean = fit_heads(features, labels, 10, options=RIVAL, seed=seed).exp().mean(dim=0)
+    return (mean / mean.sum(dim=1, keepdim=True)).numpy()
 
 
 def measure_labels(args: argparse.Namespace) -> list[Row]:

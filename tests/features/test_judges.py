@@ -2,11 +2,11 @@
 
 import numpy as np
 import torch
+from feature_samples import blobs
 
 from hitnet.audit import scores
 from hitnet.features.judges import FLOOR, NEIGHBOURS, judge_features
 from hitnet.features.neighbours import neighbour_votes
-from feature_samples import blobs
 
 
 def test_heads_come_first_and_neighbours_last():
