@@ -2,20 +2,13 @@
 
 import pytest
 import torch
+from feature_samples import blobs
 from torch import nn
 
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
 from hitnet.features.heads import HeadOptions, _Heads, _standardisation, deal, default_steps, fit_heads, windows
 from hitnet.losses import CentripetalLoss
-
-
-def blobs(count=120, classes=3, width=12, seed=0, spread=0.6):
-    """Features around one centre per class, and labels."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(count) % classes
-    centres = torch.randn(classes, width, generator=generator)
-    return centres[labels] * 2 + spread * torch.randn(count, width, generator=generator) + 5, labels
 
 
 def naive(features, labels, classes, options, seed):
@@ -197,7 +190,7 @@ def test_dropout_keeps_the_mean():
 
 
 def test_steps_grow_with_the_set():
-    assert default_steps(100, 256) == default_steps(5_000, 256) == 150
+    assert default_steps(100, 256) == default_steps(5_000, 256) == 75
     assert default_steps(1_000_000, 256) == 11_719
 
 

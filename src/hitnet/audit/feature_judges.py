@@ -1,4 +1,4 @@
-"""Judges for photographs without a GPU: a frozen backbone, and Hit-or-Miss heads fitted on its features.
+"""Judges for photographs without a GPU: a frozen backbone, heads fitted on its features, and nearest neighbours.
 
 Each image is judged by heads that have not seen its label. The features are computed once and kept; they also show
 near-duplicates, the most typical images of a class and the nearest neighbours of a doubtful one.
@@ -17,7 +17,7 @@ from hitnet.data import Data, Images
 from hitnet.errors import whole
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
-from hitnet.features.heads import HeadOptions, fit_heads
+from hitnet.features.judges import judge_features
 from hitnet.features.neighbours import most_typical
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
@@ -33,20 +33,17 @@ class FeatureHeads(Judges):
             `open_backbone`.
         weights: A .safetensors file with the backbone's weights. None: its published weights.
         features: Your own features instead: an .npy, .npz or .parquet file with one row per image.
-        folds: Heads per repeat; each judges the images of one fold, which it has not seen.
-        repeats: Independent divisions into folds.
+        repeats: Heads of each kind that judge an image, none of which has seen its label.
         seed: Seed of folds and heads.
     """
 
     backbone: str | Backbone = DEFAULT
     weights: str | Path | None = None
     features: str | Path | None = None
-    folds: int = 5
-    repeats: int = 4
+    repeats: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole("FeatureHeads", "folds", self.folds, 2)
         whole("FeatureHeads", "repeats", self.repeats, 1)
 
     def judge(
@@ -60,13 +57,16 @@ class FeatureHeads(Judges):
         progress: Progress | None,
     ) -> Judgement:
         features, name = self._features(data, images, device, progress or Progress())
-        options = HeadOptions(folds=self.folds, repeats=self.repeats)
-        distances = fit_heads(
-            features, images.labels, images.num_classes, options=options, seed=self.seed, device=device
+        judged = judge_features(
+            features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=device
         )
-        about = {"models": self.repeats, "model": f"heads on {name}", "networks": [{"features": name}]}
+        about = {
+            "models": len(judged.distances),
+            "model": f"heads and neighbours on {name}",
+            "networks": [{"features": name}],
+        }
         return Judgement(
-            distances.numpy(), images, about, typical_images(features, images), features, out_of_sample=True
+            judged.distances.numpy(), images, about, typical_images(features, images), features, out_of_sample=True
         )
 
     def _features(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:

@@ -12,8 +12,9 @@ import pandas as pd
 import torch
 
 from hitnet import files
-from hitnet.audit import calibration, scores
+from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
+from hitnet.audit.calibration import calibrate
 from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import Judges
 from hitnet.audit.likeness import add_likeness, duplicate_table
@@ -23,9 +24,6 @@ from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
-
-# A label is flagged as wrong if its score is below this.
-SEEN_WRONG, UNSEEN_WRONG = 0.5, 0.4  # for networks that have learned the label, and for those that have not seen it
 
 
 def audit_labels(
@@ -73,6 +71,7 @@ def audit_labels(
     data_dir = opened.options.data_dir
     about |= {
         **judgement.about,
+        **result.summary,
         "score": score,
         "limit": opened.options.limit,
         "image_size": list(images.shape[1:]),
@@ -137,16 +136,19 @@ def judge(
         distances: Of M networks, N images and K classes.
         images: The images, with the labels to judge.
         method: How doubt is measured; see `scores.doubt`.
-        out_of_sample: Whether the networks have not seen the labels that they judge. Scores then come from a model of
-            how labels go wrong (see calibration.py).
+        out_of_sample: Whether the networks have not seen the labels that they judge. Scores are then calibrated
+            (see calibration.py).
     """
     labels = images.labels.numpy()
     evidence = scores.gather(distances.astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
+    wrong, summary = None, {}
     if out_of_sample:
-        values = 1 - calibration.along(doubts.value, calibration.fit_label_model(evidence.mean, labels).wrong)
-    flags = scores.flags(evidence, doubts, values < (UNSEEN_WRONG if out_of_sample else SEEN_WRONG))
+        calibration = calibrate(distances.astype(np.float64), labels, doubts.value)
+        values, wrong = 1 - calibration.probability, calibration.flagged
+        summary["in_words"] = calibration.sentence
+    flags = scores.flags(evidence, doubts, wrong)
     suggested = scores.suggest(doubts, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(
@@ -170,4 +172,4 @@ def judge(
     order = np.lexsort((table["id"], -doubts.value))
     table = table.iloc[order].reset_index(drop=True)
     arranged = images.select(torch.from_numpy(order))
-    return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, {}, arranged)
+    return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, summary, arranged)

@@ -156,11 +156,12 @@ def refuse(options: Values, reason: str, beside: str) -> None:
 
 def print_audit(audit: Audit, most: int = 10) -> None:
     summary = audit.summary
-    networks = "1 network" if summary["models"] == 1 else f"{summary['models']} networks"
+    judges = "judge" if summary["models"] == 1 else "judges"
     console.print(
-        f"{summary['data']}: {summary['images']:,} labels judged by {networks} "
-        f"({summary['model']}) in {summary['seconds']:.0f} s; about {summary['expected_errors']:.0f} are wrong",
+        f"{summary['data']}: {summary['images']:,} labels judged by {summary['models']} {judges} "
+        f"({summary['model']}) in {summary['seconds']:.0f} s",
     )
+    console.print(summary.get("in_words", f"About {summary['expected_errors']:.0f} labels are wrong."))
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     if set(summary["flags"]) == {"ok"}:
         trained = any("recipe" in network for network in summary["networks"])

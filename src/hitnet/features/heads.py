@@ -71,8 +71,8 @@ class HeadOptions:
 
 
 def default_steps(images: int, batch: int) -> int:
-    """150 steps for sets of up to a few thousand images, three passes over large ones."""
-    return max(150, math.ceil(3 * images / batch))
+    """75 steps for sets of up to a few thousand images, three passes over large ones."""
+    return max(75, math.ceil(3 * images / batch))
 
 
 def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
