@@ -156,12 +156,16 @@ def refuse(options: Values, reason: str, beside: str) -> None:
 
 def print_audit(audit: Audit, most: int = 10) -> None:
     summary = audit.summary
-    judges = "judge" if summary["models"] == 1 else "judges"
+    calibrated = "in_words" in summary
+    kind = "judge" if calibrated else "network"
+    count = f"1 {kind}" if summary["models"] == 1 else f"{summary['models']} {kind}s"
+    about = "" if calibrated else f"; about {summary['expected_errors']:.0f} are wrong"
     console.print(
-        f"{summary['data']}: {summary['images']:,} labels judged by {summary['models']} {judges} "
-        f"({summary['model']}) in {summary['seconds']:.0f} s",
+        f"{summary['data']}: {summary['images']:,} labels judged by {count} ({summary['model']}) in "
+        f"{summary['seconds']:.0f} s{about}",
     )
-    console.print(summary.get("in_words", f"About {summary['expected_errors']:.0f} labels are wrong."))
+    if calibrated:
+        console.print(summary["in_words"])
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
     if set(summary["flags"]) == {"ok"}:
         trained = any("recipe" in network for network in summary["networks"])
