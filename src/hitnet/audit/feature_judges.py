@@ -62,7 +62,12 @@ class FeatureHeads(Judges):
         views, name = self._views(data, images, device, progress or Progress())
         options = HeadOptions(folds=self.folds, repeats=self.repeats)
         distances = fit_heads(views, images.labels, images.num_classes, options=options, seed=self.seed, device=device)
-        about = {"models": self.repeats, "model": f"heads on {name}", "networks": [{"features": name}]}
+        about = {
+            "models": self.repeats,
+            "model": f"heads on {name}",
+            "networks": [{"features": name}],
+            "prototypes": "typical",
+        }
         return Judgement(
             distances.numpy(), images, about, typical_images(views[0], images), views[0], out_of_sample=True
         )
