@@ -64,6 +64,7 @@ class FeatureHeads(Judges):
             "models": len(judged.distances),
             "model": f"heads and neighbours on {name}",
             "networks": [{"features": name}],
+            "prototypes": "typical",
         }
         return Judgement(
             judged.distances.numpy(), images, about, typical_images(features, images), features, out_of_sample=True

@@ -40,7 +40,8 @@ class Judgement:
     Attributes:
         distances: (M, N, K) of M networks, float32.
         images: The images, labelled in the networks' order of classes.
-        about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`.
+        about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`, and
+            `prototypes`: "typical" where these are images of the data.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         features: Features (N, D) that show which images are alike, where there are some.
         out_of_sample: Whether every image was judged by networks that have not seen its label.

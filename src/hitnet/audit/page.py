@@ -32,7 +32,11 @@ COLUMNS = (
     *("id", "path", "given", "suggested", "score", "hits", "votes", "models"),
     *("margin_mean", "margin_std", "ghost", "ghost_distance", "flag", "rule"),
 )
-SHOWN = ("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes")  # from the summary
+LIKE = ("like_given", "like_suggested")  # columns that an audit has where features show which images are alike
+SHOWN = (  # from the summary, where it has them
+    *("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes"),
+    *("duplicates", "prototypes"),
+)
 BARS = 10  # classes in an image's chart of distances
 MARKUP = 20_000  # bytes reserved for the tags around the sheets
 FEWEST = 200  # unsuspicious images to show at least, if there are that many
@@ -55,13 +59,15 @@ def write_page(
 
     Args:
         path: The HTML file.
-        table: The audit's table, worst image first.
+        table: The audit's table, worst image first. Its columns like_given and like_suggested, where it has them, are
+            the ids of the images to show as evidence beside each image.
         distances: (N, K), mean distance of each class's capsule, in the table's order.
         images: uint8 (N, C, H, W) in the table's order, or a function that returns those at a list of rows.
         class_names: The K classes.
         title: Title of the page.
-        summary: The audit's figures, as in summary.json.
-        prototypes: uint8 (K, C, H, W), a typical image of each class.
+        summary: The audit's figures, as in summary.json. Its entry `prototypes` is "typical" where these are images of
+            the data.
+        prototypes: uint8 (K, C, H, W), a decoded prototype or a typical image of each class.
         limit: Show at most N images: suspects first, then the most doubtful of the rest.
         max_bytes: Largest size of the file. To fit, thumbnails become coarser, then fewer.
 
@@ -77,22 +83,21 @@ def write_page(
         "summary": {key: summary[key] for key in SHOWN if key in summary},
     }
     pick: Thumbnails = images if not isinstance(images, Tensor) else images.__getitem__
-    prototype_sprites = None
-    if prototypes is not None:
-        prototype_sprites = make_sprites(prototypes.__getitem__, len(prototypes), budget=max_bytes // 5)
-        prototype_sprites = prototype_sprites if prototype_sprites.count == len(prototypes) else None
+    prototype_sprites = _prototype_sprites(prototypes, max_bytes // 5)
     spare = max_bytes - len(_render(title, "", []).encode()) - (prototype_sprites.size if prototype_sprites else 0)
     rows, text = _fitting_rows(head, table, distances, rows, budget=spare // 2)
     room = spare - len(text) - MARKUP
-    sprites = make_sprites(lambda indices: pick([int(rows[i]) for i in indices]), len(rows), budget=room)
+    sprites = _row_sprites(pick, rows, room, shared=len(neighbour_rows(table, rows)) > 0)
     if sprites.count == 0:
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for a single image. Raise max_bytes.")
-    data = page_data(head, table, distances, rows[: sprites.count])
-    data["tiles"] = {
-        "images": sprites.layout(),
-        "prototypes": prototype_sprites.layout() if prototype_sprites else None,
-    }
-    write_text(path, _render(title, _json(data), [("images", sprites), ("prototypes", prototype_sprites)]))
+    rows = rows[: sprites.count]
+    others = neighbour_rows(table, rows)
+    neighbour_sprites = _sprites(pick, others, room - sprites.size) if len(others) else None
+    groups = {"images": sprites, "neighbours": neighbour_sprites, "prototypes": prototype_sprites}
+    data = page_data(head, table, distances, rows)
+    data["neighbours"] = data["neighbours"][: neighbour_sprites.count if neighbour_sprites else 0]  # those with room
+    data["tiles"] = {name: group.layout() if group else None for name, group in groups.items()}
+    write_text(path, _render(title, _json(data), list(groups.items())))
     return sprites.count
 
 
@@ -106,6 +111,16 @@ def choose_rows(flags: np.ndarray, *, limit: int) -> np.ndarray:
     return np.sort(chosen)
 
 
+def neighbour_rows(table: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+    """Rows of the images most like the shown ones, without the shown rows; neighbours of the first row come first."""
+    columns = [column for column in LIKE if column in table.columns]
+    place = pd.Series(np.arange(len(table)), index=table["id"])
+    ids = table[columns].iloc[rows].to_numpy().ravel()
+    wanted = place.reindex(pd.unique(ids)).dropna().astype(int)
+    others: np.ndarray = wanted[~wanted.isin(rows)].to_numpy()
+    return others
+
+
 def audit_fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
     """A hash that identifies this audit: the browser stores its decisions under it."""
     digest = hashlib.sha256(json.dumps(list(names)).encode())
@@ -115,10 +130,13 @@ def audit_fingerprint(table: pd.DataFrame, names: Sequence[str]) -> str:
 
 
 def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    """The data for the page's script: the shown rows by column, class names as indices, the nearest classes."""
+    """The data for the page's script.
+
+    It has the shown rows by column, class names as indices, the nearest classes, and the ids of the neighbours.
+    """
     index = {name: k for k, name in enumerate(head["names"])}
     part = table.iloc[rows]
-    columns: dict[str, Any] = {c: part[c].tolist() for c in ("id", "hits", "votes", "models")}
+    columns: dict[str, Any] = {c: part[c].tolist() for c in ("id", "hits", "votes", "models", *LIKE) if c in part}
     columns["path"] = [str(path) for path in part["path"].fillna("")]
     for column in ("given", "suggested", "ghost"):
         columns[column] = [index[name] for name in part[column]]
@@ -129,7 +147,8 @@ def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarra
     near = _nearest(distances[rows], np.array(columns["given"]), np.array(columns["suggested"]))
     columns["near"] = near.tolist()
     columns["near_distance"] = np.take_along_axis(distances[rows], near, 1).astype(float).round(3).tolist()
-    return {**head, "flags": flags, "rules": rules, "rows": columns}
+    others = table["id"].iloc[neighbour_rows(table, rows)].tolist()
+    return {**head, "flags": flags, "rules": rules, "rows": columns, "neighbours": others}
 
 
 def _nearest(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
@@ -160,6 +179,24 @@ def _fitting_rows(
         if len(text) <= budget or len(rows) <= 1:
             return rows, text
         rows = rows[: max(1, int(len(rows) * min(0.9, budget / len(text))))]
+
+
+def _prototype_sprites(prototypes: Tensor | None, budget: int) -> Sprites | None:
+    """Thumbnails of the prototypes: of all of them, or none."""
+    if prototypes is None:
+        return None
+    sprites = make_sprites(prototypes.__getitem__, len(prototypes), budget=budget)
+    return sprites if sprites.count == len(prototypes) else None
+
+
+def _row_sprites(pick: Thumbnails, rows: np.ndarray, room: int, *, shared: bool) -> Sprites:
+    """Thumbnails of the rows; if `room` is shared with neighbours, in two thirds of it, unless this loses rows."""
+    sprites = _sprites(pick, rows, 2 * room // 3 if shared else room)
+    return sprites if sprites.count == len(rows) or not shared else _sprites(pick, rows, room)
+
+
+def _sprites(pick: Thumbnails, rows: np.ndarray, budget: int) -> Sprites:
+    return make_sprites(lambda indices: pick([int(rows[i]) for i in indices]), len(rows), budget=budget)
 
 
 def _checked(

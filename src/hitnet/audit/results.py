@@ -41,7 +41,7 @@ class Audit:
         class_names: The K classes.
         summary: Figures, as in summary.json.
         images: The images in the table's order; None for an audit that was opened from its folder.
-        prototypes: The decoded centre of each class, uint8 (K, C, H, W), where there is a decoder.
+        prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `likeness.duplicate_table`), where features were there to find them.
         folder: Where it is kept, if anywhere.
         data: The data that was audited, where it is still open.

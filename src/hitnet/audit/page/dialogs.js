@@ -10,7 +10,7 @@ const KEYS = [
   ["PgUp PgDn Home End", "page up or down, first, last image"], ["?", "this help"], ["Esc", "close"],
 ];
 
-function setUpDialogs() {
+function setUpDialogs(audit) {
   for (const button of document.querySelectorAll("dialog [data-close]")) {
     button.addEventListener("click", () => button.closest("dialog").close());
   }
@@ -19,6 +19,9 @@ function setUpDialogs() {
   }
   $("#help-keys").append(...KEYS.flatMap(([keys, meaning]) => [
     el("dt", {}, ...keys.split(" ").map((key) => (key === "or" ? " or " : el("kbd", {}, key)))), el("dd", {}, meaning)]));
+  const typical = audit.summary.prototypes === "typical";
+  const explained = { prototypes: !typical, typical, neighbours: audit.like_given !== undefined };
+  for (const part of document.querySelectorAll("#help [data-for]")) part.hidden = !explained[part.dataset.for];
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 

@@ -5,6 +5,7 @@ const OVERSCAN = 3;
 const HIT_RADIUS = 0.1;
 const MISS_RADIUS = 0.9;
 const FARTHEST = 2;
+const SMALL_IMAGE = 48; // pixels; larger images are photographs
 
 const $ = (selector) => document.querySelector(selector);
 
@@ -46,7 +47,7 @@ function createThumbs(group, spec) {
     if (image.complete) draw();
     else image.addEventListener("load", draw, { once: true });
     node.classList.toggle("wide", spec.width > spec.height);
-    node.classList.toggle("small", Math.max(spec.width, spec.height) <= 48);
+    node.classList.toggle("small", Math.max(spec.width, spec.height) <= SMALL_IMAGE);
     return node;
   }
   return spec ? { canvas } : null;

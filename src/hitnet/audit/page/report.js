@@ -8,8 +8,16 @@ function readAudit() {
   Object.assign(audit, audit.rows);
   audit.classIndex = new Map(audit.names.map((name, k) => [name, k]));
   audit.rowOf = new Map(audit.id.map((id, row) => [id, row]));
+  audit.neighbourOf = new Map(audit.neighbours.map((id, i) => [id, i]));
+  audit.tall = needsTallRows(audit);
   audit.searchable = audit.path.map((path) => path.toLowerCase());
   return audit;
+}
+
+// Photographs, and rows with more images than prototypes, need higher rows.
+function needsTallRows(audit) {
+  const { width, height } = audit.tiles.images;
+  return Math.max(width, height) > SMALL_IMAGE || audit.like_given !== undefined || audit.summary.prototypes === "typical";
 }
 
 function decisionSummary(records) {
@@ -27,6 +35,14 @@ function renderHeader(audit) {
   const short = { "ambiguous: two labels": "ambiguous", "none of the classes": "none of them" };
   $("#tiles").append(tile("expected errors", `≈ ${count(Math.round(expected))}`, "expected"),
     ...Object.entries(flags).map(([flag, n]) => tile(short[flag] ?? flag, count(n), FLAG_KIND[flag] ?? "none")));
+}
+
+function renderDuplicates({ duplicates }) {
+  if (!duplicates?.pairs) return;
+  const { pairs, labels_differ: differ } = duplicates;
+  const both = pairs === 1 ? (differ ? ", with different labels" : ", with the same label") : `; ${count(differ)} of them with different labels`;
+  $("#duplicates").textContent = `${count(pairs)} ${pairs === 1 ? "pair" : "pairs"} of near-duplicate images${both}: see duplicates.csv.`;
+  $("#duplicates").hidden = false;
 }
 
 function renderProgress(audit, store) {
@@ -92,7 +108,9 @@ function setUpSide() {
 function start() {
   const audit = readAudit();
   const app = { audit, announce: createAnnouncer(), store: createStore(audit, showBanner), unsaved: false };
-  app.thumbs = { images: createThumbs("images", audit.tiles.images), prototypes: createThumbs("prototypes", audit.tiles.prototypes) };
+  app.thumbs = Object.fromEntries(Object.entries(audit.tiles).map(([group, spec]) => [group, createThumbs(group, spec)]));
+  $("#list").classList.toggle("tall", audit.tall);
+  $("#list").classList.toggle("with-neighbours", audit.like_given !== undefined);
   app.list = createList({ build: (row) => buildRow(audit, app.thumbs, row, app.store.get(audit.id[row]), (key) => act(app, key)), moved: () => renderZoom(app) });
   app.filters = createFilters(audit, app.store, () => refresh(app, app.list.current(), false));
   app.picker = createPicker(audit, app.thumbs, (row, k) => decide(app, row, k === audit.given[row] ? "keep" : "relabel", k));
@@ -103,9 +121,10 @@ function start() {
   });
   app.actions = createActions(app);
   renderHeader(audit);
+  renderDuplicates(audit.summary);
   setUpTheme();
   setUpSide();
-  setUpDialogs();
+  setUpDialogs(audit);
   setUpKeyboard(app);
   setUpWindow(app);
   app.store.save(); // warn at once if the browser cannot store decisions

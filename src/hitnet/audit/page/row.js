@@ -1,4 +1,4 @@
-// A row of the list: picture, labels, reason, distances, and the buttons to decide.
+// A row of the list: picture, evidence, labels, reason, distances, and the buttons to decide.
 "use strict";
 
 const FLAG_KIND = { "wrong": "wrong", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
@@ -30,9 +30,25 @@ function chartLabel(audit, row) {
 
 function prototypePair(audit, prototypes, row) {
   if (!prototypes) return el("div", { class: "prototypes none" });
+  const typical = audit.summary.prototypes === "typical";
   const figure = (k, role) => el("figure", { class: role },
-    prototypes.canvas(k, `Prototype of ${audit.names[k]}`), el("figcaption", {}, role));
+    prototypes.canvas(k, `${typical ? "Typical image" : "Prototype"} of ${audit.names[k]}`),
+    audit.tall ? el("figcaption", {}, typical ? "typical" : "prototype", nameOf(audit.names[k])) : el("figcaption", {}, role));
   return el("div", { class: "prototypes" }, figure(audit.given[row], "given"), figure(audit.suggested[row], "suggested"));
+}
+
+// The image most like this one under each label, where the page has it: some audits do not look for it.
+function neighbourPair(audit, thumbs, row) {
+  if (!audit.like_given) return null;
+  const figure = (id, k, role) => {
+    const label = `Image ${id}, most like it, labelled ${audit.names[k]}`;
+    const canvas = audit.rowOf.has(id) ? thumbs.images.canvas(audit.rowOf.get(id), label)
+      : audit.neighbourOf.has(id) ? thumbs.neighbours.canvas(audit.neighbourOf.get(id), label) : null;
+    return canvas && el("figure", { class: role }, canvas, el("figcaption", {}, "most like it, labelled", nameOf(audit.names[k])));
+  };
+  const same = audit.given[row] === audit.suggested[row];
+  return el("div", { class: "neighbours" }, figure(audit.like_given[row], audit.given[row], "given"),
+    same ? null : figure(audit.like_suggested[row], audit.suggested[row], "suggested"));
 }
 
 function labelPair(audit, row) {
@@ -89,6 +105,7 @@ function buildRow(audit, thumbs, row, record, act) {
   },
   el("div", { class: "picture", ondblclick: () => act("Enter") }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
   prototypePair(audit, thumbs.prototypes, row),
+  neighbourPair(audit, thumbs, row),
   el("div", { class: "about" }, labelPair(audit, row), scoreLine(audit, row),
     el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(audit.rules[audit.rule[row]], "rule")),
     fileLine(audit, row)),
@@ -102,7 +119,8 @@ function buildZoom(audit, thumbs, row, record, act) {
   const fact = (term, ...value) => [el("dt", {}, term), el("dd", {}, ...value)];
   return el("div", { class: "zoomed" },
     el("div", { class: "picture" }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
-    el("div", { class: "zoom-about" }, labelPair(audit, row), prototypePair(audit, thumbs.prototypes, row),
+    el("div", { class: "zoom-about" }, labelPair(audit, row),
+      el("div", { class: "evidence" }, prototypePair(audit, thumbs.prototypes, row), neighbourPair(audit, thumbs, row)),
       el("dl", {}, ...fact("image", `#${audit.id[row]}`), ...(audit.path[row] ? fact("file", nameOf(audit.path[row])) : []),
         ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(audit.rules[audit.rule[row]])),
         ...fact("score", number(audit.score[row])),
