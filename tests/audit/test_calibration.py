@@ -1,4 +1,4 @@
-"""The model of how labels go wrong: against plain loops, on simulated labels whose errors are known, and at its edges."""
+"""The model of how labels go wrong: against plain loops, on simulated errors that are known, and at its edges."""
 
 import math
 
@@ -146,7 +146,7 @@ def test_along_rises_with_the_doubt_and_keeps_the_sum():
 
 @pytest.mark.parametrize("largest", [1000, 4000])
 def test_large_sets_are_fitted_to_some_of_their_images(monkeypatch, largest):
-    distances, truth, labels = simulate(4000, 4, 0.1, "uniform")
+    distances, _, labels = simulate(4000, 4, 0.1, "uniform")
     whole = fit_label_model(distances, labels)
     monkeypatch.setattr(calibration, "LARGEST", largest * 4)
     drawn = fit_label_model(distances, labels)
@@ -193,7 +193,7 @@ def test_distances_far_beyond_the_temperature_and_all_equal():
 
 
 def test_an_audit_out_of_sample_takes_its_scores_from_the_model():
-    distances, truth, labels = simulate(300, 3, 0.1, "uniform")
+    distances, _, labels = simulate(300, 3, 0.1, "uniform")
     images = toy_images(300, shape=(1, 3, 3)).with_labels(torch.from_numpy(labels))
     audit = judge(distances[None].astype(np.float32), images, out_of_sample=True)
     model = fit_label_model(distances.astype(np.float32).astype(np.float64), labels)
