@@ -7,6 +7,8 @@ import struct
 from pathlib import Path
 
 import torch
+from PIL import Image
+from torch import Tensor, nn
 
 from hitnet import Images
 from hitnet.training.progress import Progress
@@ -21,6 +23,36 @@ def toy_images(count: int = 96, classes: int = 3, shape: tuple[int, int, int] = 
     for i, k in enumerate(labels.tolist()):
         pixels[i, :, k * band : (k + 1) * band] += 150
     return Images.from_arrays(pixels, labels, class_names=[f"band {k}" for k in range(classes)], name="toy")
+
+
+def colour_images(count: int = 60, side: int = 16, seed: int = 0) -> Images:
+    """Noisy colour images of the classes red, green and blue."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 3
+    pixels = torch.randint(0, 120, (count, 3, side, side), generator=generator, dtype=torch.uint8)
+    pixels[torch.arange(count), labels] += 100
+    return Images.from_arrays(pixels, labels, class_names=["red", "green", "blue"], name="colours")
+
+
+def write_images(root: Path, images: Images) -> Path:
+    """Write the images as PNG files in class folders."""
+    for i, k in enumerate(images.labels.tolist()):
+        folder = root / images.class_names[k]
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = images.pixels[i].permute(1, 2, 0).squeeze(2).numpy()
+        Image.fromarray(pixels).save(folder / f"{i:03}.png")
+    return root
+
+
+class TinyBackbone(nn.Module):
+    """A backbone of 8 features: convolution, batch-norm, ReLU and the mean of each map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.relu(self.norm(self.conv(images))).mean(dim=(2, 3))
 
 
 def write_mnist(folder: Path, images: Images) -> None:

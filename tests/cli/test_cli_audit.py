@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,11 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
+from hitnet.audit import FeatureHeads, FinishedRuns, NewNetworks
+from hitnet.audit.choice import SuitableJudges
+from hitnet.cli.audit import ask_for_judges
 from hitnet.data import open_data, save_npz
+from hitnet.models import PRETRAINED
 from hitnet.training.evaluation import class_distances
 from toy import toy_images
 
@@ -216,6 +221,107 @@ def test_options_of_a_training_do_not_go_with_finished_runs(command, audited, tm
     assert ended.code == 1
     assert f"Finished runs are not trained again: leave out {named} beside --runs." in ended.err
     assert not (tmp_path / "out").exists()
+
+
+def asked(judges="auto", *, gpu=False, runs=None, seed=0, **options):
+    """The judges that these options of the command line ask for."""
+    frozen = {name: options.pop(name, None) for name in ("backbone", "weights", "features")}
+    training = {name: options.pop(name, None) for name in ("networks", "model", "recipe")}
+    return ask_for_judges(judges, training | options, frozen, runs, seed, gpu=gpu)
+
+
+FAST = hitnet.choose_recipe("fast")
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize(
+    ("options", "judges"),
+    [
+        ({}, SuitableJudges()),
+        ({"seed": 5}, SuitableJudges(5)),
+        ({"judges": "features"}, FeatureHeads()),
+        ({"judges": "features", "seed": 5}, FeatureHeads(seed=5)),
+        ({"judges": "features", "backbone": "timm:x"}, FeatureHeads("timm:x")),
+        ({"features": Path("f.npy")}, FeatureHeads(features=Path("f.npy"))),
+        ({"judges": "scratch"}, NewNetworks(None, None, FAST)),
+        ({"networks": 2, "seed": 7}, NewNetworks(None, 2, FAST, 7)),
+        ({"model": ["hitnet", "n2b"]}, NewNetworks(["hitnet", "n2b"], None, FAST)),
+        ({"epochs": 3, "recipe": "paper"}, NewNetworks(None, None, hitnet.choose_recipe("paper", epochs=3))),
+        ({"judges": "fine-tuned"}, NewNetworks(hitnet.choose_model(PRETRAINED), None, FAST)),
+        (
+            {"judges": "fine-tuned", "backbone": "timm:x", "weights": Path("w.safetensors"), "networks": 2},
+            NewNetworks(hitnet.choose_model(PRETRAINED, features="timm:x", weights="w.safetensors"), 2, FAST),
+        ),
+        ({"runs": [Path("run")]}, FinishedRuns([Path("run")])),
+    ],
+)
+def test_which_judges_the_options_ask_for(gpu, options, judges):
+    assert asked(gpu=gpu, **options) == judges
+
+
+@pytest.mark.parametrize("options", [{"backbone": "timm:x"}, {"weights": Path("w.safetensors")}])
+def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
+    assert asked(**options) == FeatureHeads(**options)
+    changes = {"features": options.get("backbone"), "weights": options.get("weights")}
+    model = hitnet.choose_model(PRETRAINED, **{name: None if v is None else str(v) for name, v in changes.items()})
+    assert asked(gpu=True, **options) == NewNetworks(model, None, FAST)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--judges", "all"), "--judges must be one of auto, features, fine-tuned, scratch; got 'all'."),
+        (
+            ("--judges", "features", "--epochs", 3, "--networks", 2),
+            "Heads on features have no such option: leave out --networks, --epochs beside --judges features.",
+        ),
+        (
+            ("--features", "f.npy", "--model", "hitnet"),
+            "Heads on features have no such option: leave out --model beside --features.",
+        ),
+        (
+            ("--features", "f.npy", "--weights", "w.safetensors"),
+            "--features take the place of a backbone. Leave out --backbone and --weights.",
+        ),
+        (
+            ("--judges", "fine-tuned", "--model", "hitnet"),
+            "The network is the backbone: leave out --model beside --judges fine-tuned.",
+        ),
+        (
+            ("--judges", "fine-tuned", "--features", "f.npy"),
+            "The backbone is trained: leave out --features beside --judges fine-tuned.",
+        ),
+        (
+            ("--judges", "scratch", "--backbone", "timm:x"),
+            "Networks from scratch have no backbone: leave out --backbone beside --judges scratch.",
+        ),
+        (
+            ("--runs", "run", "--backbone", "timm:x"),
+            "Finished runs are not trained again: leave out --backbone beside --runs.",
+        ),
+        (("--features", "f.npy"), "--features: there is no file f.npy."),
+        (("--backbone", "resnet"), "There is no backbone named 'resnet'."),
+    ],
+)
+def test_judges_that_do_not_go_together(command, photos, tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    ended = command("audit", photos, "--device", "cpu", "--out", "out", *options)
+    assert ended.code == 1
+    assert said in ended.err
+    assert not (tmp_path / "out" / "audit.csv").exists()
+
+
+def test_audit_by_own_features(command, photos, tmp_path):
+    images = open_data(photos).load("all")
+    means = images.pixels.float().view(48, 3, 4, 12).mean(dim=(2, 3)).numpy()
+    np.savez(tmp_path / "mine.npz", features=means, path=np.array(images.paths))
+    options = ("--features", tmp_path / "mine.npz", "--out", tmp_path / "out", "--device", "cpu")
+    ended = command("audit", photos, *options)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("photos: 48 labels judged by 4 networks (heads on mine.npz) in ")
+    assert {line.split("/")[1].split(".")[0] for line in lines[3:6]} == {f"{i:03}" for i in FLIPPED}
+    assert command("audit", photos, *options, "--resume").code == 0
 
 
 def test_ghost_options_without_ghosts(command, audited, tmp_path):

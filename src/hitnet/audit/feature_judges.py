@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hitnet.audit.judges import Judgement, Judges
 from hitnet.data import Data, Images
-from hitnet.errors import whole
+from hitnet.errors import HitNetError, whole
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.judges import judge_features
@@ -45,6 +45,8 @@ class FeatureHeads(Judges):
 
     def __post_init__(self) -> None:
         whole("FeatureHeads", "repeats", self.repeats, 1)
+        if self.features is not None and (self.weights is not None or self.backbone != DEFAULT):
+            raise HitNetError("`features` take the place of a backbone. Leave out `backbone` and `weights`.")
 
     def judge(
         self,

@@ -128,30 +128,34 @@ def ask_for_judges(
     if runs:
         refuse({**trains, **given}, "Finished runs are not trained again", "--runs")
         return FinishedRuns(runs)
+    beside = f"--judges {name}" if name != "auto" else option_names(given)
     if name == "auto" and given:
         name = "fine-tuned" if gpu and "features" not in given else "features"
     if name == "auto" and not trains:
         return SuitableJudges(seed)
     if name == "features":
-        refuse(trains, "Heads on features have no such option", "--judges features")
+        refuse(trains, "Heads on features have no such option", beside)
         return FeatureHeads(**given, seed=seed)
     recipe = {key: value for key, value in trains.items() if key not in ("networks", "model", "recipe")}
     chosen: Any = trains.get("model")
     if name == "fine-tuned":
-        refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", "fine-tuned")
-        refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", "fine-tuned")
+        refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", beside)
+        refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", beside)
         options = {"features": given.get("backbone"), "weights": given.get("weights")}
         chosen = choose_model(PRETRAINED, **{k: None if v is None else str(v) for k, v in options.items()})
     else:
-        refuse(given, "Networks from scratch have no backbone", "--judges scratch")
+        refuse(given, "Networks from scratch have no backbone", beside)
     return NewNetworks(chosen, trains.get("networks"), choose_recipe(trains.get("recipe", "fast"), **recipe), seed)
 
 
 def refuse(options: Values, reason: str, beside: str) -> None:
     """Raise if options are given that would do nothing."""
     if options:
-        given = ", ".join("--" + name.replace("_", "-") for name in options)
-        raise HitNetError(f"{reason}: leave out {given} beside {beside}.")
+        raise HitNetError(f"{reason}: leave out {option_names(options)} beside {beside}.")
+
+
+def option_names(options: Values) -> str:
+    return ", ".join("--" + name.replace("_", "-") for name in options)
 
 
 def print_audit(audit: Audit, most: int = 10) -> None:

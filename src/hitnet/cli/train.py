@@ -68,10 +68,11 @@ def train_command(
         raise HitNetError("--augment-strength and --augment-share require --augment hybrid.")
     check_ghosts(recipe_options)
     last_word = str(seed) if seeds is None else "seeds"
-    words = [short_name(data), model or "default", recipe, *([augment] if augment else []), last_word]
+    chosen = chosen_model(model, backbone, model_options)
+    words = [short_name(data), chosen.name or "default", recipe, *([augment] if augment else []), last_word]
     with training_progress(f"Training on {short_name(data)}") as bar:
         options: dict[str, Any] = {
-            "model": chosen_model(model, backbone, model_options),
+            "model": chosen,
             "recipe": choose_recipe(recipe, **recipe_options),
             "out": out or Path("runs") / "-".join(words),
             "device": device,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,10 +37,18 @@ def read_features(path: str | Path, images: Images) -> Tensor:
         raise
     # A damaged file makes the readers raise almost anything.
     except Exception as error:
-        raise HitNetError(f"{file} is not a readable {kind} file ({error or type(error).__name__}).") from error
-    if values.ndim != 2 or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+        reason = str(error) or type(error).__name__
+        if "pickle" in reason:  # numpy's words say how to load one
+            reason = "it is damaged, or holds Python objects, which are not loaded"
+        raise HitNetError(f"{file} is not a readable {kind} file ({reason}).") from error
+    if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiu" or not _finite(values):
         raise HitNetError(f"{file}: features must be finite numbers (N, D); got {values.dtype} {values.shape}.")
     return torch.from_numpy(np.ascontiguousarray(values[_rows(file, keys, key_name, images, len(values))], np.float32))
+
+
+def _finite(values: np.ndarray) -> bool:
+    """Whether all values are finite in float32 too."""
+    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
 
 
 def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
@@ -73,8 +82,15 @@ def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, co
         return np.argsort(np.argsort(ids)) if count == len(images) else ids
     if key_name == "path" and images.paths is None:
         raise HitNetError(f"{file} names its rows by path, but {images.name} has no paths. Use `id`.")
+    if keys.shape != (count,):
+        raise HitNetError(
+            f"{file}: `{key_name}` must have one entry per row of features, ({count},); got {keys.shape}."
+        )
     wanted = list(images.paths or ()) if key_name == "path" else images.ids.tolist()
-    place = {key: i for i, key in enumerate(keys.tolist())}
+    place: dict[Any, int] = {}
+    for i, key in enumerate(keys.tolist()):
+        if place.setdefault(key, i) != i:
+            raise HitNetError(f"{file} has two rows for the {key_name} {key!r}.")
     missing = [key for key in wanted if key not in place]
     if missing:
         raise HitNetError(

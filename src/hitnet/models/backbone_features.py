@@ -36,6 +36,10 @@ class BackboneFeatures(Features):
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
         self.num_features = backbones.count_features(self.module, name, settings.input_size)
 
+    def check_pretrained(self, weights: str | None = None) -> None:
+        """Raise if these weights cannot be had or do not fit."""
+        backbones.read_weights(self.module, self.name, weights)
+
     def load_pretrained(self, weights: str | None = None) -> None:
         """Read the backbone's published weights, or a .safetensors file."""
         backbones.load_weights(self.module, self.name, weights)

@@ -100,7 +100,7 @@ def open_backbone(
     if isinstance(backbone, nn.Module):
         name, module, settings = type(backbone).__name__, backbone, Settings(224, (0.5,) * 3, (0.5,) * 3)
         if weights is not None:
-            _load(module, weights, name)
+            module.load_state_dict(_fitting(module, weights, name), strict=False)
     else:
         name = backbone
         module, settings = architecture(name)
@@ -141,20 +141,24 @@ def architecture(name: str) -> tuple[nn.Module, Settings]:
 
 def load_weights(module: nn.Module, name: str, weights: str | Path | None = None) -> None:
     """Load a backbone's weights: a .safetensors file or, for None, its published ones."""
+    module.load_state_dict(read_weights(module, name, weights), strict=False)
+
+
+def read_weights(module: nn.Module, name: str, weights: str | Path | None = None) -> dict[str, Tensor]:
+    """A backbone's weights, once they are here and fit the module; see `load_weights`."""
     family = name.partition(":")[0]
     if name == DEFAULT and weights is None:
-        module.load_state_dict(efficientnet_lite.shipped_weights())
-    elif family == "timm":
+        return efficientnet_lite.shipped_weights()
+    if family == "timm":
         config: Any = module.pretrained_cfg
         file = weights if weights is not None else _from_hub(name, config)
-        _load(module, file, name, _names(config.get("classifier")))
-    elif weights is not None:
-        _load(module, weights, name, CLASSIFIERS)
-    else:
-        raise HitNetError(
-            f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
-            "the state dict with safetensors.torch.save_file, or take the same network from timm."
-        )
+        return _fitting(module, file, name, _names(config.get("classifier")))
+    if weights is not None:
+        return _fitting(module, weights, name, CLASSIFIERS)
+    raise HitNetError(
+        f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
+        "the state dict with safetensors.torch.save_file, or take the same network from timm."
+    )
 
 
 def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
@@ -213,8 +217,10 @@ def _names(given: str | Iterable[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
 
 
-def _load(module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)) -> None:
-    """Load a safetensors file into a module; parameters under `left_out` are those of a classifier that is gone."""
+def _fitting(
+    module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)
+) -> dict[str, Tensor]:
+    """The content of a safetensors file that fits a module, without a classifier's parameters, under `left_out`."""
     path = Path(weights)
     if not path.is_file():
         raise HitNetError(f"weights: there is no file {path}.")
@@ -232,7 +238,7 @@ def _load(module: nn.Module, weights: str | Path, name: str, left_out: Iterable[
             f"weights: {path} does not fit the backbone {name}: {len(missing)} parameters are missing"
             f"{_first(missing)}, {len(other)} are unknown or of another shape{_first(other)}."
         )
-    module.load_state_dict(state, strict=False)
+    return state
 
 
 def _first(names: list[str]) -> str:
@@ -247,8 +253,10 @@ def _triple(name: str, values: Sequence[float]) -> Triple:
 
 
 def count_features(module: nn.Module, name: str, size: int) -> int:
-    """Features per image, found by a trial."""
+    """Features per image, found by a trial, which leaves the module as it is."""
     place = next(module.parameters(), torch.zeros(0))
+    training = module.training
+    module.eval()  # else batch-norm would count the trial
     try:
         with torch.inference_mode():
             features = module(torch.zeros(1, 3, size, size, device=place.device, dtype=place.dtype))
@@ -256,6 +264,8 @@ def count_features(module: nn.Module, name: str, size: int) -> int:
         raise HitNetError(
             f"The backbone {name} fails on an image (1, 3, {size}, {size}): {error}. Is `input_size` right?"
         ) from error
+    finally:
+        module.train(training)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 1:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise HitNetError(f"The backbone {name} must give features (B, D); for one image it gave {got}.")

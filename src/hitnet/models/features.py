@@ -38,6 +38,8 @@ class Features(nn.Module):
 class Pretrained(Protocol):
     """A feature extractor that can start from published weights."""
 
+    def check_pretrained(self, weights: str | None = None) -> None: ...
+
     def load_pretrained(self, weights: str | None = None) -> None: ...
 
 

@@ -56,6 +56,11 @@ class ModelConfig:
             raise HitNetError(f"A classifier needs at least two classes; got {self.num_classes}.")
         if self.features not in FEATURES and not is_backbone(self.features):
             raise unknown_name("feature extractor", self.features, FEATURES)
+        if self.weights is not None and not self.pretrained:
+            raise HitNetError(
+                f"`weights` are for a pretrained backbone, not for features {self.features!r}. Choose the model "
+                "hitnet-pretrained."
+            )
         if self.head not in HEADS:
             raise unknown_name("head", self.head, HEADS)
         if self.decoder not in DECODERS:
@@ -143,6 +148,11 @@ class Network(nn.Module):
             classes = targets if self.training and targets is not None else prediction
             reconstruction = self.decoder(capsules, classes, extra)
         return Output(capsules, distances, prediction, reconstruction, extra)
+
+    def check_pretrained(self) -> None:
+        """Raise if the weights that a pretrained backbone starts from cannot be had or do not fit."""
+        if isinstance(self.features, Pretrained):
+            self.features.check_pretrained(self.config.weights)
 
     def load_pretrained(self) -> None:
         """Let a pretrained backbone start from its weights; other feature extractors start as they are."""

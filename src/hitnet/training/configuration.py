@@ -63,7 +63,9 @@ def configure(
     built = choice.config(images.shape, images.num_classes)
     completed = complete_recipe(recipe, features=built.features, images=len(images), side=max(images.shape[1:]))
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
-        Objective(Network(built), completed, epoch=1)
+        network = Network(built)
+        Objective(network, completed, epoch=1)
+    network.check_pretrained()
     _warn_of_ghosts(completed.ghosts, images.num_classes)
     modify, origin = hybrid_augmentation(completed, augment_from, images, device)
     return RunConfig(str(choice.name), built, completed, 0, describe(data, images, test), augment_from=origin), modify

@@ -106,6 +106,8 @@ class Trainer:
         self.profiling = profiling
         self.side_by_side = 1  # networks that are trained side by side, this one included
         self.augmentation = recipe.augmentation(flip=train.flip)
+        if not recipe.backbone_rate:  # before processes share the network: they wait for every gradient
+            self.model.features.requires_grad_(False)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)

@@ -118,8 +118,6 @@ class Step:
         parallel: Parallel | None = None,
     ) -> None:
         self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
-        if not recipe.backbone_rate:
-            model.features.requires_grad_(False)
         self.parallel = parallel
         self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)

@@ -1,0 +1,120 @@
+"""Images that are alike: against a double loop, planted duplicates, and sets that are too large to compare."""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from hitnet.audit import likeness
+from hitnet.audit.likeness import add_likeness, duplicate_table, nearest_with_label
+from hitnet.data import Images
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def features():
+    return torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def images():
+    """40 images of the classes a, b and c, with ids and paths that are not their positions; d has none."""
+    labels = np.arange(40) % 3
+    paths = [f"{'abc'[k]}/{i:02}.png" for i, k in enumerate(labels)]
+    made = Images.from_arrays(
+        np.zeros((40, 1, 2, 2), np.uint8), labels, class_names=list("abcd"), name="made up", paths=paths
+    )
+    return Images(made.pixels, made.labels, made.class_names, made.name, 100 + made.ids, made.paths)
+
+
+def naive(features, labels, wanted):
+    """For each image, the number of the nearest other image of the wanted class, by cosine about the mean."""
+    rows = features.double() - features.double().mean(dim=0)
+    nearest = []
+    for i in range(len(rows)):
+        best, place = -2.0, -1
+        for j in range(len(rows)):
+            cosine = float(rows[i] @ rows[j] / (rows[i].norm() * rows[j].norm()))
+            if j != i and labels[j] == wanted[i] and cosine > best:
+                best, place = cosine, j
+        nearest.append(place)
+    return nearest
+
+
+@pytest.mark.parametrize("block", [3, 1024])
+def test_the_nearest_of_a_label_against_a_double_loop(features, monkeypatch, block):
+    monkeypatch.setattr(likeness, "BLOCK", block)
+    generator = torch.Generator().manual_seed(1)
+    labels, wanted = (torch.randint(0, 4, (40,), generator=generator) for _ in range(2))
+    assert nearest_with_label(features, labels, wanted, 4).tolist() == naive(features, labels, wanted)
+
+
+def test_an_image_is_not_its_own_neighbour_and_a_label_may_have_none(features):
+    labels = torch.tensor([0] * 38 + [1, 2])
+    nearest = nearest_with_label(features, labels, labels, 4)
+    assert (nearest != torch.arange(40)).all()
+    assert nearest[38:].tolist() == [-1, -1]  # each is the only one of its class
+    assert (nearest[:38] >= 0).all()
+    assert nearest_with_label(features, labels, torch.full((40,), 3), 4).tolist() == [-1] * 40
+
+
+def test_the_columns_hold_ids(features, images):
+    names = np.array(images.class_names, dtype=object)
+    suggested = (images.labels + 1) % 4
+    table = pd.DataFrame({"given": names[images.labels.numpy()], "suggested": names[suggested.numpy()]})
+    compared = add_likeness(table, features, images, CPU)
+    assert list(table) == ["given", "suggested"]  # the table that was given stays as it is
+    assert compared["like_given"].tolist() == [100 + j for j in naive(features, images.labels, images.labels)]
+    expected = [100 + j if j >= 0 else -1 for j in naive(features, images.labels, suggested)]
+    assert compared["like_suggested"].tolist() == expected
+    assert -1 in expected
+    rows = torch.nn.functional.normalize(features - features.mean(dim=0))
+    similarities = (rows @ rows.T).fill_diagonal_(-1).topk(5).values.mean(dim=1)
+    assert compared["unlike"].to_numpy() == pytest.approx(1 - similarities.numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_and_two_images(features, images, count):
+    few = images.select(torch.arange(count))
+    table = pd.DataFrame({"given": ["a", "b"][:count], "suggested": ["a", "a"][:count]})
+    compared = add_likeness(table, features[:count], few, CPU)
+    assert compared["like_given"].tolist() == [-1] * count
+    assert compared["like_suggested"].tolist() == [-1, 100][:count]
+    assert duplicate_table(features[:count], few, CPU).empty
+
+
+def test_planted_duplicates_come_with_those_under_other_labels_first(features, images):
+    features[9] = features[3]  # both a
+    features[20] = features[1] + 0.02  # c and b
+    table = duplicate_table(features, images, CPU)
+    assert list(table) == ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
+    pairs = table[["id_a", "id_b"]].to_numpy().tolist()
+    assert pairs[:2] == [[101, 120], [103, 109]]
+    assert table["labels_differ"].tolist()[:2] == [True, False]
+    first = table.iloc[0]
+    assert (first["path_a"], first["given_a"], first["path_b"], first["given_b"]) == ("b/01.png", "b", "c/20.png", "c")
+    assert table["similarity"][1] == pytest.approx(1, abs=1e-5)
+    assert table["similarity"].min() >= 0.95
+
+
+def test_no_duplicates_and_images_without_paths(features, images):
+    empty = duplicate_table(torch.eye(40), images, CPU)
+    assert len(empty) == 0
+    assert int(empty["labels_differ"].sum()) == 0
+    bare = Images(images.pixels, images.labels, images.class_names, images.name, images.ids)
+    features[9] = features[3]
+    assert duplicate_table(features, bare, CPU)["path_a"].tolist() == [""]
+
+
+def test_too_many_images_are_not_compared(features, images, monkeypatch, caplog):
+    monkeypatch.setitem(likeness.MOST_IMAGES, "cpu", 39)
+    table = pd.DataFrame({"given": ["a"] * 40, "suggested": ["b"] * 40})
+    with caplog.at_level(logging.INFO, "hitnet"):
+        compared = add_likeness(table, features, images, CPU)
+    assert compared is table
+    assert "Similar images are not looked for: 40 images are too many for this device." in caplog.text
+    features[9] = features[3]
+    assert duplicate_table(features, images, CPU).empty

@@ -1,0 +1,172 @@
+"""Features that a user has: three kinds of files in any order of rows, and a sentence for everything that is wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from hitnet.data import Images
+from hitnet.errors import HitNetError
+from hitnet.features.user_features import read_features
+
+ROWS = np.arange(20, dtype=np.float32).reshape(5, 4)
+PATHS = ["a/0.png", "a/1.png", "b/0.png", "b/1.png", "b/2.png"]
+
+
+def make_images(ids=(0, 1, 2, 3, 4), paths=None):
+    count = len(ids)
+    images = Images.from_arrays(np.zeros((count, 1, 2, 2), np.uint8), np.arange(count) % 2, name="photos", paths=paths)
+    return Images(images.pixels, images.labels, images.class_names, "photos", torch.tensor(ids), images.paths)
+
+
+@pytest.fixture
+def images():
+    return make_images(paths=PATHS)
+
+
+def write(target, **content):
+    """Arrays as a file of the kind that its suffix says."""
+    if target.suffix == ".npy":
+        np.save(target, content["features"])
+    elif target.suffix == ".npz":
+        np.savez(target, **content)
+    else:
+        keys = {name: values for name, values in content.items() if name != "features"}
+        columns = {f"f{i}": column for i, column in enumerate(np.asarray(content["features"]).T)}
+        pd.DataFrame({**keys, **columns}).to_parquet(target)
+    return target
+
+
+def test_rows_of_an_npy_are_in_the_order_of_ids(tmp_path):
+    file = write(tmp_path / "f.npy", features=ROWS.astype(np.float64))
+    found = read_features(file, make_images())
+    assert found.dtype == torch.float32
+    assert np.array_equal(found.numpy(), ROWS)
+    assert np.array_equal(read_features(file, make_images((7, 3, 5, 1, 9))).numpy(), ROWS[[3, 1, 2, 0, 4]])
+    # A file of the whole set, and images of a part of it.
+    assert np.array_equal(read_features(str(file), make_images((4, 1))).numpy(), ROWS[[4, 1]])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+@pytest.mark.parametrize("key", ["id", "path"])
+def test_rows_are_found_by_id_and_by_path(tmp_path, images, suffix, key):
+    order = [3, 0, 4, 1, 2]
+    keys = {"id": np.array(order), "path": np.array(PATHS)[order]}
+    file = write(tmp_path / f"f{suffix}", features=ROWS[order], **{key: keys[key]})
+    assert np.array_equal(read_features(file, images).numpy(), ROWS)
+    few = make_images((2, 4), paths=[PATHS[2], PATHS[4]])
+    assert np.array_equal(read_features(file, few).numpy(), ROWS[[2, 4]])
+
+
+def test_whole_numbers_are_features_and_text_columns_are_not(tmp_path, images):
+    frame = pd.DataFrame({"path": PATHS, "camera": list("xyzxy"), "f0": np.arange(5), "f1": np.arange(5) / 2})
+    frame.to_parquet(tmp_path / "f.parquet")
+    assert read_features(tmp_path / "f.parquet", images).tolist() == [[i, i / 2] for i in range(5)]
+
+
+def said(path, images):
+    with pytest.raises(HitNetError) as error:
+        read_features(path, images)
+    return str(error.value)
+
+
+def test_files_that_are_not_there_or_of_another_type(tmp_path, images):
+    assert said(tmp_path / "f.npy", images) == f"`features`: there is no file {tmp_path / 'f.npy'}."
+    assert (
+        said(tmp_path / "f.csv", images) == f"{tmp_path / 'f.csv'}: `features` must be a file of type "
+        ".npy, .npz, .parquet."
+    )
+    (tmp_path / "folder.npy").mkdir()
+    assert "there is no file" in said(tmp_path / "folder.npy", images)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
+@pytest.mark.parametrize("content", [b"", b"PK no archive", b"\x93NUMPY\x01\x00v\x00{'descr'"])
+def test_damaged_files(tmp_path, images, suffix, content):
+    file = tmp_path / f"f{suffix}"
+    file.write_bytes(content)
+    assert said(file, images).startswith(f"{file} is not a readable {suffix} file (")
+
+
+def test_an_array_under_the_name_of_an_archive(tmp_path, images):
+    np.save(tmp_path / "f.npy", ROWS)
+    file = (tmp_path / "f.npy").rename(tmp_path / "f.npz")
+    assert said(file, images).startswith(f"{file} is not a readable .npz file (")
+
+
+class Trap:
+    """What runs a command when it is unpickled."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was loaded",)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_no_pickle_is_loaded(tmp_path, images, suffix):
+    objects = np.array([[Trap()] for _ in range(5)], dtype=object)
+    file = tmp_path / f"f{suffix}"
+    if suffix == ".npy":
+        np.save(file, objects, allow_pickle=True)
+    else:
+        np.savez(file, features=objects, id=np.arange(5))
+    assert "holds Python objects, which are not loaded" in said(file, images)
+
+
+@pytest.mark.parametrize(
+    ("features", "got"),
+    [
+        (ROWS[:, 0], "got float32 (5,)"),
+        (ROWS[:, :, None], "got float32 (5, 4, 1)"),
+        (ROWS.astype(str), "got <U32 (5, 4)"),
+        (ROWS > 3, "got bool (5, 4)"),
+        (np.where(ROWS == 7, np.nan, ROWS), "got float32 (5, 4)"),
+        (np.where(ROWS == 7, np.inf, ROWS), "got float32 (5, 4)"),
+        (np.where(ROWS == 7, 1e300, ROWS.astype(np.float64)), "got float64 (5, 4)"),
+        (ROWS[:, :0], "got float32 (5, 0)"),
+    ],
+)
+def test_values_that_are_no_finite_numbers(tmp_path, images, features, got):
+    file = write(tmp_path / "f.npy", features=features)
+    assert said(file, images) == f"{file}: features must be finite numbers (N, D); {got}."
+
+
+def test_a_parquet_without_numbers(tmp_path, images):
+    file = tmp_path / "f.parquet"
+    pd.DataFrame({"path": PATHS, "camera": list("xyzxy")}).to_parquet(file)
+    assert "features must be finite numbers (N, D)" in said(file, images)
+
+
+def test_keys_are_wanted(tmp_path, images):
+    file = write(tmp_path / "f.npz", features=ROWS)
+    assert said(file, images) == f"{file} must hold `features` and `id` or `path`; it holds features."
+    file = write(tmp_path / "g.npz", id=np.arange(5), rows=ROWS)
+    assert said(file, images) == f"{file} must hold `features` and `id` or `path`; it holds id, rows."
+    file = write(tmp_path / "f.parquet", features=ROWS, name=PATHS)
+    assert said(file, images) == f"{file} must have a column `id` or `path`; it has name, f0, f1, f2, f3."
+
+
+def test_missing_rows(tmp_path, images):
+    file = write(tmp_path / "f.npy", features=ROWS[:4])
+    assert said(file, images) == f"{file} has 4 rows, but there are 5 images."
+    file = write(tmp_path / "f.npz", features=ROWS[:3], id=np.array([0, 3, 4]))
+    assert said(file, images) == f"{file} has no features of 2 of 5 images; the first is 1."
+    file = write(tmp_path / "f.parquet", features=ROWS[:4], path=PATHS[:4])
+    assert said(file, images) == f"{file} has no features of 1 of 5 images; the first is 'b/2.png'."
+
+
+def test_paths_for_images_that_have_none(tmp_path):
+    file = write(tmp_path / "f.npz", features=ROWS, path=np.array(PATHS))
+    assert said(file, make_images()) == f"{file} names its rows by path, but photos has no paths. Use `id`."
+
+
+@pytest.mark.parametrize("keys", [np.arange(4), np.arange(6), np.arange(10).reshape(5, 2)])
+def test_keys_that_do_not_fit_the_rows(tmp_path, images, keys):
+    file = write(tmp_path / "f.npz", features=ROWS, id=keys)
+    assert said(file, images) == f"{file}: `id` must have one entry per row of features, (5,); got {keys.shape}."
+
+
+def test_keys_that_come_twice(tmp_path, images):
+    file = write(tmp_path / "f.npz", features=ROWS, id=np.array([0, 1, 2, 3, 3]))
+    assert said(file, images) == f"{file} has two rows for the id 3."
+    file = write(tmp_path / "f.parquet", features=ROWS, path=[*PATHS[:4], PATHS[0]])
+    assert said(file, images) == f"{file} has two rows for the path 'a/0.png'."
