@@ -69,7 +69,13 @@ class FeatureHeads(Judges):
             "prototypes": "typical",
         }
         return Judgement(
-            judged.distances.numpy(), images, about, typical_images(features, images), features, out_of_sample=True
+            judged.distances.numpy(),
+            images,
+            about,
+            typical_images(features, images),
+            features,
+            out_of_sample=True,
+            capsules=judged.capsules,
         )
 
     def _features(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:

@@ -45,6 +45,7 @@ class Judgement:
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         features: Features (N, D) that show which images are alike, where there are some.
         out_of_sample: Whether every image was judged by networks that have not seen its label.
+        capsules: How many of the M, from the first on, are distances of capsules. None: all.
     """
 
     distances: np.ndarray
@@ -53,6 +54,7 @@ class Judgement:
     prototypes: Tensor | None = None
     features: Tensor | None = None
     out_of_sample: bool = False
+    capsules: int | None = None
 
 
 class Judges(ABC):

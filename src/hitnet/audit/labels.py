@@ -61,7 +61,13 @@ def audit_labels(
     judgement = (judges or SuitableJudges()).judge(
         opened, images, split=split, folder=folder, device=where, progress=progress
     )
-    result = judge(judgement.distances, judgement.images, method=score, out_of_sample=judgement.out_of_sample)
+    result = judge(
+        judgement.distances,
+        judgement.images,
+        method=score,
+        out_of_sample=judgement.out_of_sample,
+        capsules=judgement.capsules,
+    )
     table = compare_annotators(opened.annotations(), result.table)
     duplicates = None
     if judgement.features is not None and result.images is not None:
@@ -128,7 +134,12 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
 
 
 def judge(
-    distances: np.ndarray, images: Images, *, method: scores.Method = "margin", out_of_sample: bool = False
+    distances: np.ndarray,
+    images: Images,
+    *,
+    method: scores.Method = "margin",
+    out_of_sample: bool = False,
+    capsules: int | None = None,
 ) -> Audit:
     """The audit's table from class distances (M, N, K), without any training.
 
@@ -138,9 +149,12 @@ def judge(
         method: How doubt is measured; see `scores.doubt`.
         out_of_sample: Whether the networks have not seen the labels that they judge. Scores are then calibrated
             (see calibration.py).
+        capsules: How many of the M, from the first on, are distances of capsules, for which hits and misses have a
+            meaning. None: all.
     """
     labels = images.labels.numpy()
     evidence = scores.gather(distances.astype(np.float64), labels)
+    seen = evidence if capsules is None else scores.gather(distances[:capsules].astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
     wrong, summary = None, {}
@@ -148,7 +162,7 @@ def judge(
         calibration = calibrate(distances.astype(np.float64), labels, doubts.value)
         values, wrong = 1 - calibration.probability, calibration.flagged
         summary["in_words"] = calibration.sentence
-    flags = scores.flags(evidence, doubts, wrong)
+    flags = scores.flags(seen, doubts, wrong)
     suggested = scores.suggest(doubts, labels, flags)
     names = np.array(images.class_names, dtype=object)
     table = pd.DataFrame(
@@ -158,13 +172,13 @@ def judge(
             "given": names[labels],
             "suggested": names[suggested],
             "score": values,
-            "hits": evidence.hits,
+            "hits": seen.hits,
             "votes": evidence.votes(suggested),
             "models": evidence.models,
-            "margin_mean": evidence.margin_mean,
-            "margin_std": evidence.margin_std,
-            "ghost": names[evidence.ghost],
-            "ghost_distance": evidence.ghost_distance,
+            "margin_mean": seen.margin_mean,
+            "margin_std": seen.margin_std,
+            "ghost": names[seen.ghost],
+            "ghost_distance": seen.ghost_distance,
             "flag": flags,
             "rule": [scores.FLAGS[flag] for flag in flags],
         }
@@ -172,4 +186,4 @@ def judge(
     order = np.lexsort((table["id"], -doubts.value))
     table = table.iloc[order].reset_index(drop=True)
     arranged = images.select(torch.from_numpy(order))
-    return Audit(table, evidence.mean[order].astype(np.float32), images.class_names, summary, arranged)
+    return Audit(table, seen.mean[order].astype(np.float32), images.class_names, summary, arranged)
