@@ -56,6 +56,24 @@ def test_overrides_of_none_change_nothing():
     assert complete_recipe(own, features="resnet9") == own
 
 
+@pytest.mark.parametrize(("side", "shift", "cutout"), [(224, 16, 56), (160, 11, 40), (96, 6, 24), (32, 2, 8)])
+@pytest.mark.parametrize("features", ["efficientnet-lite0", "timm:resnet18"])
+def test_fast_for_backbones_shifts_and_cuts_out_by_the_side(features, side, shift, cutout):
+    made = complete_recipe("fast", features=features, side=side)
+    assert made == replace(FAST["pretrained"], shift=shift, cutout=cutout)
+    own = choose_recipe("fast", shift=1, cutout=0).complete(features=features, side=side)
+    assert (own.shift, own.cutout) == (1, 0)
+    assert complete_recipe("paper", features=features, side=side) == RECIPES["paper"]
+    assert complete_recipe("fast", features="resnet9", side=side) == FAST["resnet9"]
+    assert FAST["pretrained"] == complete_recipe("fast", features=features)
+
+
+@pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf, "slow"])
+def test_the_rate_of_a_backbone_is_checked(rate):
+    with pytest.raises(HitNetError, match="backbone_rate must be finite and not negative"):
+        choose_recipe("fast", backbone_rate=rate)
+
+
 def test_recipes_are_known_by_their_names():
     assert all(kept.name == name for name, kept in RECIPES.items())
     assert {fast.name for fast in FAST.values()} == {"fast"}
@@ -70,6 +88,7 @@ def test_the_fast_recipes_are_what_the_guide_says():
         "paper": ("adam", "cosine", 20),
         "small": ("adam", "one-cycle", 12),
         "resnet9": ("sgd", "one-cycle", 24),
+        "pretrained": ("adamw", "one-cycle", 8),
     }
     assert FAST["resnet9"].flip
     assert FAST["resnet9"].cutout
