@@ -45,11 +45,12 @@ def test_fetch_asks_for_each_missing_file(command, tmp_path, monkeypatch):
     assert {path.parent for path in asked} == {tmp_path / "mnist"}
 
 
-def test_the_sample_needs_no_fetching(command):
-    assert command("data", "fetch", "mnist-sample").code == 0
-    ended = command("data", "check", "mnist-sample")
+@pytest.mark.parametrize(("name", "files"), [("mnist-sample", 2), ("clothing-sample", 1)])
+def test_the_samples_need_no_fetching(command, name, files):
+    assert command("data", "fetch", name).code == 0
+    ended = command("data", "check", name)
     assert ended.code == 0
-    assert ended.out.count(" ok ") == 2
+    assert ended.out.count(" ok ") == files
 
 
 def test_check_of_a_known_set_that_is_not_here(command, tmp_path):

@@ -33,8 +33,11 @@ HEIGHT, WIDTH = 160, 120  # the shape of most photographs
 
 
 def read_clothing_sample(split: str) -> Images:
-    """The sample's images; ids count all photographs in the order of their paths, whatever the split."""
-    content = PHOTOS.read_bytes()
+    """The sample's images; ids count all photographs in the order of the file, whatever the split."""
+    try:
+        content = PHOTOS.read_bytes()
+    except OSError as error:
+        raise HitNetError(f"{PHOTOS} cannot be read: {error.strerror}. Install hitnet again.") from error
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise HitNetError(f"{PHOTOS} is damaged: its checksum is wrong. Install hitnet again.")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
