@@ -100,6 +100,22 @@ def make_audit(
     return table.iloc[order].reset_index(drop=True), distances[order], pixels[torch.from_numpy(order)], names
 
 
+def with_neighbours(audit: tuple[pd.DataFrame, np.ndarray, Tensor, list[str]]) -> Any:
+    """The same audit with like_given and like_suggested: the next image of that label; −1 where there is none."""
+    table, *rest = audit
+    given = {number: name for number, name in zip(table["id"], table["given"], strict=True)}
+
+    def next_with(number: int, label: str) -> int:
+        others = [other for other in given if other != number and given[other] == label]
+        return min(others, key=lambda other: (other - number) % len(given), default=-1)
+
+    like = {
+        f"like_{column}": [next_with(i, label) for i, label in zip(table["id"], table[column], strict=True)]
+        for column in ("given", "suggested")
+    }
+    return table.assign(**like), *rest
+
+
 def make_summary(table: pd.DataFrame, names: list[str]) -> dict[str, Any]:
     """The figures of a made-up audit."""
     nothing = Images.from_arrays(np.zeros((len(names), 1, 1, 1), np.uint8), np.arange(len(names)), class_names=names)

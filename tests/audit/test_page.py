@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
-from audit_samples import make_audit, make_summary
+from audit_samples import make_audit, make_summary, with_neighbours
 from PIL import Image
 
 from hitnet.audit.page import SHOWN, choose_rows, write_page
 from hitnet.audit.scores import FLAGS
-from hitnet.audit.sprites import make_sprites
+from hitnet.audit.sprites import LADDER, make_sprites
 from hitnet.errors import HitNetError
 
 
@@ -122,8 +122,8 @@ def test_many_classes_leave_room_for_images(tmp_path):
 
 def test_page_holds_the_audits_figures(tmp_path):
     table, _, _, names = audit = make_audit()
-    _, page = write(tmp_path, audit)
-    whole = make_summary(table, names)
+    whole = make_summary(table, names) | {"duplicates": {"pairs": 3, "labels_differ": 1}, "prototypes": "typical"}
+    _, page = write(tmp_path, audit, summary=whole)
     assert page.data["summary"] == {key: whole[key] for key in SHOWN}
     assert page.data["flags"] == list(FLAGS)
 
@@ -184,8 +184,72 @@ def test_sheets_show_each_image_in_its_place():
 
 def test_large_images_shrink_to_thumbnails():
     images = torch.randint(0, 256, (3, 1, 100, 200), dtype=torch.uint8)
+    sizes, budget = [], 1_000_000
+    for _ in LADDER:
+        sprites = make_sprites(images.__getitem__, 3, budget=budget)
+        sizes.append((sprites.width, sprites.height))
+        budget = sprites.size - 1  # too little for these: the next are coarser
+    assert (sizes[0], sizes[-1]) == ((160, 80), (32, 16))
+    assert (64, 32) in sizes
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_small_images_keep_their_size_and_the_best_quality():
+    images = torch.randint(0, 256, (3, 1, 12, 12), dtype=torch.uint8)
     sprites = make_sprites(images.__getitem__, 3, budget=1_000_000)
-    assert (sprites.width, sprites.height) == (64, 32)
+    assert (sprites.width, sprites.height) == (12, 12)
+    assert sprites.size > make_sprites(images.__getitem__, 3, budget=sprites.size - 1).size
+
+
+def test_neighbours_of_the_shown_images_are_on_the_page(tmp_path):
+    table, distances, _, names = with_neighbours(make_audit())
+    pixels = torch.from_numpy(table["id"].to_numpy(np.uint8) * 4)[:, None, None, None].expand(-1, 1, 16, 16)
+    shown, page = write(tmp_path, (table, distances, pixels, names), limit=4)
+    rows, neighbours = page.data["rows"], page.data["neighbours"]
+    assert shown == 4
+    assert rows["like_given"] == table["like_given"][:4].tolist()
+    assert rows["like_suggested"] == table["like_suggested"][:4].tolist()
+    wanted = [i for pair in zip(rows["like_given"], rows["like_suggested"], strict=True) for i in pair]
+    assert neighbours == [i for i in dict.fromkeys(wanted) if i not in rows["id"]]
+    assert neighbours
+    layout = page.data["tiles"]["neighbours"]
+    sheet = Image.open(io.BytesIO(base64.b64decode(page.scripts["sheet-neighbours-0"]))).convert("L")
+    for place, number in enumerate(neighbours):
+        x = place * layout["cell_width"]
+        np.testing.assert_allclose(np.asarray(sheet)[:16, x : x + 16], 4 * number, atol=4)
+
+
+def test_a_page_without_neighbours_has_no_sheet_of_them(tmp_path):
+    table, distances, pixels, names = make_audit()
+    _, page = write(tmp_path, (table, distances, pixels, names))
+    assert "like_given" not in page.data["rows"]
+    alone = table.assign(like_given=-1, like_suggested=-1)
+    _, page = write(tmp_path, (alone, distances, pixels, names), limit=10)
+    assert page.data["neighbours"] == []
+    assert page.data["tiles"]["neighbours"] is None
+    _, page = write(tmp_path, with_neighbours((table, distances, pixels, names)))
+    assert page.data["neighbours"] == []  # all images are shown anyway
+    assert page.data["rows"]["like_given"][0] in page.data["rows"]["id"]
+
+
+def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
+    table, distances, _, names = make_audit(3000, 5, suspects=600)
+    likes = np.random.default_rng(0).permutation(table["id"])
+    pixels = torch.randint(0, 256, (3000, 3, 64, 64), dtype=torch.uint8)
+    plain = (table, distances, pixels, names)
+    similar = (table.assign(like_given=likes, like_suggested=likes[::-1]), distances, pixels, names)
+    for budget in (450_000, 1_200_000, 20_000_000):
+        shown, _ = write(tmp_path, plain, max_bytes=budget)
+        shown_with, page = write(tmp_path, similar, max_bytes=budget)
+        assert (tmp_path / "page.html").stat().st_size <= budget
+        assert abs(shown - shown_with) <= shown // 10  # the ids of neighbours take some room
+        sheets = [name for name in page.scripts if name.startswith("sheet-neighbours-")]
+        neighbours = page.data["neighbours"]
+        assert len(sheets) == -(-len(neighbours) // 256)
+    assert len(neighbours) == len(
+        set(likes)
+        & {*page.data["rows"]["like_given"], *page.data["rows"]["like_suggested"]} - set(page.data["rows"]["id"])
+    )
 
 
 def test_a_small_budget_gives_coarser_then_fewer_thumbnails(tmp_path):

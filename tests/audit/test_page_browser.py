@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from audit_samples import make_audit, make_summary
+from audit_samples import make_audit, make_summary, with_neighbours
 from browser_keys import ARROW_DOWN, ARROW_RIGHT, ARROW_UP, END, ENTER, ESCAPE, HOME
 
 pytestmark = pytest.mark.browser
@@ -22,6 +22,66 @@ def test_shows_the_worst_image_first_with_all_that_is_known_of_it(open_review):
     assert len(row.find_elements("css selector", ".prototypes canvas")) == 2
     drawn = "[...arguments[0].getContext('2d').getImageData(0, 0, 12, 12).data].some((v, i) => i % 4 < 3 && v > 0)"
     assert review.js(drawn, row.find_element("css selector", ".picture canvas"))
+
+
+def test_most_similar_images_are_evidence_beside_the_prototypes(open_review):
+    table, *rest = with_neighbours(make_audit())
+    table.loc[1, ["like_given", "like_suggested"]] = -1
+    review = open_review((table, *rest), limit=6)
+    first = table.iloc[0]
+    captions = "[...document.querySelectorAll(arguments[0])].map((caption) => caption.innerText.replace('\\n', ' '))"
+    expected = [f"most like it, labelled {first[role]}" for role in ("given", "suggested")]
+    row = f"[data-id='{first['id']}'] .neighbours"
+    assert review.js(captions, f"{row} figcaption") == expected
+    drawn = """[...document.querySelectorAll(arguments[0])].map((canvas) => [canvas.getAttribute("aria-label"),
+        [...canvas.getContext("2d").getImageData(0, 0, 12, 12).data].filter((_, i) => i % 4 === 0)])"""
+    likes = [first["like_given"], first["like_suggested"]]
+    for like, caption, (label, pixels) in zip(likes, expected, review.js(drawn, f"{row} canvas"), strict=True):
+        assert label == f"Image {like}, {caption}"
+        image = rest[1][int(table.index[table["id"] == like][0])].flatten().float()
+        assert torch.corrcoef(torch.stack([image, torch.tensor(pixels).float()]))[0, 1] > 0.8
+    assert review.all(f"[data-id='{table['id'][1]}'] .neighbours figure") == []
+    review.keys(ENTER)
+    assert review.js(captions, "#zoom .neighbours figcaption") == expected
+    review.keys("j")
+    assert review.all("#zoom .neighbours figure") == []
+
+
+def test_a_label_that_is_also_suggested_has_one_similar_image(open_review):
+    audit = with_neighbours(make_audit(30, 5, suspects=0))
+    review = open_review(audit)
+    assert len(review.all(f"[data-id='{audit[0]['id'][0]}'] .neighbours figure")) == 1
+
+
+@pytest.mark.parametrize(("kind", "label"), [("typical", "Typical image"), (None, "Prototype")])
+def test_prototypes_are_called_what_they_are(open_review, kind, label):
+    audit = with_neighbours(make_audit())
+    summary = make_summary(audit[0], audit[3]) | ({"prototypes": kind} if kind else {})
+    review = open_review(audit, summary=summary, prototypes=torch.zeros(5, 1, 12, 12, dtype=torch.uint8))
+    given = audit[0]["given"][0]
+    assert review.text(".row .prototypes figcaption").split("\n") == [kind or "prototype", given]
+    assert review.element(".row .prototypes canvas").get_attribute("aria-label") == f"{label} of {given}"
+    review.keys("?")
+    terms = [term for term in review.text("#help .meanings").split("\n") if term in ("typical", "prototypes")]
+    assert terms == ["typical" if kind else "prototypes"]
+    assert "most like it" in review.text("#help .meanings")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "differ", "sentence"),
+    [
+        (1, 0, "1 pair of near-duplicate images, with the same label: see duplicates.csv."),
+        (1, 1, "1 pair of near-duplicate images, with different labels: see duplicates.csv."),
+        (1200, 7, "1,200 pairs of near-duplicate images; 7 of them with different labels: see duplicates.csv."),
+        (0, 0, ""),
+    ],
+)
+def test_the_head_names_near_duplicates(open_review, pairs, differ, sentence):
+    audit = make_audit()
+    duplicates = {"pairs": pairs, "labels_differ": differ}
+    review = open_review(audit, summary=make_summary(audit[0], audit[3]) | {"duplicates": duplicates})
+    assert review.element("#duplicates").is_displayed() == bool(sentence)
+    assert review.text("#duplicates") == sentence
 
 
 @pytest.mark.parametrize(("models", "expected"), [(1, "1 model (hitnet-small)"), (8, "8 models (hitnet-small)")])
@@ -240,9 +300,15 @@ def test_large_view_shows_the_figures_and_takes_the_same_keys(open_review):
     assert review.exported() == {audit[0]["id"][0]: ("drop", "")}
 
 
-@pytest.mark.parametrize("width", [1920, 1366, 1300, 1181, 1180, 1081, 1080, 900, 761, 760, 480, 380])
-def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width):
-    review = open_review(make_audit(names=["a", "b", "a rather long class name", "d", "e"]))
+@pytest.mark.parametrize("shape", [(12, 12), (64, 48), (96, 160)])
+@pytest.mark.parametrize("width", [1920, 1441, 1366, 1300, 1181, 1180, 1081, 1080, 900, 861, 800, 761, 760, 480, 380])
+def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width, shape):
+    audit = make_audit(names=["a", "b", "a rather long class name", "d", "e"])
+    options = {}
+    if shape != (12, 12):  # photographs, with all the evidence that there can be
+        audit = with_neighbours((*audit[:2], torch.full((60, 1, *shape), 99, dtype=torch.uint8), audit[3]))
+        options["prototypes"] = audit[2][:5]
+    review = open_review(audit, **options)
     cut = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {
         const edge = row.getBoundingClientRect(), facts = row.querySelector(".facts").getBoundingClientRect();
         return [...row.querySelectorAll(".facts > span, .file > span")].map((part) => part.getBoundingClientRect())
@@ -250,8 +316,19 @@ def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width)
     }).length"""
     overflow = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {
         const edge = row.getBoundingClientRect();
-        return [...row.querySelectorAll("button, canvas")].map((part) => part.getBoundingClientRect())
-          .filter((part) => part.width && (part.right > edge.right || part.bottom > edge.bottom));
+        const parts = [...row.querySelectorAll("button, canvas, figcaption, .line")];
+        return parts.map((part) => part.getBoundingClientRect()).filter((part) => part.width && (
+          part.right > edge.right || part.bottom > edge.bottom || part.top < edge.top));
+    }).length"""
+    outside = """[...document.querySelectorAll(".row figure > *")].filter((part) => {
+        const own = part.getBoundingClientRect();
+        const edge = part.closest(".prototypes, .neighbours").getBoundingClientRect();
+        return own.width && (own.left < edge.left - 1 || own.right > edge.right + 1);
+    }).length"""
+    overlap = """[...document.querySelectorAll(".row")].slice(0, 2).flatMap((row) => {
+        const parts = [...row.children].map((part) => part.getBoundingClientRect()).filter((part) => part.width);
+        return parts.flatMap((a, i) => parts.slice(i + 1).filter((b) => a.left < b.right - 1 && b.left < a.right - 1
+          && a.top < b.bottom - 1 && b.top < a.bottom - 1));
     }).length"""
     metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -259,6 +336,8 @@ def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width)
         time.sleep(0.15)
         assert review.js(overflow) == 0
         assert review.js(cut) == 0
+        assert review.js(outside) == 0
+        assert review.js(overlap) == 0
         assert review.js("document.documentElement.scrollWidth") <= width
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

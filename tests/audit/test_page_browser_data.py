@@ -4,7 +4,8 @@ import json
 import time
 
 import pytest
-from audit_samples import make_audit, make_summary
+import torch
+from audit_samples import make_audit, make_summary, with_neighbours
 from browser_keys import END, ENTER, ESCAPE
 
 from hitnet.audit.corrections import check_corrections, read_corrections
@@ -133,12 +134,18 @@ def test_import_with_mistakes_changes_nothing(open_review, tmp_path):
 
 
 def test_hostile_names_do_no_harm(open_review, browser):
-    plain = open_review(make_audit())
+    prototypes = torch.zeros(5, 1, 12, 12, dtype=torch.uint8)
+    plain = open_review(with_neighbours(make_audit()), prototypes=prototypes)
     count = "document.querySelectorAll('script, img, iframe, object, embed, link, style').length"
     elements = plain.js(count)
     browser.get_log("performance")
     paths = [f"{HOSTILE[i % 5]}/{i}{HOSTILE[i % 3]}.png" for i in range(60)]
-    review = open_review(make_audit(names=HOSTILE, paths=paths), "hostile.html", title=HOSTILE[0])
+    audit = with_neighbours(make_audit(names=HOSTILE, paths=paths))
+    review = open_review(audit, "hostile.html", title=HOSTILE[0], prototypes=prototypes)
+    names = "[...document.querySelectorAll('.row figcaption .name')].map((name) => name.textContent)"
+    captions = review.js(names)
+    assert len(captions) >= 8
+    assert set(captions) <= set(HOSTILE)
     review.keys("2", "3", "line", ENTER, ENTER, "j", ESCAPE, "4", "/", "</script>")
     assert review.js(count) == elements
     assert review.text("#title") == HOSTILE[0]
