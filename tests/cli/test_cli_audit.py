@@ -319,7 +319,7 @@ def test_audit_by_own_features(command, photos, tmp_path):
     ended = command("audit", photos, *options)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("photos: 48 labels judged by 4 networks (heads on mine.npz) in ")
+    assert lines[0].startswith("photos: 48 labels judged by 8 judges (heads and neighbours on mine.npz) in ")
     assert {line.split("/")[1].split(".")[0] for line in lines[3:6]} == {f"{i:03}" for i in FLIPPED}
     assert command("audit", photos, *options, "--resume").code == 0
 
