@@ -67,7 +67,7 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     assert lines[0].endswith("about 3 are wrong")
     assert lines[1] == "ok: 45, wrong: 3"
     assert lines[2].split() == ["id", "path", "given", "suggested", "score", "votes", "flag"]
-    assert {line.split("/")[1].split(".")[0] for line in lines[4:7]} == {f"{i:03}" for i in FLIPPED}
+    assert {line.split("/")[1].split(".")[0] for line in lines[3:6]} == {f"{i:03}" for i in FLIPPED}
     assert all(line.split()[-2:] == ["1/1", "wrong"] for line in lines[3:6])
     assert len(lines[3:-1]) == 10
     assert lines[-1] == "review page: out/report.html"
@@ -320,7 +320,8 @@ def test_audit_by_own_features(command, photos, tmp_path):
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0].startswith("photos: 48 labels judged by 8 judges (heads and neighbours on mine.npz) in ")
-    assert {line.split("/")[1].split(".")[0] for line in lines[4:7]} == {f"{i:03}" for i in FLIPPED}
+    rows = [line for line in lines if ".png" in line][:3]
+    assert {line.split("/")[1].split(".")[0] for line in rows} == {f"{i:03}" for i in FLIPPED}
     assert command("audit", photos, *options, "--resume").code == 0
 
 
