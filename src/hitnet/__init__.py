@@ -34,6 +34,7 @@ _NAMES = {
     "audit": (
         "Audit",
         "FeatureHeads",
+        "FineTuned",
         "FinishedRuns",
         "NewNetworks",
         "analyse_ghosts",
@@ -53,6 +54,7 @@ __all__ = sorted(_ROOM_OF)
 if TYPE_CHECKING:
     from hitnet.audit import Audit as Audit
     from hitnet.audit import FeatureHeads as FeatureHeads
+    from hitnet.audit import FineTuned as FineTuned
     from hitnet.audit import FinishedRuns as FinishedRuns
     from hitnet.audit import NewNetworks as NewNetworks
     from hitnet.audit import analyse_ghosts as analyse_ghosts

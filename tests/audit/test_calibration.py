@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hitnet.audit.calibration import calibrate, error_rate, probabilities
+from hitnet.audit.calibration import PRECISION, calibrate, error_rate, probabilities
 from hitnet.audit.scores import doubt, gather
 from hitnet.errors import HitNetError
 
@@ -29,8 +29,8 @@ def test_the_count_is_near_the_truth(share):
         distances, given, wrong = judged(share=share, seed=seed)
         rate, error, contradicted = error_rate(distances, given)
         assert 1 / 1.5 < rate / wrong.mean() < 1.5
-        assert rate == pytest.approx(contradicted / 1000)
-        assert error == pytest.approx(math.sqrt(rate * (1 - rate) / 1000))
+        assert rate == pytest.approx(contradicted / 1300)
+        assert error == pytest.approx(math.sqrt(rate * (1 - rate) / 1300))
 
 
 def test_probabilities_are_logistic_and_sum_to_the_count():
@@ -52,6 +52,10 @@ def test_flags_are_mostly_right():
         assert wrong[found.flagged].mean() >= 0.8
         assert found.flagged.sum() > 0.5 * wrong.sum()
         assert abs(found.precision - wrong[found.flagged].mean()) < 0.2
+        assert found.precision >= PRECISION
+        following = np.sort(found.probability)[::-1][: found.flagged.sum() + 1]
+        assert following.mean() < PRECISION or following[-1] <= 0.5
+        assert found.probability[found.flagged].min() >= found.probability[~found.flagged].max()
         assert found.probability.sum() == pytest.approx(found.expected)
         assert found.sentence.startswith(f"About {found.expected:,.0f} of 2,000 labels are wrong (")
 

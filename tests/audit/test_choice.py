@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.audit import FeatureHeads, Judgement, NewNetworks
+from hitnet.audit import FeatureHeads, FineTuned, Judgement, NewNetworks
 from hitnet.audit.choice import FEW, SuitableJudges
 from hitnet.data import Images
 from toy import colour_images, toy_images
@@ -27,8 +27,8 @@ def blank(count, channels):
         (
             (50, 3),
             GPU,
-            NewNetworks("hitnet-pretrained", seed=4),
-            "a pretrained backbone, fine-tuned (colour images, a GPU)",
+            FineTuned(seed=4),
+            "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)",
         ),
         (
             (FEW - 1, 1),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hitnet import HitNetError
-from hitnet.audit.plan import EPOCHS, GREY_EPOCHS, Planned, plan
+from hitnet.audit.plan import EPOCHS, FEWER_EPOCHS, GREY_EPOCHS, MANY_IMAGES, Planned, plan
 from hitnet.models import ModelChoice
 from toy import toy_images
 
@@ -34,6 +34,14 @@ def test_only_one_kind():
     assert (
         plan(images(channels=3), model="hitnet-resnet9", device=CPU) == [Planned(ModelChoice("hitnet-resnet9"), 40)] * 4
     )
+
+
+def test_of_many_images_fewer_pretrained_networks_learn_for_less_long():
+    def planned(count):
+        return [network.epochs for network in plan(images(count, 3), model="hitnet-pretrained", device=GPU)]
+
+    assert planned(MANY_IMAGES) == [FEWER_EPOCHS] * 3
+    assert planned(MANY_IMAGES - 1) == [EPOCHS["pretrained"]] * 4
 
 
 def test_several_kinds_take_turns():

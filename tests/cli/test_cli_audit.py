@@ -14,11 +14,10 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
-from hitnet.audit import FeatureHeads, FinishedRuns, NewNetworks
+from hitnet.audit import FeatureHeads, FineTuned, FinishedRuns, NewNetworks
 from hitnet.audit.choice import SuitableJudges
 from hitnet.cli.audit import ask_for_judges
 from hitnet.data import open_data, save_npz
-from hitnet.models import PRETRAINED
 from hitnet.training.evaluation import class_distances
 from toy import toy_images
 
@@ -247,10 +246,10 @@ FAST = hitnet.choose_recipe("fast")
         ({"networks": 2, "seed": 7}, NewNetworks(None, 2, FAST, 7)),
         ({"model": ["hitnet", "n2b"]}, NewNetworks(["hitnet", "n2b"], None, FAST)),
         ({"epochs": 3, "recipe": "paper"}, NewNetworks(None, None, hitnet.choose_recipe("paper", epochs=3))),
-        ({"judges": "fine-tuned"}, NewNetworks(hitnet.choose_model(PRETRAINED), None, FAST)),
+        ({"judges": "fine-tuned"}, FineTuned(recipe=FAST)),
         (
             {"judges": "fine-tuned", "backbone": "timm:x", "weights": Path("w.safetensors"), "networks": 2},
-            NewNetworks(hitnet.choose_model(PRETRAINED, features="timm:x", weights="w.safetensors"), 2, FAST),
+            FineTuned("timm:x", Path("w.safetensors"), 2, FAST),
         ),
         ({"runs": [Path("run")]}, FinishedRuns([Path("run")])),
     ],
@@ -262,9 +261,7 @@ def test_which_judges_the_options_ask_for(gpu, options, judges):
 @pytest.mark.parametrize("options", [{"backbone": "timm:x"}, {"weights": Path("w.safetensors")}])
 def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
     assert asked(**options) == FeatureHeads(**options)
-    changes = {"features": options.get("backbone"), "weights": options.get("weights")}
-    model = hitnet.choose_model(PRETRAINED, **{name: None if v is None else str(v) for name, v in changes.items()})
-    assert asked(gpu=True, **options) == NewNetworks(model, None, FAST)
+    assert asked(gpu=True, **options) == FineTuned(**options, recipe=FAST)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
         Image.fromarray(array).save(path, exif=exif, quality=95)
         assert plain_jpeg(path) == orientation
         stored = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
-        on_gpu = cropped(turned(stored, orientation), 20).int()
+        on_gpu = cropped(turned(stored, orientation)[None], 20)[0].int()
         by_pillow = torch.from_numpy(read(path, 20).copy()).int()
         assert (on_gpu - by_pillow).abs().float().mean() < 1.5, orientation
 
@@ -140,7 +140,8 @@ def test_a_reader_for_gpus_falls_back_file_by_file(photos):
             for array in arrays
         ]
 
-    found = GpuReader(decode_jpeg, 32, torch.device("cpu"))([str(path) for path in photos])
+    reader = GpuReader(decode_jpeg, 32, torch.device("cpu"))
+    found = reader.decode(reader.load(photos), photos)
     expected = torch.stack([torch.from_numpy(read(path, 32).copy()) for path in photos])
     assert found.shape == (21, 3, 32, 32)
     assert (found.int() - expected.int()).abs().float().mean() < 1

@@ -3,6 +3,7 @@
 from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
 from hitnet.audit.feature_judges import FeatureHeads
+from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
 from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
 from hitnet.audit.labels import audit_labels, judge
@@ -13,6 +14,7 @@ __all__ = [
     "Applied",
     "Audit",
     "FeatureHeads",
+    "FineTuned",
     "FinishedRuns",
     "Ghosts",
     "Judgement",

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from hitnet.audit.feature_judges import FeatureHeads
+from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.judges import Judgement, Judges, NewNetworks
 from hitnet.data import Data, Images
-from hitnet.models import PRETRAINED
 from hitnet.training import Progress
 
 log = logging.getLogger("hitnet")
@@ -31,7 +31,8 @@ class SuitableJudges(Judges):
     def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
         """The judges, and who they are and why."""
         if images.shape[0] == 3 and device.type == "cuda":
-            return NewNetworks(PRETRAINED, seed=self.seed), "a pretrained backbone, fine-tuned (colour images, a GPU)"
+            reason = "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)"
+            return FineTuned(seed=self.seed), reason
         if images.shape[0] == 3:
             return FeatureHeads(seed=self.seed), "heads on a frozen, pretrained backbone (colour images, no GPU)"
         if len(images) < FEW:

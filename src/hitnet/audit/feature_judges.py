@@ -74,7 +74,7 @@ class FeatureHeads(Judges):
             about,
             typical_images(features, images),
             features,
-            out_of_sample=True,
+            trained=0,
             capsules=judged.capsules,
         )
 

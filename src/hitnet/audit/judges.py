@@ -44,7 +44,7 @@ class Judgement:
             `prototypes`: "typical" where these are images of the data.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         features: Features (N, D) that show which images are alike, where there are some.
-        out_of_sample: Whether every image was judged by networks that have not seen its label.
+        trained: How many of the M, from the first on, were trained on the labels that they judge. None: all.
         capsules: How many of the M, from the first on, are distances of capsules. None: all.
     """
 
@@ -53,7 +53,7 @@ class Judgement:
     about: dict[str, Any] = field(default_factory=dict)
     prototypes: Tensor | None = None
     features: Tensor | None = None
-    out_of_sample: bool = False
+    trained: int | None = None
     capsules: int | None = None
 
 
@@ -81,7 +81,7 @@ class NewNetworks(Judges):
     Attributes:
         model: The kind of network, or several, which take turns; "hitnet-pretrained" fine-tunes a backbone. None: what
             suits the images and the device.
-        count: How many networks. None: 4, 3 if they are pretrained, or 2 of each kind.
+        count: How many networks. None: 4, 3 if they are pretrained and images are many, or 2 of each kind.
         recipe: How they are trained. `fast` uses the audit's own number of epochs.
         seed: Seed of the first network; the others count on from it.
     """

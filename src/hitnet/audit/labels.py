@@ -41,8 +41,8 @@ def audit_labels(
 
     Args:
         data: Opened data, or what `open_data` takes.
-        judges: Who judges the labels: `FeatureHeads(...)`, `NewNetworks(...)` or `FinishedRuns(...)`. None: what suits
-            the images and the device.
+        judges: Who judges the labels: `FeatureHeads(...)`, `FineTuned(...)`, `NewNetworks(...)` or
+            `FinishedRuns(...)`. None: what suits the images and the device.
         split: train, test or all. None: train for known sets, all for samples and your own data.
         score: How doubt is measured; see `scores.doubt`.
         out: Folder for the table, the summary and the page; new networks are kept in out/models.
@@ -65,7 +65,7 @@ def audit_labels(
         judgement.distances,
         judgement.images,
         method=score,
-        out_of_sample=judgement.out_of_sample,
+        trained=judgement.trained,
         capsules=judgement.capsules,
     )
     table = compare_annotators(opened.annotations(), result.table)
@@ -138,7 +138,7 @@ def judge(
     images: Images,
     *,
     method: scores.Method = "margin",
-    out_of_sample: bool = False,
+    trained: int | None = None,
     capsules: int | None = None,
 ) -> Audit:
     """The audit's table from class distances (M, N, K), without any training.
@@ -147,8 +147,8 @@ def judge(
         distances: Of M networks, N images and K classes.
         images: The images, with the labels to judge.
         method: How doubt is measured; see `scores.doubt`.
-        out_of_sample: Whether the networks have not seen the labels that they judge. Scores are then calibrated
-            (see calibration.py).
+        trained: How many of the M, from the first on, were trained on the labels that they judge. Scores are
+            calibrated by the others (see calibration.py). None: all.
         capsules: How many of the M, from the first on, are distances of capsules, for which hits and misses have a
             meaning. None: all.
     """
@@ -158,8 +158,8 @@ def judge(
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
     wrong, summary = None, {}
-    if out_of_sample:
-        calibration = calibrate(distances.astype(np.float64), labels, doubts.value)
+    if trained is not None and trained < len(distances):
+        calibration = calibrate(distances[trained:].astype(np.float64), labels, doubts.value)
         values, wrong = 1 - calibration.probability, calibration.flagged
         summary["in_words"] = calibration.sentence
     flags = scores.flags(seen, doubts, wrong)

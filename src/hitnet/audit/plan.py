@@ -31,7 +31,7 @@ EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
 MANY_IMAGES, FEWER_EPOCHS = 20_000, 4  # of a pretrained network: longer, it learns wrong labels by heart
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
-PRETRAINED_COUNT = 3  # networks of the only kind if it is pretrained
+MANY_PRETRAINED = 3  # networks of the only kind if it is pretrained and there are many images
 # Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
 # them all by heart none.
 LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300, "pretrained": 100}
@@ -55,7 +55,8 @@ def plan(
         if planned_kind not in kinds:
             kinds.append(planned_kind)
     if count is None:
-        single = PRETRAINED_COUNT if kinds[0].choice.pretrained else SINGLE_KIND
+        many = kinds[0].choice.pretrained and len(images) >= MANY_IMAGES
+        single = MANY_PRETRAINED if many else SINGLE_KIND
         count = single if len(kinds) == 1 else OF_EACH * len(kinds)
     if count < 1:
         raise HitNetError(f"count must be at least 1; got {count}.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hitnet.audit import Audit, FeatureHeads, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
+from hitnet.audit import Audit, FeatureHeads, FineTuned, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
 from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.results import IMAGE_ROOT
 from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
@@ -17,7 +17,6 @@ from hitnet.cli.terminal import console, make_table, print_written, short_name
 from hitnet.cli.train import check_ghosts
 from hitnet.data import open_data
 from hitnet.errors import HitNetError, check_choice
-from hitnet.models import PRETRAINED, choose_model
 from hitnet.training import choose_recipe
 from hitnet.training.device import pick_device
 
@@ -77,7 +76,7 @@ def run_command(
     data_options: Values,
     recipe_options: Values,
     judges: Annotated[
-        str, typer.Option(help="auto, features (frozen backbone), fine-tuned (backbone) or scratch (new networks)")
+        str, typer.Option(help="auto, features (frozen backbone), fine-tuned (and frozen) or scratch (new networks)")
     ] = "auto",
     backbone: Backbone = None,
     weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
@@ -136,16 +135,14 @@ def ask_for_judges(
     if name == "features":
         refuse(trains, "Heads on features have no such option", beside)
         return FeatureHeads(**given, seed=seed)
-    recipe = {key: value for key, value in trains.items() if key not in ("networks", "model", "recipe")}
-    chosen: Any = trains.get("model")
+    changes = {key: value for key, value in trains.items() if key not in ("networks", "model", "recipe")}
+    recipe, count = choose_recipe(trains.get("recipe", "fast"), **changes), trains.get("networks")
     if name == "fine-tuned":
         refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", beside)
         refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", beside)
-        options = {"features": given.get("backbone"), "weights": given.get("weights")}
-        chosen = choose_model(PRETRAINED, **{k: None if v is None else str(v) for k, v in options.items()})
-    else:
-        refuse(given, "Networks from scratch have no backbone", beside)
-    return NewNetworks(chosen, trains.get("networks"), choose_recipe(trains.get("recipe", "fast"), **recipe), seed)
+        return FineTuned(**given, count=count, recipe=recipe, seed=seed)
+    refuse(given, "Networks from scratch have no backbone", beside)
+    return NewNetworks(trains.get("model"), count, recipe, seed)
 
 
 def refuse(options: Values, reason: str, beside: str) -> None:

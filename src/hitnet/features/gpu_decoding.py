@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,18 +38,35 @@ def turned(image: Tensor, orientation: int) -> Tensor:
     return image.flip(axes) if axes else image
 
 
-def cropped(image: Tensor, size: int) -> Tensor:
-    """The square middle of a uint8 picture (C, H, W) at (C, size, size), as `hitnet.features.photographs.read` does."""
-    height, width = photographs.shape_at(image.shape[1], image.shape[2], size)
-    if (height, width) != image.shape[1:]:
-        scaled = F.interpolate(image[None].float(), (height, width), mode="bilinear", antialias=True)[0]
-        image = scaled.round_().clamp_(0, 255).to(torch.uint8)
+def cropped(images: Tensor, size: int) -> Tensor:
+    """The square middle of uint8 pictures (B, C, H, W) at (B, C, size, size), as `photographs.read` does."""
+    height, width = photographs.shape_at(images.shape[2], images.shape[3], size)
+    if (height, width) != images.shape[2:]:
+        scaled = F.interpolate(images.float(), (height, width), mode="bilinear", antialias=True)
+        images = scaled.round_().clamp_(0, 255).to(torch.uint8)
     top, left = (height - size) // 2, (width - size) // 2
-    return image[:, top : top + size, left : left + size]
+    return images[:, :, top : top + size, left : left + size]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Files of a batch, read from disk.
+
+    Attributes:
+        contents: Bytes of each JPEG that the GPU is to decode, by its place in the batch.
+        orientations: Its EXIF orientation.
+        pictures: The other images, decoded by Pillow, uint8 (3, size, size).
+    """
+
+    contents: dict[int, Tensor]
+    orientations: dict[int, int]
+    pictures: dict[int, Tensor]
 
 
 class GpuReader:
-    """Image files → uint8 (B, 3, size, size) on the GPU. Threads may call it at the same time.
+    """Image files → uint8 (B, 3, size, size) on the GPU.
+
+    Threads `load` files. A single thread calls `decode`: torchvision's decoder works for one caller at a time.
 
     Args:
         decode_jpeg: torchvision's function, in the mode RGB.
@@ -59,23 +77,34 @@ class GpuReader:
     def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device) -> None:
         self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
-    def __call__(self, paths: Sequence[str | Path] | Tensor) -> Tensor:
-        if isinstance(paths, Tensor):
-            return paths
-        images: list[Tensor | None] = [None] * len(paths)
-        contents, orientations = {}, {}
+    def load(self, paths: Sequence[str | Path]) -> Loaded:
+        """Read files from disk."""
+        loaded = Loaded({}, {}, {})
         for i, path in enumerate(paths):
             orientation = plain_jpeg(Path(path))
             if orientation:
-                contents[i] = torch.from_numpy(np.fromfile(path, np.uint8))
-                orientations[i] = orientation
-        for i, picture in zip(contents, self.decoded(list(contents.values())), strict=True):
-            if picture is not None:
-                images[i] = cropped(turned(picture, orientations[i]), self.size)
-        for i, path in enumerate(paths):
-            if images[i] is None:
-                images[i] = torch.from_numpy(photographs.read(path, self.size)).to(self.device)
-        return torch.stack([image for image in images if image is not None])
+                loaded.contents[i] = torch.from_numpy(np.fromfile(path, np.uint8))
+                loaded.orientations[i] = orientation
+            else:
+                loaded.pictures[i] = torch.from_numpy(photographs.read(path, self.size))
+        return loaded
+
+    def decode(self, loaded: Loaded, paths: Sequence[str | Path]) -> Tensor:
+        """Pictures of loaded files (B, 3, size, size); `paths` are read again for those that nvJPEG refuses."""
+        images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+        alike: dict[torch.Size, dict[int, Tensor]] = {}
+        for i, picture in zip(loaded.contents, self.decoded(list(loaded.contents.values())), strict=True):
+            if picture is None:
+                loaded.pictures[i] = torch.from_numpy(photographs.read(paths[i], self.size))
+            else:
+                upright = turned(picture, loaded.orientations[i])
+                alike.setdefault(upright.shape, {})[i] = upright
+        # Pictures of one shape are scaled at once: most cameras write few shapes.
+        for pictures in alike.values():
+            images[list(pictures)] = cropped(torch.stack(list(pictures.values())), self.size)
+        if loaded.pictures:
+            images[list(loaded.pictures)] = torch.stack(list(loaded.pictures.values())).to(self.device)
+        return images
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
         """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""
