@@ -65,7 +65,7 @@ class ModelConfig:
             raise unknown_name("head", self.head, HEADS)
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
-        if self.head == "softmax" and self.decoder != "none":
+        if HEADS[self.head].loss == "cross-entropy" and self.decoder != "none":
             raise HitNetError(
                 f"A softmax head has no capsules for decoder {self.decoder!r}. Use decoder 'none', or another head."
             )
