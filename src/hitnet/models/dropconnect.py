@@ -41,8 +41,9 @@ class DropConnect(nn.Module):
 
     def empty_masks(self, count: int) -> Masks:
         """Masks for `count` images, not drawn yet."""
-        options = {"dtype": torch.bool, "device": self.weight.device}
-        return torch.empty(count, *self.weight.shape, **options), torch.empty(count, len(self.bias), **options)
+        shapes = (count, *self.weight.shape), (count, *self.bias.shape)
+        weights, biases = (torch.empty(shape, dtype=torch.bool, device=self.weight.device) for shape in shapes)
+        return weights, biases
 
     def draw(self, masks: Masks) -> None:
         """Draw masks, in place."""

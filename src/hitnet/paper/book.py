@@ -137,7 +137,8 @@ class Page:
 
     def ghost_analysis(self, name: str) -> Entry | None:
         """The analysis of ghosts over the most runs."""
-        seeds = max((entry.seeds for entry in self.ledger.select(ANALYSIS, name)), key=len, default=())
+        analyses = [entry for entry in self.ledger.select(ANALYSIS, name) if not entry.label]
+        seeds = max((entry.seeds for entry in analyses), key=len, default=())
         return ghost_analysis(self.ledger, self.experiment(name), seeds)
 
     def cost(self, name: str, runs: int) -> str:
