@@ -74,8 +74,8 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
 def ghost_arms(page: Page, arms: list[Experiment]) -> str:
     """The counts of ghosts in each arm, beside the cell's and the paper's."""
     pairs = list(MNIST_GHOSTS.agreed_pairs)
-    header = ("ghosts", "networks", "images with one ghost class", "doubtful")
-    header += tuple(f"(true {true}, ghost {ghost})" for true, ghost in pairs)
+    titles = (f"(true {true}, ghost {ghost})" for true, ghost in pairs)
+    header = ("ghosts", "networks", "images with one ghost class", "doubtful", *titles)
     claim = MNIST_GHOSTS
     rows = [
         [

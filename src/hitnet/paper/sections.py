@@ -308,6 +308,7 @@ RESULTS = (
     Result("affnist-shifts", "affNIST with shifts", "comments on table 2", ("affnist-hitnet-shifts",), shifts_section),
     figures.PROTOTYPES,
     figures.TRAVERSAL,
+    figures.COMPONENTS,
     figures.AUGMENTATION,
     Result(
         "table3",
