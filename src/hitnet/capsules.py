@@ -180,6 +180,10 @@ class CapsuleLayer(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
+    def share_norm(self) -> None:
+        """Normalise with n statistics that all classes share, as Keras does on a (K, n) tensor; to be called once."""
+        self.norm = CapsuleNorm(self.capsule_dim, eps=self.norm.eps, momentum=self.norm.momentum)
+
     def vectors(self, features: Tensor) -> Tensor:
         """Map features (B, in_features) to normalised vectors (B, K, n), in float32 or better."""
         if features.ndim != 2 or features.shape[1] != self.linear.in_features:
@@ -187,7 +191,8 @@ class CapsuleLayer(nn.Module):
                 f"{type(self).__name__}: features must be (B, {self.linear.in_features}); got {tuple(features.shape)}."
             )
         linear = self.linear(in_precision_of(self.linear.weight, features))  # the backbone's precision may differ
-        return self.norm(full_precision(linear)).view(-1, self.num_classes, self.capsule_dim)
+        values = full_precision(linear).view(-1, self.norm.num_features)  # (B, K n), or (B K, n) where they share
+        return self.norm(values).view(-1, self.num_classes, self.capsule_dim)
 
 
 class HitOrMiss(CapsuleLayer):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hitnet import HitNetError
-from hitnet.data.augment import Augmentation, cutout, invert, shift, warp
+from hitnet.data.augment import Augmentation, cutout, invert, shift, turned, warp
 
 
 def naive_shift(image, dy, dx):
@@ -28,6 +28,40 @@ def test_shift_moves_and_pads_with_zeros(shape):
     assert shifted.dtype == torch.uint8
     for image, moved, (a, b) in zip(pixels, shifted, moves, strict=True):
         assert torch.equal(moved, naive_shift(image, a, b))
+
+
+def naive_nearest_shift(image, dy, dx):
+    out = torch.zeros_like(image)
+    _, height, width = image.shape
+    for y in range(height):
+        for x in range(width):
+            out[:, y, x] = image[:, min(max(y - dy, 0), height - 1), min(max(x - dx, 0), width - 1)]
+    return out
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 8), (1, 2, 3)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_shift_fills_with_the_nearest_pixel(shape, dtype):
+    moves = [(dy, dx) for dy in range(-3, 4) for dx in range(-3, 4)]
+    pixels = torch.randint(1, 256, (len(moves), *shape)).to(dtype)
+    shifted = shift(pixels, *torch.tensor(moves).T, most=3, fill="nearest")
+    assert shifted.dtype == dtype
+    expected = [naive_nearest_shift(image, *move) for image, move in zip(pixels, moves, strict=True)]
+    assert torch.equal(shifted, torch.stack(expected))
+
+
+def test_the_fill_changes_neither_draws_nor_what_stays_in_the_frame():
+    zeros, nearest = Augmentation(3), Augmentation(3, shift_fill="nearest")
+    draws, same = (each.draw(40, (8, 7), torch.Generator().manual_seed(5)) for each in (zeros, nearest))
+    assert torch.equal(draws, same)
+    pixels = torch.randint(1, 256, (40, 1, 8, 7), dtype=torch.uint8)
+    by_zeros, by_nearest = zeros.apply(pixels, draws), nearest.apply(pixels, draws)
+    inside = by_zeros > 0
+    assert not inside.all()
+    assert torch.equal(by_zeros[inside], by_nearest[inside])
+    assert (by_nearest > 0).all()
+    with pytest.raises(HitNetError, match="shift_fill must be one of zeros, nearest"):
+        Augmentation(3, shift_fill="mirror")
 
 
 def test_draws_cover_all_shifts_evenly_and_each_image_has_its_own():
@@ -69,7 +103,7 @@ def test_nothing_asked_nothing_done():
     pixels = torch.randint(0, 256, (2, 1, 4, 4), dtype=torch.uint8)
     none = Augmentation(0)
     assert torch.equal(none.apply(pixels, none.draw(2, (4, 4), torch.Generator())), pixels)
-    for option in ("shift", "cutout", "warp"):
+    for option in ("shift", "cutout", "warp", "rotate", "scale"):
         with pytest.raises(HitNetError, match="must not be negative"):
             Augmentation(**{option: -1})
 
@@ -132,15 +166,45 @@ def test_draws_reach_from_edge_to_edge():
     assert ranges == [(-2, 2, 5), (-2, 2, 5), (0, 1, 2), (0, 5, 6), (0, 8, 9), (0, 1, 2)]
 
 
+@pytest.mark.parametrize(("degrees", "size"), [(0, 1.0), (90, 1.0), (30, 1.0), (0, 1.2), (-15, 0.85)])
+def test_turned_and_scaled_by_hand(degrees, size):
+    """A point at distance r from the middle moves to distance size · r, clockwise by the angle."""
+    angle = math.radians(degrees)
+    entries = turned(torch.tensor([angle]), torch.tensor([size]))[0].tolist()
+    xx, xy, yx, yy = entries
+    for x, y in ((1.0, 0.0), (0.0, 1.0), (2.0, -3.0)):
+        new_x = size * (math.cos(angle) * x - math.sin(angle) * y)  # y points down, so this is clockwise
+        new_y = size * (math.sin(angle) * x + math.cos(angle) * y)
+        assert new_x + xx * new_x + xy * new_y == pytest.approx(x, abs=1e-5)
+        assert new_y + yx * new_x + yy * new_y == pytest.approx(y, abs=1e-5)
+
+
+def test_a_quarter_turn_is_a_quarter_turn():
+    pixels = torch.randint(0, 256, (1, 2, 6, 6), dtype=torch.uint8)
+    draws = torch.tensor([[0] * 10 + [1000, 0]])
+    turn = Augmentation(0, rotate=90).apply(pixels, draws)
+    assert torch.equal(turn, torch.rot90(pixels, -1, dims=(2, 3)))
+
+
+def test_turns_are_drawn_after_all_else_and_reach_their_limits():
+    plain, more = (
+        augmentation.draw(5000, (9, 9), torch.Generator().manual_seed(3))
+        for augmentation in (Augmentation(2, warp=0.1), Augmentation(2, warp=0.1, rotate=15, scale=0.15))
+    )
+    assert torch.equal(more[:, :10], plain)
+    assert (more[:, 10:].min(), more[:, 10:].max()) == (-1000, 1000)
+
+
 @pytest.mark.parametrize("channels", [None, 2])
 def test_all_of_it_in_one_call(channels):
     """Each with its own draws, one after the other."""
     pixels = torch.randint(0, 256, (20, 3, 7, 9), dtype=torch.uint8)
-    everything = Augmentation(2, flip=True, cutout=3, warp=0.2, invert=True)
+    everything = Augmentation(2, flip=True, cutout=3, warp=0.2, invert=True, rotate=20, scale=0.3)
     draws = everything.draw(20, (7, 9), torch.Generator().manual_seed(0))
-    dy, dx, mirrored, row, column, inverted, *entries = draws.T
+    dy, dx, mirrored, row, column, inverted, *entries, angle, larger = draws.T
     expected = invert(pixels, inverted, channels=channels or 3)
     expected = warp(expected, torch.stack(entries, dim=1) * (0.2 / 1000))
+    expected = warp(expected, turned(angle * (math.radians(20) / 1000), 1 + larger * (0.3 / 1000)))
     expected = torch.stack(
         [naive_shift(*image_and_shift) for image_and_shift in zip(expected, dy.tolist(), dx.tolist(), strict=True)]
     )

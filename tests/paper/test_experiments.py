@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from hitnet.losses import MISS_WEIGHT
 from hitnet.models import choose_model
 from hitnet.paper import PAPER
+from hitnet.paper.arms import ARMS
 from hitnet.paper.cost import H200, Costs
-from hitnet.paper.experiments import OUR_EXPERIMENTS
+from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, OUR_EXPERIMENTS, PAPER_EXPERIMENTS
 from hitnet.paper.sections import SOFTMAX_PAIRS
 from hitnet.training import RECIPES
 
@@ -22,14 +25,72 @@ def test_recipes():
     assert recipes["mnist-ghosts-250"] == replace(ghosts, epochs=250)
     assert all(experiment.read_ghosts[-1:] in ((), (experiment.epochs,)) for experiment in PAPER.experiments.values())
     assert recipes["mnist-capsnet"].epochs == recipes["mnist-hitnet-50"].epochs == 50
-    ours = {experiment.name for experiment in OUR_EXPERIMENTS}
-    shorter = {"mnist-ghosts", "svhn-ghosts", "mnist-capsnet", "mnist-hitnet-50"} | ours
-    assert {recipe.epochs for name, recipe in recipes.items() if name not in shorter} == {250}
+    shorter = {"mnist-ghosts", "svhn-ghosts", "mnist-capsnet", "mnist-hitnet-50"}
+    of_the_paper = {experiment.name for experiment in PAPER_EXPERIMENTS}
+    assert {recipes[name].epochs for name in of_the_paper - shorter} == {250}
+    assert {recipes[name].shift_fill for name in of_the_paper} == {"zeros"}
+    assert {recipes[name].augment_noise for name in of_the_paper} == {"normal"}
+
+
+def test_arms_stand_beside_a_cell_and_are_none_themselves():
+    for arm in ARMS:
+        cell = PAPER.experiments[arm.arm_of]
+        assert (arm.kind, cell.kind) == ("arm", "run")
+        assert (arm.data, arm.network, arm.each_epoch) == (cell.data, cell.network, cell.each_epoch), arm.name
+        assert cell.name in PAPER.claims or cell.read_ghosts, arm.name
+        assert arm.name in PAPER.results["arms"].experiments
+        assert [name for name, result in PAPER.results.items() if arm.name in result.experiments] == ["arms"]
+        if arm.teacher is not None:
+            assert PAPER.experiments[arm.teacher].data == arm.data
+    assert {experiment.name for experiment in PAPER.experiments.values() if experiment.kind == "arm"} == {
+        arm.name for arm in ARMS
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("cifar10-shift3-nearest", {"shift": 3, "shift_fill": "nearest"}),
+        ("cifar10-shift2-nearest", {"shift_fill": "nearest"}),
+        ("svhn-shift3-nearest", {"shift": 3, "shift_fill": "nearest"}),
+        ("affnist-shift4", {"shift": 4}),
+        ("mnist-hybrid-weak", {"augment_strength": 0.25}),
+        ("mnist-hybrid-component", {"augment_noise": "component"}),
+        ("mnist-hybrid-clipped", {"augment_noise": "clipped"}),
+        ("mnist-hybrid-half", {"augment_share": 0.5}),
+        ("mnist-ghosts-still", {"shift": 0}),
+        ("cifar10-float32", {"precision": "float32"}),
+        ("mnist-hitnet-60", {"epochs": 60}),
+    ],
+)
+def test_an_arm_changes_what_it_says_and_nothing_else(name, changes):
+    arm = PAPER.experiments[name]
+    cell = PAPER.experiments[arm.arm_of]
+    assert arm.full_recipe() == replace(cell.full_recipe(), **changes)
+
+
+def test_dropconnect_in_three_settings():
+    settings = [experiment.full_recipe() for experiment in DROPCONNECT_EXPERIMENTS]
+    assert [(recipe.shift, recipe.rotate, recipe.scale) for recipe in settings] == [
+        (0, 0, 0),
+        (2, 0, 0),
+        (2, 15, 0.15),
+    ]
+    assert len({replace(recipe, shift=0, rotate=0.0, scale=0.0) for recipe in settings}) == 1
+    assert {(experiment.wanted, experiment.network) for experiment in DROPCONNECT_EXPERIMENTS} == {(5, "dropconnect")}
+
+
+def test_committees_are_disjoint_and_of_the_last_seeds():
+    ours = PAPER.experiments["mnist-resnet9"]
+    assert ours.committee_seeds == [tuple(range(first, first + 5)) for first in (10, 15, 20, 25, 30)]
+    assert PAPER.experiments["mnist-hitnet-constant"].committee_seeds == [(20, 21, 22, 23, 24)]
+    assert PAPER.experiments["mnist-dropconnect"].committee_seeds == [(0, 1, 2, 3, 4)]
+    assert PAPER.experiments["fashion-hitnet"].committee_seeds == []
 
 
 def test_wanted_runs():
     wanted = {name: experiment.wanted for name, experiment in PAPER.experiments.items()}
-    assert [wanted[f"mnist-{network}-constant"] for network in ("hitnet", "n1", "n2", "n2b")] == [20, 5, 5, 5]
+    assert [wanted[f"mnist-{network}-constant"] for network in ("hitnet", "n1", "n2", "n2b")] == [25, 5, 5, 5]
     assert [wanted[f"mnist-{network}-decay"] for network in ("hitnet", "n1", "n2", "n2b")] == [10, 3, 3, 3]
     assert [wanted[name] for name in ("fashion-hitnet", "cifar10-hitnet", "svhn-hitnet")] == [5, 3, 3]
     assert wanted["mnist-ghosts"] == 20

@@ -9,8 +9,8 @@ from scipy import stats
 from hitnet.cli.reproduce import PACKAGED
 from hitnet.errors import HitNetError
 from hitnet.paper import PAPER, Ledger
-from hitnet.paper.experiments import SOFTMAX_HEAD
 from hitnet.paper.ledger import ANALYSIS, RUN, Entry
+from hitnet.paper.plan import SOFTMAX_HEAD
 from hitnet.paper.records import difference, differs, full_runs, summarise, why_not_full
 from toy_book import add, record
 

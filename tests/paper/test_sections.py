@@ -16,7 +16,7 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
         assert f"\n## {name}\n" in text
     assert table_row(text, "[table1-constant](#table1-constant)")[3:5] == [
         "80",
-        "0 of 35",
+        "0 of 40",
     ]  # the plan is not the paper's
     assert table_row(text, "[squash](#squash)")[3:5] == ["not given", "0 of 3"]
     assert table_row(text, "[ours](#ours)")[3] == "–"
@@ -37,12 +37,12 @@ def test_table_1_and_the_curves_of_a_full_ledger(page, ledger, tmp_path):
     text = page(PAPER)
     cells = table_row(text.split("## table1-constant")[1].split("## ")[0], "HitNet")
     assert cells[1] == "0.38"
-    # 20 runs that end with 38, 39 or 40 wrong images: 7, 6 and 7 of them. The standard deviation is √(14/19) images,
-    # the interval ± 2.093 of it / √20.
-    assert cells[2] == "0.390 [0.386, 0.394] **≠**"
-    assert cells[3:] == ["0.009 (0.033)", "0.008 (0.025)", "20 of 20", "2.0 (1) on cpu (toy, 1 threads)", ""]
+    # 25 runs that end with 38, 39 or 40 wrong images: 8, 8 and 9 of them. The mean is 39.04 images, the standard
+    # deviation √(16.96/24), the interval ± 2.064 of it / √25.
+    assert cells[2] == "0.390 [0.387, 0.394] **≠**"
+    assert cells[3:] == ["0.008 (0.033)", "0.008 (0.025)", "25 of 25", "2.0 (1) on cpu (toy, 1 threads)", ""]
     assert (tmp_path / "docs/images/paper/curves.png").stat().st_size > 5000
-    assert "mean of 20 runs" in text
+    assert "mean of 25 runs" in text
 
 
 def test_speed_compares_runs_of_the_same_device_with_as_many_side_by_side(page, ledger):

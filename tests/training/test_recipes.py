@@ -170,6 +170,12 @@ def test_shares_are_below_one(entry):
 def test_augmentation_of_a_recipe():
     made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(flip=False)
     assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)
+    assert (made.shift_fill, made.rotate, made.scale) == ("zeros", 0, 0)
+    turned = recipe("paper", shift_fill="nearest", rotate=15, scale=0.1).augmentation(flip=False)
+    assert turned == Augmentation(2, shift_fill="nearest", rotate=15, scale=0.1)
+    for wrong in ({"shift_fill": "mirror"}, {"rotate": -1}, {"scale": 1.0}, {"augment_noise": "loud"}):
+        with pytest.raises(HitNetError, match=next(iter(wrong))):
+            recipe("paper", **wrong)
 
 
 def test_options_of_what_is_off_are_not_in_effect():
@@ -182,6 +188,10 @@ def test_options_of_what_is_off_are_not_in_effect():
     assert Recipe(augment="hybrid", augment_share=0.7).in_effect() != Recipe(augment="hybrid").in_effect()
     assert Recipe(ghosts=1, ghost_rule="nearer").in_effect() != Recipe(ghosts=1).in_effect()
     assert Recipe(shift=1).in_effect() != plain
+    assert Recipe(augment_noise="component").in_effect() == plain
+    assert Recipe(augment="hybrid", augment_noise="component").in_effect() != Recipe(augment="hybrid").in_effect()
+    assert Recipe(shift_fill="nearest").in_effect() != plain
+    assert Recipe(shift=0, shift_fill="nearest").in_effect() == Recipe(shift=0)
 
 
 @pytest.mark.parametrize("features", FAST)

@@ -10,6 +10,7 @@ from hitnet import HitNetError, choose_model, choose_recipe, open_data
 from hitnet.errors import DivergedError
 from hitnet.training import RunFolder, engine, scheduler
 from hitnet.training.progress import Progress
+from toy import toy_images
 
 TIME = re.compile("second|beside")
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -43,6 +44,21 @@ def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_onc
     assert not same(many[0], many[1])
     besides = [[row["beside"] for row in run.history] for run in many]
     assert besides == {1: [[1, 1]] * 3, 2: [[2, 2], [2, 2], [1, 1]], 3: [[3, 3]] * 3}[at_once]
+
+
+def test_networks_that_draw_masks_are_the_ones_that_they_would_be_alone(monkeypatch, tmp_path):
+    """Side by side, and resumed in the middle of an epoch."""
+    monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+    images = toy_images(48, shape=(1, 16, 16))
+    options = {"model": "dropconnect", "recipe": choose_recipe(epochs=2, batch_size=20), "device": "cpu"}
+    many = hitnet.train_many(images, seeds=[4, 9], **options)
+    assert not same(*many)
+    for run in many:
+        assert same(run, hitnet.train(images, seed=run.config.seed, **options))
+    with pytest.raises(KeyboardInterrupt):
+        hitnet.train(images, seed=4, out=tmp_path / "cut", progress=Counting(4), **options)
+    assert same(many[0], hitnet.train(images, seed=4, out=tmp_path / "cut", resume=True, **options))
 
 
 class Counting(Progress):

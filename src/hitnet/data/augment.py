@@ -1,4 +1,4 @@
-"""Augmentation of a batch: shifts as in the paper; mirroring, cutout, warping and inversion for other images.
+"""Augmentation of a batch: shifts as in the paper; mirroring, cutout, linear maps and inversion for other images.
 
 All random numbers of an epoch are drawn in advance (`draw`), so that the epoch can be repeated exactly on any device.
 `apply` draws nothing.
@@ -6,25 +6,32 @@ All random numbers of an epoch are drawn in advance (`draw`), so that the epoch 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, check_choice
+
+Fill = Literal["zeros", "nearest"]
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to each image. Places that no pixel moves to become 0.
+    """What is done to each image. Places that no pixel moves to become 0, or as `shift_fill` says.
 
     Attributes:
         shift: Shift by up to N pixels in each direction (paper: 2).
+        shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
         flip: Mirror half of the images.
         cutout: Side of a square that is set to 0.
         warp: Apply a linear map about the middle of the image, whose matrix differs from the identity by up to this
             much in each of its four entries: rotation, scaling and shear at once.
+        rotate: Turn about the middle of the image by up to this many degrees.
+        scale: Make the image larger or smaller by up to this share, e.g. 0.15 for 85 to 115 %.
         invert: Turn half of the images into their negatives.
     """
 
@@ -33,22 +40,32 @@ class Augmentation:
     cutout: int = 0
     warp: float = 0.0
     invert: bool = False
+    shift_fill: Fill = "zeros"
+    rotate: float = 0.0
+    scale: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.shift < 0 or self.cutout < 0 or self.warp < 0:
-            raise HitNetError(
-                f"shift, cutout and warp must not be negative; got {self.shift}, {self.cutout} and {self.warp}."
-            )
+        for name in ("shift", "cutout", "warp", "rotate", "scale"):
+            if getattr(self, name) < 0:
+                raise HitNetError(f"Augmentation: {name} must not be negative; got {getattr(self, name)}.")
+        check_choice("Augmentation", "shift_fill", self.shift_fill, ("zeros", "nearest"))
+
+    @property
+    def turns(self) -> bool:
+        """Whether images are turned or scaled."""
+        return bool(self.rotate or self.scale)
 
     def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """Draw random numbers for `count` images of `size` (H, W): int32 (count, 5), or (count, 10).
+        """Draw random numbers for `count` images of `size` (H, W): int32 (count, 5), (count, 10) or (count, 12).
 
-        Columns: dy, dx, mirrored, row and column of the cutout's centre; with warp or invert also inverted and the
-        entries of the linear map, in thousandths of `warp`.
+        Columns: dy, dx, mirrored, row and column of the cutout's centre; with any linear map or invert also inverted
+        and the entries of the map, in thousandths of `warp`; with rotate or scale also these, in thousandths of both.
         """
         limits = [(-self.shift, self.shift)] * 2 + [(0, 1), (0, size[0] - 1), (0, size[1] - 1)]
-        if self.warp or self.invert:
+        if self.warp or self.invert or self.turns:
             limits += [(0, 1)] + [(-1000, 1000)] * 4
+        if self.turns:
+            limits += [(-1000, 1000)] * 2
         draws = torch.empty(count, len(limits), dtype=torch.int32)  # kept for a whole epoch
         for column, (low, high) in zip(draws.unbind(dim=1), limits, strict=True):
             column.copy_(torch.randint(low, high + 1, (count,), generator=generator))
@@ -66,8 +83,11 @@ class Augmentation:
             pixels = invert(pixels, draws[:, 5], channels=pixels.shape[1] if channels is None else channels)
         if self.warp:
             pixels = warp(pixels, draws[:, 6:10] * (self.warp / 1000))
+        if self.turns:
+            angle, larger = draws[:, 10] * (math.radians(self.rotate) / 1000), draws[:, 11] * (self.scale / 1000)
+            pixels = warp(pixels, turned(angle, 1 + larger))
         if self.shift:
-            pixels = shift(pixels, draws[:, 0], draws[:, 1], most=self.shift)
+            pixels = shift(pixels, draws[:, 0], draws[:, 1], most=self.shift, fill=self.shift_fill)
         if self.flip:
             pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
         if self.cutout:
@@ -75,13 +95,21 @@ class Augmentation:
         return pixels
 
 
-def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int) -> Tensor:
-    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left; the rest becomes 0.
+def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int, fill: Fill = "zeros") -> Tensor:
+    """Move each image (B, C, H, W) down by dy and right by dx (B,), negative for up and left.
 
-    No image moves by more than `most`: each result is a window of the image with a border of `most` zeros.
+    No image moves by more than `most`: each result is a window of the image with a border of `most` pixels. The border
+    is filled with zeros, or with the nearest pixel of the image.
     """
     batch, _, height, width = pixels.shape
-    windows = F.pad(pixels, (most, most, most, most)).unfold(2, height, 1).unfold(3, width, 1)
+    if fill == "zeros":
+        bordered = F.pad(pixels, (most, most, most, most))
+    else:  # F.pad would do this too, but not for whole numbers
+        rows, columns = (
+            torch.arange(-most, size + most, device=pixels.device).clamp_(0, size - 1) for size in (height, width)
+        )
+        bordered = pixels[:, :, rows[:, None], columns]
+    windows = bordered.unfold(2, height, 1).unfold(3, width, 1)
     return windows.permute(0, 2, 3, 1, 4, 5)[torch.arange(batch, device=pixels.device), most - dy, most - dx]
 
 
@@ -106,6 +134,15 @@ def warp(pixels: Tensor, entries: Tensor) -> Tensor:
     grid = torch.stack([(x + xx * x + xy * y) * (2 / width), (y + yx * x + yy * y) * (2 / height)], dim=-1)
     moved = F.grid_sample(pixels.float(), grid, align_corners=False)
     return moved if pixels.is_floating_point() else moved.round().to(pixels.dtype)
+
+
+def turned(angle: Tensor, size: Tensor) -> Tensor:
+    """The entries (B, 4) for `warp` that turn images by an angle (B,) and make them `size` (B,) times as large.
+
+    Angles are in radians, clockwise as the image is seen.
+    """
+    cosine, sine = angle.cos() / size, angle.sin() / size
+    return torch.stack([cosine - 1, sine, -sine, cosine - 1], dim=1)
 
 
 def cutout(pixels: Tensor, row: Tensor, column: Tensor, *, side: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Networks by name: all that the paper compares, and three of our own."""
+"""Networks by name: all that the paper compares, the DropConnect network that it quotes, and our own."""
 
 from __future__ import annotations
 
@@ -68,6 +68,10 @@ MODELS: dict[str, Named] = {
     "hitnet-resnet9": Named(
         "Hit-or-Miss on a residual network of nine layers; the default for colour images on a GPU",
         {"features": "resnet9", "decoder": "standardised"},
+    ),
+    "dropconnect": Named(
+        "DropConnect network of Wan et al. (2013): two convolutions, 150 units with DropConnect, softmax",
+        {"features": "dropconnect", "head": "plain-softmax", "decoder": "none"},
     ),
     PRETRAINED: Named(
         "Hit-or-Miss on EfficientNet-Lite0 with ImageNet weights, or on another backbone; for photographs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from hitnet import kernels
 from hitnet.capsules import MapNorm
 from hitnet.errors import HitNetError
+from hitnet.models.dropconnect import DropConnect
 
 
 class Features(nn.Module):
@@ -176,6 +178,31 @@ class ResNet9Features(Features):
         return torch.amax(maps, dim=(2, 3))
 
 
+class DropConnectFeatures(Features):
+    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and a 2x2 maximum, then 150 units with DropConnect.
+
+    The network of Wan et al. (2013) for MNIST. They give the channels and the units; the kernels, the maximum and the
+    starting weights (Keras') are our choice.
+    """
+
+    smallest = 16
+    num_features = 150
+
+    def __init__(self, in_shape: tuple[int, int, int]) -> None:
+        super().__init__(in_shape)
+        channels, height, width = in_shape
+        self.conv1, self.conv2 = nn.Conv2d(channels, 32, kernel_size=5), nn.Conv2d(32, 64, kernel_size=5)
+        keras_init(self)
+        pixels = math.prod(((size - 4) // 2 - 4) // 2 for size in (height, width))
+        self.connect = DropConnect(64 * pixels, self.num_features)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = F.max_pool2d(F.relu(self.conv1(images)), 2)
+        maps = F.max_pool2d(F.relu(self.conv2(maps)), 2)
+        units: Tensor = self.connect(maps.flatten(1))
+        return units
+
+
 def is_backbone(name: str) -> bool:
     """Whether a feature extractor is a pretrained backbone (see models.backbones)."""
     return name == "efficientnet-lite0" or name.partition(":")[0] in ("timm", "torchvision")
@@ -186,6 +213,7 @@ FEATURES: dict[str, type[Features]] = {
     "primary-capsules": PrimaryCapsules,
     "small": SmallFeatures,
     "resnet9": ResNet9Features,
+    "dropconnect": DropConnectFeatures,
 }
 
 

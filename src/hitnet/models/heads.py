@@ -89,6 +89,25 @@ class SoftmaxHead(cap.CapsuleLayer, Head):
         return capsules.squeeze(-1).softmax(dim=1)
 
 
+class PlainSoftmaxHead(Head):
+    """Linear → softmax, without batch-norm. The capsules are the K logits, with one component each."""
+
+    loss = "cross-entropy"
+
+    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 1) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, num_classes)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits = self.linear(cap.in_precision_of(self.linear.weight, features))
+        return cap.full_precision(logits)[..., None]
+
+    def distances(self, capsules: Tensor) -> Tensor:
+        return capsules.squeeze(-1).softmax(dim=1)
+
+
 class RoutingHead(Head):
     """CapsNet: squashed primary capsules of 8 components vote for K capsules; routing takes three iterations."""
 
@@ -113,5 +132,6 @@ HEADS: dict[str, type[Head]] = {
     "squash": SquashedHead,
     "centrifugal": CentrifugalHead,
     "softmax": SoftmaxHead,
+    "plain-softmax": PlainSoftmaxHead,
     "routing": RoutingHead,
 }

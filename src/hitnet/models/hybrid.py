@@ -2,14 +2,14 @@
 
     X_new = X_mod + X − X_rec, clipped to [0, 1]
 
-X_rec is decoded from the true-class capsule, X_mod from the same capsule plus Gaussian noise. The standard deviation
-of the noise is given in units of m/√n.
+X_rec is decoded from the true-class capsule, X_mod from the same capsule plus noise (see `Noise`). The spread of the
+noise is given in units of m/√n.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.errors import HitNetError
 from hitnet.models.coding import decode_batch, encode_batch, need_decoder
 from hitnet.models.network import Network
+
+Noise = Literal["normal", "component", "clipped", "hit-zone"]
+NOISES: tuple[Noise, ...] = get_args(Noise)
 
 
 class Hybrid(NamedTuple):
@@ -42,6 +45,36 @@ def component_spread(network: Network) -> float:
 def capsule_noise(network: Network, normal: Tensor, strength: float) -> Tensor:
     """Noise for capsules: standard normal numbers (B, n) times `strength` · m/√n."""
     return strength * component_spread(network) * normal
+
+
+def draw_noise(network: Network, count: int, generator: torch.Generator, kind: Noise, strength: float) -> Tensor:
+    """Draw noise for `count` capsules: (count, n), on the CPU.
+
+    "component" changes one component of each capsule, uniformly within ±2 · `strength` · m/√n; the others are normal.
+    """
+    n = network.config.capsule_dim
+    if kind != "component":
+        return capsule_noise(network, torch.randn(count, n, generator=generator), strength)
+    chosen = torch.randint(n, (count, 1), generator=generator)
+    uniform = 4 * torch.rand(count, 1, generator=generator) - 2
+    return capsule_noise(network, torch.zeros(count, n).scatter_(1, chosen, uniform), strength)
+
+
+def limited_change(network: Network, capsules: Tensor, noise: Tensor, kind: Noise) -> Tensor:
+    """The change of capsules (B, n) by noise (B, n), after limits to where a capsule may end up.
+
+    "clipped" keeps each component within ±2 m/√n of the centre; "hit-zone" moves a capsule that ends up farther than m
+    from the centre straight back to that distance. The other kinds have no limits.
+    """
+    centre = network.head.centre
+    if kind == "clipped":
+        reach = 2 * component_spread(network)
+        return (capsules + noise).clamp(centre - reach, centre + reach) - capsules
+    if kind == "hit-zone":
+        away = capsules + noise - centre
+        lengths = torch.linalg.vector_norm(away, dim=1, keepdim=True).clamp_min(HIT_RADIUS)
+        return centre + away * (HIT_RADIUS / lengths) - capsules
+    return noise
 
 
 @torch.no_grad()

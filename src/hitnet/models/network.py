@@ -31,6 +31,7 @@ class ModelConfig:
             convolutions) or none.
         reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
         extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
+        shared_norm: Whether all classes share the statistics of the head's batch-norm (paper: no).
         weights: A .safetensors file that a backbone starts from. None: its published weights.
     """
 
@@ -43,6 +44,7 @@ class ModelConfig:
     reconstruction_weight: float = 0.392
     extra_dim: int = 0
     weights: str | None = None
+    shared_norm: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
@@ -63,9 +65,13 @@ class ModelConfig:
             )
         if self.head not in HEADS:
             raise unknown_name("head", self.head, HEADS)
+        if self.shared_norm and not issubclass(HEADS[self.head], CapsuleLayer):
+            raise HitNetError(
+                f"shared_norm: the head {self.head!r} has no batch-norm. Leave it out, or choose another head."
+            )
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
-        if self.head == "softmax" and self.decoder != "none":
+        if HEADS[self.head].loss == "cross-entropy" and self.decoder != "none":
             raise HitNetError(
                 f"A softmax head has no capsules for decoder {self.decoder!r}. Use decoder 'none', or another head."
             )
@@ -115,6 +121,8 @@ class Network(nn.Module):
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
         if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
             self.head.norm.momentum = 0.1  # trainings from pretrained weights are short: statistics must settle soon
+        if config.shared_norm and isinstance(self.head, CapsuleLayer):
+            self.head.share_norm()
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
             self.extra = ExtraComponents(self.features.num_features, config.extra_dim)

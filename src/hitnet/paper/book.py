@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hitnet.errors import unknown_name
 from hitnet.paper.claims import Claim
@@ -43,6 +43,7 @@ class Result:
         section: Renders the result as Markdown from the ledger; writes its figures into the page's folder.
         draw: For pictures that need weights: draws them from the run with seed 0 of the only experiment.
         paper_runs: How many runs it is of in the paper, in words; empty where that has no meaning.
+        measure: For pictures with figures: what the ledger keeps of them beside the files, plain values.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Result:
     section: Callable[[Page], str]
     draw: Callable[[Drawing], Sequence[Figure]] | None = None
     paper_runs: str = NOT_GIVEN
+    measure: Callable[[Drawing], dict[str, Any]] | None = None
 
     def picture(self, ledger: Ledger) -> Entry | None:
         """The ledger's entry of its picture; None if it has not been drawn."""
@@ -137,7 +139,8 @@ class Page:
 
     def ghost_analysis(self, name: str) -> Entry | None:
         """The analysis of ghosts over the most runs."""
-        seeds = max((entry.seeds for entry in self.ledger.select(ANALYSIS, name)), key=len, default=())
+        analyses = [entry for entry in self.ledger.select(ANALYSIS, name) if not entry.label]
+        seeds = max((entry.seeds for entry in analyses), key=len, default=())
         return ghost_analysis(self.ledger, self.experiment(name), seeds)
 
     def cost(self, name: str, runs: int) -> str:

@@ -116,4 +116,11 @@ MNIST_GHOSTS = GhostClaim(
     many_hits=(15, 55),
 )
 
+# Section 3.1: errors of DropConnect networks (Wan et al., 2013) on MNIST, of one network and of a committee of five.
+WAN: dict[str, tuple[float | None, float | None]] = {
+    "mnist-dropconnect": (0.63, None),
+    "mnist-dropconnect-crops": (0.39, None),
+    "mnist-dropconnect-all": (None, 0.21),
+}
+
 CAPSNET_SLOWER = 13.0  # section 3.1: Guo's CapsNet against HitNet, "about 13 times slower"

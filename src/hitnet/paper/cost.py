@@ -31,6 +31,7 @@ SPEEDS: dict[str, tuple[float, float]] = {
     "hitnet-conv": (100_586.0, 169_305.0),
     "hitnet-small": (226_118.0, 868_241.0),
     "hitnet-resnet9": (141_645.0, 182_130.0),
+    "dropconnect": (300_000.0, 350_000.0),  # a guess, not measured
 }
 CPU_HITNET = 253.0  # two cores with AMX (benchmarks/records/cpu.json)
 OTHER_GPU = 0.25  # of an H200's speed, a guess

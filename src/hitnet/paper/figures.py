@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from hitnet import plots, synthesis
 from hitnet.paper.book import PICTURE_SEED, Drawing, Page, Result
 from hitnet.paper.experiments import TITLES
 from hitnet.paper.ledger import PICTURE, Entry, Ledger
+from hitnet.paper.page import table
 from hitnet.paper.records import full_runs
 from hitnet.synthesis.distributions import run_images
 
@@ -77,12 +78,50 @@ def draw_augmentation(drawing: Drawing) -> list[Figure]:
     return plots.hybrid_figures(examples)
 
 
+def draw_components(drawing: Drawing) -> list[Figure]:
+    """The distributions of the components of one class's capsules, on the training images of that class."""
+    names = drawing.run.class_names
+    name = names[min(TRAVERSED_CLASS, len(names) - 1)]
+    return plots.feature_figures(synthesis.feature_distributions(drawing.run, classes=[name], device=drawing.device))
+
+
+def measure_components(drawing: Drawing) -> dict[str, Any]:
+    """Mean, spread and the share within 2m/√n of the centre, by class, over all components and training images."""
+    features = synthesis.feature_distributions(drawing.run, device=drawing.device)
+    rows = features.by_class()
+    columns = (rows[name].round(5).tolist() for name in ("class", "images", "mean", "spread", "within"))
+    by_class = [list(row) for row in zip(*columns, strict=True)]
+    return {"centre": features.centre, "spread": round(features.spread, 6), "by_class": by_class}
+
+
+def components_section(page: Page) -> str:
+    """How far the components of true-class capsules are from what the paper expects of them."""
+    entry = page.result.picture(page.ledger)
+    if entry is None:
+        return picture_section(page)
+    facts = entry.facts["measured"]
+    rows = [
+        [name, f"{images:,}", f"{mean:.3f}", f"{spread:.4f}", f"{100 * within:.1f}"]
+        for name, images, mean, spread, within in facts["by_class"]
+    ]
+    header = ("class", "training images", "mean", "standard deviation", "% within ± 2m/√n of 0.5")
+    note = (
+        f"The paper expects components around {facts['centre']} with the standard deviation m/√n = "
+        f"{facts['spread']:.4f}, so that 95.4 % lie within ± 2m/√n. Over all components of the true class's capsules:"
+        "\n\n"
+    )
+    return note + table(header, rows) + "\n" + picture_section(page)
+
+
 def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, docs: Path, say: Callable[[str], None]) -> None:
     """Draw a result's picture, and record in the ledger which run it shows."""
     if result.draw is None:
         return
     files = plots.save(result.draw(drawing), docs / FOLDER / f"{result.name}.png")
-    facts = {"files": [file.relative_to(docs).as_posix() for file in files], "weights": drawing.weights}
+    facts: dict[str, Any] = {"files": [file.relative_to(docs).as_posix() for file in files]}
+    facts["weights"] = drawing.weights
+    if result.measure is not None:
+        facts["measured"] = result.measure(drawing)
     ledger.add_if_new(Entry(PICTURE, result.experiments[0], (PICTURE_SEED,), facts, result.name))
     for file in files:
         say(f"written: {file}")
@@ -134,6 +173,16 @@ TRAVERSAL = Result(
     ("mnist-hitnet-constant",),
     picture_section,
     draw_traversal,
+)
+COMPONENTS = Result(
+    "components",
+    "Distribution of the components of capsules",
+    "section 3.2",
+    ("mnist-hitnet-constant",),
+    components_section,
+    draw_components,
+    paper_runs="not given",
+    measure=measure_components,
 )
 AUGMENTATION = Result(
     "augmentation",

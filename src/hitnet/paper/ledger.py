@@ -22,7 +22,7 @@ import hitnet
 from hitnet import files
 from hitnet.errors import HitNetError
 
-RUN, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "short", "diverged", "analysis", "picture")
+RUN, ARM, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "arm", "short", "diverged", "analysis", "picture")
 ORIGIN_FILE = "origin.json"  # in a run folder
 Key = tuple[str, str, str, tuple[int, ...]]
 
@@ -32,9 +32,9 @@ class Entry:
     """One line.
 
     Attributes:
-        kind: "run": a run of full length; "short": a shortened run, which no table counts; "diverged": a run of full
-            length that failed; "analysis": an analysis of several runs together; "picture": a file that was drawn from
-            a run's weights.
+        kind: "run": a run of full length; "arm": the same of another reading than the paper's; "short": a shortened
+            run, which no table counts; "diverged": a run of full length that failed; "analysis": an analysis of several
+            runs together; "picture": a file that was drawn from a run's weights.
         label: Distinguishes entries of the same kind, experiment and seeds: how a run was shortened, which picture.
         facts: The rest, plain values.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.ledger import ANALYSIS, DIVERGED, RUN, SHORT, Entry, Ledger
+from hitnet.paper.ledger import ANALYSIS, ARM, DIVERGED, RUN, SHORT, Entry, Ledger
 from hitnet.training.recipes import Recipe
 
 IRREGULARITY_EPOCHS = 100  # the paper takes the irregularity over the last 100 epochs
@@ -41,6 +41,8 @@ class RunRecord:
         weights: Fingerprint of the trained weights.
         teacher: Fingerprint of the weights behind hybrid augmentation.
         model_options: How the network differs from the one that is named.
+        top_wrong: Test images at the end of training whose class is not among the first 1, 2, … classes; empty where
+            this was not counted.
     """
 
     network: str
@@ -65,6 +67,7 @@ class RunRecord:
     weights: str
     teacher: str | None = None
     model_options: dict[str, Any] = field(default_factory=dict)
+    top_wrong: list[int] = field(default_factory=list)
 
     @property
     def error(self) -> float:
@@ -107,7 +110,7 @@ def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
         HitNetError: The record has other entries than this version knows.
     """
     known, recipe_options = ({entry.name for entry in fields(kind)} for kind in (RunRecord, Recipe))
-    optional = {"teacher", "model_options"}  # which the first records did not have
+    optional = {"teacher", "model_options", "top_wrong"}  # which the first records did not have
     strange = set(entry.facts) - known or known - set(entry.facts) - optional
     if strange or set(entry.facts["recipe"]) - recipe_options:
         raise HitNetError(
@@ -129,6 +132,8 @@ def why_not_full(record: RunRecord, experiment: Experiment) -> str | None:
         return f"tested on {record.final_tested:,} images of {experiment.test_images:,}"
     if record.epochs != experiment.epochs or len(record.wrong) != experiment.epochs:
         return f"{record.epochs} of {experiment.epochs} epochs"
+    if len(record.top_wrong) != experiment.top_k:
+        return f"{len(record.top_wrong)} of {experiment.top_k} top-k errors"
     return None if same_recipe(record.recipe, experiment) else "another recipe"
 
 
@@ -143,10 +148,11 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     Raises:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
-    records = {entry.seeds[0]: read_record(entry, ledger) for entry in ledger.select(RUN, experiment.name)}
+    selected = ledger.select(experiment.kind, experiment.name)
+    records = {entry.seeds[0]: read_record(entry, ledger) for entry in selected}
     for seed, record in records.items():
         if reason := why_not_full(record, experiment):
-            line = ledger.lines[(RUN, experiment.name, "", (seed,))]
+            line = ledger.lines[(experiment.kind, experiment.name, "", (seed,))]
             raise HitNetError(
                 f"{ledger.path}, line {line} claims to be a full run of {experiment.name}, but is not: {reason}. "
                 "Remove the line, or use the version of hitnet that wrote it."
@@ -179,8 +185,9 @@ def short_runs(ledger: Ledger, experiment: Experiment) -> list[tuple[Entry, RunR
 
 
 def all_records(ledger: Ledger) -> list[tuple[str, RunRecord]]:
-    """Every run with the name of its experiment, short runs included: their speeds were measured."""
-    return [(entry.experiment, read_record(entry, ledger)) for kind in (RUN, SHORT) for entry in ledger.select(kind)]
+    """Every run with the name of its experiment, arms and short runs included: their speeds were measured."""
+    entries = (entry for kind in (RUN, ARM, SHORT) for entry in ledger.select(kind))
+    return [(entry.experiment, read_record(entry, ledger)) for entry in entries]
 
 
 def ghost_analysis(ledger: Ledger, experiment: Experiment, seeds: tuple[int, ...]) -> Entry | None:
@@ -233,14 +240,19 @@ def t_quantile(freedom: float) -> float:
 
 def summarise(records: Sequence[RunRecord]) -> Summary | None:
     """Statistics of the runs' errors; None without runs."""
-    if not records:
+    summary = summarise_errors([record.error for record in records])
+    return None if summary is None else replace(summary, irregularity=irregularity(records))
+
+
+def summarise_errors(errors: Sequence[float]) -> Summary | None:
+    """Statistics of errors in percent, without irregularity; None without errors."""
+    if not errors:
         return None
-    errors = [record.error for record in records]
     std = float(np.std(errors, ddof=1)) if len(errors) > 1 else None
     margin = None
     if std is not None:
         margin = t_quantile(len(errors) - 1) * std / math.sqrt(len(errors))
-    return Summary(len(errors), float(np.mean(errors)), std, irregularity(records), min(errors), margin)
+    return Summary(len(errors), float(np.mean(errors)), std, None, min(errors), margin)
 
 
 def irregularity(records: Sequence[RunRecord]) -> float | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitnet.errors import HitNetError
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
+from hitnet.paper.committees import judge_committees
 from hitnet.paper.cost import in_words
 from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.figures import draw_picture
@@ -233,8 +234,13 @@ def analyse_and_draw(
         experiments |= {experiment.name: experiment for experiment in named_experiments}
         results |= {result.name: result for result in named_results}
     for experiment in experiments.values():
-        if experiment.read_ghosts and length.short_label(experiment) is None:
+        if length.short_label(experiment) is not None:
+            continue
+        if experiment.read_ghosts:
             analyse_if_complete(experiment, runner, runs, docs, say)
+        if experiment.committees:
+            files, test = runner.prediction_files(experiment), runner.images(experiment, "test")
+            judge_committees(experiment, files, test, runner.ledger, say)
     for result in results.values():
         experiment = runner.book.experiments[result.experiments[0]]
         if result.draw is None or result.picture(runner.ledger):

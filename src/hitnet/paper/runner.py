@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from hitnet.data import Images, open_data
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models import choose_model
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.paper.book import TEACHER_SEED, Book, Drawing
+from hitnet.paper.committees import predictions_path, save_predictions, wrong_within
 from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.ghosts import reading_path, save_reading
-from hitnet.paper.ledger import DIVERGED, RUN, Entry, Ledger, note_origin, read_origin, today
+from hitnet.paper.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 from hitnet.training import Progress, Run, RunConfig, RunFolder, open_run
 from hitnet.training.api import seed_jobs
@@ -244,9 +247,11 @@ class Runner:
         record = self.make_record(job, run, length)
         kind, name, seeds, label = length.ledger_key(job.experiment, job.seed)
         reason = why_not_full(record, job.experiment)
-        if kind == RUN and reason is not None:
+        if kind != SHORT and reason is not None:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {reason}.")
         self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
+        if kind != SHORT and any(job.seed in seeds for seeds in job.experiment.committee_seeds):
+            self.keep_predictions(job, run)
         return record
 
     def record_failure(self, job: PlannedRun, reason: str, length: Length) -> None:
@@ -264,8 +269,10 @@ class Runner:
         test = self.images(experiment, "test").first(length.tests_of(experiment))
         tested = min(experiment.tested_each_epoch, len(test))
         began = time.perf_counter()
-        final_wrong = None if tested == len(test) else self.count_wrong(run, test)
+        final_wrong = None if tested == len(test) else self.count_wrong(run, test)[0]
         facts = history_facts(run.history, tested, time.perf_counter() - began)
+        if experiment.top_k:
+            facts["top_wrong"] = self.count_wrong(run, test, most=experiment.top_k)
         facts |= read_origin(self.folder(experiment, job.seed, length).path)
         return RunRecord(
             network=config.model_name,
@@ -283,10 +290,28 @@ class Runner:
             **facts,
         )
 
-    def count_wrong(self, run: Run, test: Images) -> int:
-        network = run.model.to(pick_device(self.device))
-        prediction = network.head.predict(class_distances(network, test.pixels)).cpu()
-        return int((prediction != test.labels).sum())
+    def test_distances(self, run: Run, test: Images) -> Tensor:
+        """The distances (N, K) of the test images, on the CPU."""
+        return class_distances(run.model.to(pick_device(self.device)), test.pixels).cpu()
+
+    def count_wrong(self, run: Run, test: Images, *, most: int = 1) -> list[int]:
+        """Test images whose class is not among the first 1, 2, … `most`."""
+        distances = self.test_distances(run, test)
+        return wrong_within(distances, test.labels, nearest=run.model.head.nearest_wins, most=most)
+
+    def prediction_files(self, experiment: Experiment) -> dict[int, Path]:
+        """Where the runs of committees keep their predictions, by seed."""
+        seeds = (seed for committee in experiment.committee_seeds for seed in committee)
+        return {seed: predictions_path(self.folder(experiment, seed).path) for seed in seeds}
+
+    def keep_predictions(self, job: PlannedRun, run: Run) -> None:
+        """Save what a run says of the test images, for committees."""
+        experiment = job.experiment
+        save_predictions(
+            predictions_path(self.folder(experiment, job.seed).path),
+            self.test_distances(run, self.images(experiment, "test")).numpy(),
+            weights=weights_fingerprint(run.model),
+        )
 
     def read_ghosts(self, experiment: Experiment, network: Network, folder: RunFolder, epoch: int) -> None:
         """Save the ghosts of all training images in a network, as it is after an epoch."""

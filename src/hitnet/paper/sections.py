@@ -8,10 +8,10 @@ from __future__ import annotations
 import statistics
 
 from hitnet.losses import MISS_WEIGHT
-from hitnet.paper import figures, ghosts
+from hitnet.paper import arm_sections, figures, ghosts
 from hitnet.paper.book import TEACHER_SEED, Book, Page, Result
 from hitnet.paper.claims import CAPSNET_ELSEWHERE, CAPSNET_SLOWER, CLAIMS, Claim
-from hitnet.paper.experiments import EXPERIMENTS, OUR_TEACHER, RESNET9_DATA, Experiment
+from hitnet.paper.experiments import Experiment
 from hitnet.paper.figures import TABLE1_CONSTANT, TABLE1_NETWORKS
 from hitnet.paper.page import (
     ERROR_HEADER,
@@ -25,6 +25,7 @@ from hitnet.paper.page import (
     seconds_cell,
     table,
 )
+from hitnet.paper.plan import EXPERIMENTS, OUR_TEACHER, RESNET9_DATA
 from hitnet.paper.records import RunRecord, difference, summarise
 
 TABLE1_OURS = "mnist-ours"  # the same network, by our own recipe, whose rate decreases too
@@ -307,6 +308,7 @@ RESULTS = (
     Result("affnist-shifts", "affNIST with shifts", "comments on table 2", ("affnist-hitnet-shifts",), shifts_section),
     figures.PROTOTYPES,
     figures.TRAVERSAL,
+    figures.COMPONENTS,
     figures.AUGMENTATION,
     Result(
         "table3",
@@ -318,6 +320,9 @@ RESULTS = (
     ),
     ghosts.MNIST,
     ghosts.SVHN,
+    arm_sections.TOP_K,
+    arm_sections.ARMS_RESULT,
+    arm_sections.COMMITTEES,
     Result(
         "ours",
         "Hit-or-Miss beyond the paper's recipe and network",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +112,11 @@ def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = 
         size = batch_size or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
         batches = (to_device(batch, device) for batch in pixels.split(size))
         return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
+
+
+def mean_distances(members: Sequence[Tensor]) -> Tensor:
+    """What a committee says: the mean of its members' distances, each (N, K)."""
+    return torch.stack(list(members)).double().mean(dim=0)
 
 
 def to_device(pixels: Tensor, device: torch.device) -> Tensor:

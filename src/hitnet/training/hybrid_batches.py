@@ -21,7 +21,7 @@ from hitnet.data import ImageSet
 from hitnet.errors import HitNetError
 from hitnet.files import expand
 from hitnet.models.coding import BATCH, encode_batch, need_decoder
-from hitnet.models.hybrid import before_and_after, capsule_noise
+from hitnet.models.hybrid import Noise, before_and_after, draw_noise, limited_change
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.training.device import sent, training_precision
 from hitnet.training.evaluation import to_device
@@ -42,11 +42,13 @@ class HybridAugmentation:
         feed: The images.
         strength: Spread of the noise that is added to each capsule component, in units of m/√n.
         share: Part of each batch that is modified: its first images.
+        noise: Which noise (see models.hybrid).
     """
 
     @torch.no_grad()
-    def __init__(self, network: Network, feed: Feed, *, strength: float, share: float) -> None:
+    def __init__(self, network: Network, feed: Feed, *, strength: float, share: float, noise: Noise = "normal") -> None:
         self.network, self.strength, self.share, self.labels = network, strength, share, feed.labels
+        self.noise: Noise = noise
         channels = network.config.in_shape[0]  # masks may follow
         batches = [
             encode_batch(network, to_device(pixels[:, :channels], feed.device), labels)
@@ -58,8 +60,7 @@ class HybridAugmentation:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw noise for `count` images: (count, n), on the CPU."""
-        normal = torch.randn(count, self.network.config.capsule_dim, generator=generator)
-        return capsule_noise(self.network, normal, self.strength)
+        return draw_noise(self.network, count, generator, self.noise, self.strength)
 
     @torch.no_grad()
     def differences(self, index: Tensor, noise: Tensor) -> Tensor:
@@ -70,7 +71,9 @@ class HybridAugmentation:
         if not len(index):
             return noise.new_empty(0, *self.network.config.in_shape)
         extra = None if self.extra is None else self.extra[index]
-        before, after = before_and_after(self.network, self.labels[index], self.capsules[index], extra, noise)
+        capsules = self.capsules[index]
+        change = limited_change(self.network, capsules, noise, self.noise)
+        before, after = before_and_after(self.network, self.labels[index], capsules, extra, change)
         return 255 * (after - before)
 
 
@@ -92,7 +95,13 @@ def hybrid_augmentation(
         )
     trained = run if isinstance(run, Run) else open_run(run)
     network = frozen_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
-    prepare = partial(HybridAugmentation, network, strength=recipe.augment_strength, share=recipe.augment_share)
+    prepare = partial(
+        HybridAugmentation,
+        network,
+        strength=recipe.augment_strength,
+        share=recipe.augment_share,
+        noise=recipe.augment_noise,
+    )
     folder = None if trained.folder is None else str(expand(trained.folder).absolute())
     return prepare, {"run": folder, "weights": weights_fingerprint(network)}
 

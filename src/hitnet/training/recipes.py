@@ -6,10 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from hitnet.data.augment import Augmentation
+from hitnet.data.augment import Augmentation, Fill
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
 from hitnet.models.features import is_backbone
+from hitnet.models.hybrid import NOISES, Noise
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
@@ -31,9 +32,12 @@ class Recipe:
         weight_decay: Weight decay of the optimizer.
         adam_epsilon: ε of Adam (Keras' default: 1e-7).
         shift: Shift images by up to N pixels in each direction (paper: 2).
+        shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
         flip: Mirror half of the images, on data sets whose images may be mirrored.
         cutout: Side of a square that is set to 0.
         warp: Strength of random linear maps of the images (see data.augment).
+        rotate: Turn images by up to this many degrees.
+        scale: Make images larger or smaller by up to this share, e.g. 0.15 for 85 to 115 %.
         invert: Turn half of the images into their negatives.
         average: Keep the average of the weights over the last steps: the share that one step leaves of the average
             before it, e.g. 0.998 for about the last 500. 0 keeps the weights of the last step. More than a tenth of
@@ -44,6 +48,9 @@ class Recipe:
         augment: hybrid: train on images that the network of another run modifies, before they are shifted.
         augment_strength: Spread of the noise on that network's capsules, in units of m/√n (default 0.5).
         augment_share: Part of each batch that is modified (default 0.25).
+        augment_noise: normal (on all components), component (one per image, uniform within twice the spread), clipped
+            (normal, then each component kept within 2m/√n of the centre) or hit-zone (normal, then capsules that left
+            the hit zone moved back to its border).
         ghosts: Ghost capsules: classes that an image may hit unpunished.
         ghost_rule: always (paper) or nearer (only where the ghost is nearer than the true class).
         ghost_probability: Chance that a ghost goes unpunished.
@@ -78,6 +85,10 @@ class Recipe:
     ghost_probability: float = 1.0
     ghosts_from_epoch: int = 1
     precision: Literal["mixed", "float32"] = "mixed"
+    shift_fill: Fill = "zeros"
+    rotate: float = 0.0
+    scale: float = 0.0
+    augment_noise: Noise = "normal"
 
     def __post_init__(self) -> None:
         owner = f"Recipe {self.name!r}"
@@ -87,14 +98,16 @@ class Recipe:
             object.__setattr__(self, name, whole(owner, name, getattr(self, name), 0))
         for name in ("learning_rate", "decay", "adam_epsilon"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
-        for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength"):
+        for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength", "rotate"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
         check_choice("Recipe", "optimizer", self.optimizer, ("adam", "adamw", "sgd"))
         check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
         check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
         check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
         check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
-        for name in ("warp", "average", "label_smoothing"):
+        check_choice("Recipe", "augment_noise", self.augment_noise, NOISES)
+        check_choice("Recipe", "shift_fill", self.shift_fill, ("zeros", "nearest"))
+        for name in ("warp", "scale", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise HitNetError(f"{owner}: {name} must be at least 0 and below 1; got {getattr(self, name)}.")
         if not 0 <= self.ghost_probability <= 1:
@@ -122,12 +135,23 @@ class Recipe:
 
     def augmentation(self, *, flip: bool) -> Augmentation:
         """The augmentation for images that may (`flip`) or may not be mirrored."""
-        return Augmentation(self.shift, self.flip and flip, self.cutout, self.warp, self.invert)
+        return Augmentation(
+            self.shift,
+            self.flip and flip,
+            self.cutout,
+            self.warp,
+            self.invert,
+            self.shift_fill,
+            self.rotate,
+            self.scale,
+        )
 
     def in_effect(self) -> Recipe:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
-        off: tuple[str, ...] = () if self.augment == "hybrid" else ("augment_strength", "augment_share")
+        hybrid = ("augment_strength", "augment_share", "augment_noise")
+        off: tuple[str, ...] = () if self.augment == "hybrid" else hybrid
         off += () if self.ghosts else ("ghost_rule", "ghost_probability", "ghosts_from_epoch")
+        off += () if self.shift else ("shift_fill",)
         return replace(self, **{name: getattr(Recipe, name) for name in off})
 
     def to_dict(self) -> dict[str, Any]:

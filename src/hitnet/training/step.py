@@ -20,6 +20,7 @@ from hitnet.capsules import hits_and_misses
 from hitnet.data.augment import Augmentation
 from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
+from hitnet.models.dropconnect import Masks, dropconnect_layers, given_masks
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.training.device import training_precision
 from hitnet.training.distributed import Parallel
@@ -124,13 +125,15 @@ class Step:
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
+        self.connections = dropconnect_layers(model)
+        self.masks: dict[int, list[Masks]] = {}  # of these layers, by batch size; captured steps read them
         self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
 
     @property
     def draws(self) -> bool:
         """Whether a step draws random numbers itself, in addition to those that come with its batch."""
-        return self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1
+        return bool(self.connections) or (self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1)
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name. They are live: copying into them restores a state."""
@@ -154,13 +157,25 @@ class Step:
                 group["lr"].fill_(rate * group["factor"])
             else:
                 group["lr"] = rate * group["factor"]
+        size = len(batch[1])
+        self.draw_masks(size)
         if not self.capture:
             self.run(batch)
             return
-        size = len(batch[1])
         if size not in self.graphs:
             self.graphs[size] = self.captured(batch)
         self.graphs[size](batch)
+
+    def draw_masks(self, size: int) -> None:
+        """Draw what DropConnect keeps in the next step.
+
+        Steps that are captured for several networks side by side must not draw in their graphs: all graphs read one
+        place in memory for where the generator stands.
+        """
+        if size not in self.masks:
+            self.masks[size] = [layer.empty_masks(size) for layer in self.connections]
+        for layer, masks in zip(self.connections, self.masks[size], strict=True):
+            layer.draw(masks)
 
     def run(self, batch: Batch) -> None:
         """The step itself; its parts have the names that a profile shows."""
@@ -168,7 +183,7 @@ class Step:
         with training_precision(self.device, self.recipe.precision):
             with part("augment"):
                 images, target = self.augmented(batch)
-            with part("forward"):
+            with part("forward"), given_masks(self.connections, self.masks[len(labels)]):
                 output = self.network(images, labels)
             with part("loss"):
                 terms = self.objective(output, target, labels)

@@ -1,0 +1,191 @@
+"""The sections of arms, of the DropConnect network with committees, and of top-k by ghosts."""
+
+from __future__ import annotations
+
+from hitnet.paper.arms import ARMS
+from hitnet.paper.book import Page, Result
+from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
+from hitnet.paper.committees import committee_errors
+from hitnet.paper.experiments import COMMITTEE, Experiment
+from hitnet.paper.ghosts import pair_count, share
+from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
+from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
+from hitnet.paper.records import difference, summarise, summarise_errors
+
+ARM_HEADER = (
+    "arm",
+    "beside",
+    "paper, error %",
+    "that cell here, error % [95 %]",
+    "arm, error % [95 %]",
+    "arm − cell, points [95 %]",
+    "runs",
+    "s per model",
+)
+COMMITTEE_ROWS = (
+    ("DropConnect, no augmentation", "mnist-dropconnect"),
+    ("DropConnect, random crops", "mnist-dropconnect-crops"),
+    ("DropConnect, random crops, rotation, scaling", "mnist-dropconnect-all"),
+    ("HitNet, the paper's recipe", "mnist-hitnet-constant"),
+    ("Hit-or-Miss on ResNet-9, ours", "mnist-resnet9"),
+)
+
+
+def arms_section(page: Page) -> str:
+    """All arms that have runs, beside the paper's figure and our cell; then ghosts; then what has not been run."""
+    arms = [page.experiment(name) for name in page.result.experiments]
+    made = [arm for arm in arms if page.records(arm.name) or page.diverged(arm.name)]
+    note = (
+        "Each arm changes one reading of the paper, and is trained for the same number of epochs unless it says "
+        "otherwise. No cell above contains a run of an arm. The intervals are not corrected for the number of arms, "
+        "and no recipe is chosen by them.\n\n"
+    )
+    errors = [arm for arm in made if not arm.read_ghosts]
+    ghosts = [arm for arm in made if arm.read_ghosts]
+    parts = [table(ARM_HEADER, [arm_row(page, arm) for arm in errors])] if errors else []
+    parts += [ghost_arms(page, ghosts)] if ghosts else []
+    missing = [f"- {arm.name} ({arm.title}): {page.missing(arm.name)}" for arm in arms if page.missing(arm.name)]
+    parts += ["Runs that have not been made:\n\n" + "\n".join(missing) + "\n"] if missing else []
+    return note + "\n".join(parts)
+
+
+def arm_row(page: Page, arm: Experiment) -> list[str]:
+    """One arm beside the cell that it reads otherwise."""
+    cell = page.experiment(str(arm.arm_of))
+    claim, records, others = page.book.claims.get(cell.name), page.records(arm.name), page.records(cell.name)
+    summary, ours = summarise(records), summarise(others)
+    between = difference(records, others)
+    change = NONE
+    if between is not None:
+        low, high = between.interval
+        change = f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return [
+        f"{arm.name}: {arm.reading}",
+        cell.name,
+        number(claim.mean if claim else None),
+        mean_cell(ours, None) if ours else NONE,
+        mean_cell(summary, claim) if summary else NONE,
+        change,
+        runs_cell(page, arm.name, summary),
+        seconds_cell(records),
+    ]
+
+
+def ghost_arms(page: Page, arms: list[Experiment]) -> str:
+    """The counts of ghosts in each arm, beside the cell's and the paper's."""
+    pairs = list(MNIST_GHOSTS.agreed_pairs)
+    titles = (f"(true {true}, ghost {ghost})" for true, ghost in pairs)
+    header = ("ghosts", "networks", "images with one ghost class", "doubtful", *titles)
+    claim = MNIST_GHOSTS
+    rows = [
+        [
+            "the paper",
+            str(claim.models),
+            share(claim.agreed, claim.images),
+            str(claim.doubtful),
+            *(f"{count:,}" for count in claim.agreed_pairs.values()),
+        ]
+    ]
+    cells = dict.fromkeys(str(arm.arm_of) for arm in arms)
+    for name in (*cells, *(arm.name for arm in arms)):
+        entry = page.ghost_analysis(name)
+        words = page.experiment(name).reading or "the cell"
+        if entry is None:
+            rows.append([f"{name}: {words}", runs_cell(page, name, summarise(page.records(name))), *[NONE] * 6])
+            continue
+        facts = entry.facts
+        rows.append(
+            [
+                f"{name}: {words}",
+                str(facts["models"]),
+                share(dict(map(tuple, facts["agreement"])).get(1, 0), facts["images"]),
+                f"{len(facts['doubtful']):,}",
+                *(f"{pair_count(facts, true, ghost):,}" for true, ghost in pairs),
+            ]
+        )
+    return table(header, rows)
+
+
+def committee_section(page: Page) -> str:
+    """Single networks and committees of five, beside the figures of Wan et al. that the paper quotes."""
+    note = (
+        f"A committee is {COMMITTEE} networks; it decides by the mean of their distances, or of their probabilities "
+        "for softmax. Committees share no network, and none is chosen by the test images: they are the runs in the "
+        "order of their seeds. The figures of Wan et al. (2013) are as the paper quotes them.\n\n"
+    )
+    header = (
+        "network",
+        "Wan et al., one network",
+        "one network here, error % [95 %]",
+        "runs",
+        "Wan et al., committee",
+        "committee here, error % [95 %]",
+        "committees",
+        "s per model",
+        "missing",
+    )
+    return note + table(header, [committee_row(page, *row) for row in COMMITTEE_ROWS])
+
+
+def committee_row(page: Page, title: str, name: str) -> list[str]:
+    experiment, records = page.experiment(name), page.records(name)
+    single, together = WAN.get(name, (None, None))
+    summary = summarise(records)
+    committees = summarise_errors(committee_errors(page.ledger, experiment))
+    return [
+        title,
+        number(single),
+        mean_cell(summary, None if single is None else Claim(single)) if summary else NONE,
+        runs_cell(page, name, summary),
+        number(together),
+        mean_cell(committees, None if together is None else Claim(together)) if committees else NONE,
+        f"{committees.runs if committees else 0} of {experiment.committees}",
+        seconds_cell(records),
+        page.missing(name),
+    ]
+
+
+def top_k_section(page: Page) -> str:
+    """The share of test images whose class is not among the first k, for networks trained with k ghosts."""
+    most = page.experiment(page.result.experiments[0]).top_k
+    rows = []
+    for name in page.result.experiments:
+        records = page.records(name)
+        tops = [
+            summarise_errors([100 * record.top_wrong[k] / record.final_tested for record in records])
+            for k in range(most)
+        ]
+        cells = [NONE if top is None else mean_cell(top, None) for top in tops]
+        ghosts = page.experiment(name).full_recipe().ghosts
+        rows.append([str(ghosts), *cells, runs_cell(page, name, summarise(records)), page.missing(name)])
+    note = (
+        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
+        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
+    )
+    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
+    return note + table(header, rows)
+
+
+ARMS_RESULT = Result(
+    "arms",
+    "Other readings of the paper",
+    "beside tables 1 to 3 and section 3.3",
+    tuple(arm.name for arm in ARMS),
+    arms_section,
+    paper_runs="",
+)
+COMMITTEES = Result(
+    "committees",
+    "DropConnect, and committees of five networks on MNIST",
+    "section 3.1",
+    (*(experiment.name for experiment in DROPCONNECT_EXPERIMENTS), "mnist-hitnet-constant", "mnist-resnet9"),
+    committee_section,
+)
+TOP_K = Result(
+    "top-k",
+    "Top-k by ghosts",
+    "conclusion",
+    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
+    top_k_section,
+    paper_runs="",
+)
