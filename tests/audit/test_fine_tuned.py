@@ -7,6 +7,7 @@ from safetensors.torch import save_file
 
 import hitnet
 from hitnet import FeatureHeads, FineTuned, NewNetworks, choose_recipe
+from hitnet.audit import fine_tuned
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.scores import doubt, gather
 from hitnet.features import heads as heads_module
@@ -45,6 +46,14 @@ def test_both_kinds_judge_and_the_trained_come_first(tiny, tmp_path):
     assert together.about["models"] == len(together.distances) == 10
     assert together.about["model"] == "hitnet-pretrained, heads and neighbours on torchvision:tiny"
     assert [network.get("seed") for network in together.about["networks"]] == [5, 6, None]
+
+
+def test_of_many_images_only_networks_judge(tiny, monkeypatch):
+    monkeypatch.setattr(fine_tuned, "MANY_IMAGES", 36)
+    judgement = judged(FineTuned(**tiny, count=1, recipe=BRIEF), colour_images(36))
+    assert len(judgement.distances) == 1
+    assert judgement.trained is None
+    assert judgement.about["model"] == "hitnet-pretrained"
 
 
 def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():

@@ -1,7 +1,8 @@
 """Judges for photographs on a GPU: networks fine-tuned from a backbone, beside heads on that backbone as it was.
 
 The networks have seen the labels that they judge, the heads have not. They make different mistakes: together they find
-more wrong labels than either of them, and the heads say how many labels are wrong.
+more wrong labels than either of them, and the heads say how many labels are wrong. Of many images, the networks learn
+so much more than the heads know that they judge better alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.judges import Judgement, Judges, NewNetworks
+from hitnet.audit.plan import MANY_IMAGES
 from hitnet.data import Data, Images
 from hitnet.models import PRETRAINED, ModelChoice, choose_model
 from hitnet.models.backbones import DEFAULT
@@ -22,7 +24,7 @@ from hitnet.training import Progress, Recipe, RecipeChoice
 
 @dataclass(frozen=True)
 class FineTuned(Judges):
-    """A pretrained backbone, fine-tuned, and heads on the features of the same backbone, frozen.
+    """A pretrained backbone, fine-tuned; for up to 20,000 images also heads on its features, frozen.
 
     Attributes:
         backbone: "efficientnet-lite0" (in the package), "timm:NAME" or "torchvision:NAME".
@@ -57,6 +59,8 @@ class FineTuned(Judges):
         networks = NewNetworks(self.model, self.count, self.recipe, self.seed).judge(
             data, images, split=split, folder=folder, device=device, progress=progress
         )
+        if len(images) >= MANY_IMAGES:
+            return networks
         heads = FeatureHeads(self.backbone, self.weights, seed=self.seed).judge(
             data, images, split=split, folder=folder, device=device, progress=progress
         )

@@ -2,7 +2,7 @@
 
 On a CPU, each of several threads decodes a few images and passes them through the network on one core. That keeps the
 maps of the network in the core's cache, needs no exchange between processes, and no core waits for another. On a GPU,
-threads read files while the network works; JPEG files are decoded on the GPU itself where torchvision can.
+JPEG files are decoded on the GPU itself where torchvision can, and other files by threads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +31,6 @@ Progress = Callable[[int, int], None]
 Source = Sequence[str | Path] | Tensor
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
 PER_TASK = 16  # images that a thread takes at a time
-GPU_READERS = 4  # threads that read files for a GPU
-T = TypeVar("T")
 
 
 class Extractor:
@@ -117,28 +115,28 @@ class Extractor:
     def _to_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         """uint8 images of consecutive batches, on the GPU."""
         batch = AT_ONCE["cuda"]
-        if isinstance(source, Tensor) or self.gpu_decoder is None:
-            with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(self.workers) as pool:
+            if isinstance(source, Tensor) or self.gpu_decoder is None:
                 for which, pixels in _in_order(pool, self._pixels, source, self.workers, per_task=batch):
                     yield which, sent(pixels, self.device)
-            return
-        reader = self.gpu_decoder(self.size, self.device)
-        # Few threads: they take turns to run Python, and two read files faster than the GPU decodes them.
-        workers = min(self.workers, GPU_READERS)
-        with ThreadPoolExecutor(workers) as pool:
-            for which, loaded in _in_order(pool, reader.load, source, workers, per_task=batch):
-                yield which, reader.decode(loaded, source[which.start : which.stop])
+                return
+            read = self.gpu_decoder(self.size, self.device, pool)
+            for start in range(0, len(source), batch):
+                which = range(start, min(start + batch, len(source)))
+                with quiet():
+                    pixels = read(source[start : which.stop])
+                yield which, pixels
 
 
 def _in_order(
     pool: ThreadPoolExecutor,
-    work: Callable[[Any], T],
+    work: Callable[[Any], Tensor],
     source: Source,
     workers: int,
     per_task: int = PER_TASK,
-) -> Iterator[tuple[range, T]]:
+) -> Iterator[tuple[range, Tensor]]:
     """Results of consecutive parts of the source, two tasks per thread under way at most."""
-    waiting: deque[tuple[range, Future[T]]] = deque()
+    waiting: deque[tuple[range, Future[Tensor]]] = deque()
     try:
         with quiet():
             for start in range(0, len(source), per_task):

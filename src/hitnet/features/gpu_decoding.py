@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,62 +48,40 @@ def cropped(images: Tensor, size: int) -> Tensor:
     return images[:, :, top : top + size, left : left + size]
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Files of a batch, read from disk.
-
-    Attributes:
-        contents: Bytes of each JPEG that the GPU is to decode, by its place in the batch.
-        orientations: Its EXIF orientation.
-        pictures: The other images, decoded by Pillow, uint8 (3, size, size).
-    """
-
-    contents: dict[int, Tensor]
-    orientations: dict[int, int]
-    pictures: dict[int, Tensor]
-
-
 class GpuReader:
     """Image files → uint8 (B, 3, size, size) on the GPU.
 
-    Threads `load` files. A single thread calls `decode`: torchvision's decoder works for one caller at a time.
+    JPEG files are read by the calling thread: the GPU decodes them faster than threads, which take turns to run Python,
+    hand them over. All other files are decoded by the threads of a pool.
 
     Args:
         decode_jpeg: torchvision's function, in the mode RGB.
         size: Height and width.
         device: A GPU.
+        pool: Threads.
     """
 
-    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device) -> None:
-        self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
+    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device, pool: Executor) -> None:
+        self.decode_jpeg, self.size, self.device, self.pool = decode_jpeg, size, device, pool
 
-    def load(self, paths: Sequence[str | Path]) -> Loaded:
-        """Read files from disk."""
-        loaded = Loaded({}, {}, {})
-        for i, path in enumerate(paths):
-            orientation = plain_jpeg(Path(path))
-            if orientation:
-                loaded.contents[i] = torch.from_numpy(np.fromfile(path, np.uint8))
-                loaded.orientations[i] = orientation
-            else:
-                loaded.pictures[i] = torch.from_numpy(photographs.read(path, self.size))
-        return loaded
-
-    def decode(self, loaded: Loaded, paths: Sequence[str | Path]) -> Tensor:
-        """Pictures of loaded files (B, 3, size, size); `paths` are read again for those that nvJPEG refuses."""
-        images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+    def __call__(self, paths: Sequence[str | Path]) -> Tensor:
+        orientations = [plain_jpeg(Path(path)) for path in paths]
+        plain = [i for i, orientation in enumerate(orientations) if orientation]
+        contents = [torch.from_numpy(np.fromfile(paths[i], np.uint8)) for i in plain]
         alike: dict[torch.Size, dict[int, Tensor]] = {}
-        for i, picture in zip(loaded.contents, self.decoded(list(loaded.contents.values())), strict=True):
-            if picture is None:
-                loaded.pictures[i] = torch.from_numpy(photographs.read(paths[i], self.size))
-            else:
-                upright = turned(picture, loaded.orientations[i])
+        for i, picture in zip(plain, self.decoded(contents), strict=True):
+            if picture is not None:
+                upright = turned(picture, orientations[i])
                 alike.setdefault(upright.shape, {})[i] = upright
+        images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
         # Pictures of one shape are scaled at once: most cameras write few shapes.
         for pictures in alike.values():
             images[list(pictures)] = cropped(torch.stack(list(pictures.values())), self.size)
-        if loaded.pictures:
-            images[list(loaded.pictures)] = torch.stack(list(loaded.pictures.values())).to(self.device)
+        on_gpu = {i for pictures in alike.values() for i in pictures}
+        others = [i for i in range(len(paths)) if i not in on_gpu]
+        if others:
+            read = self.pool.map(lambda i: torch.from_numpy(photographs.read(paths[i], self.size)), others)
+            images[others] = torch.stack(list(read)).to(self.device)
         return images
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
@@ -128,7 +106,7 @@ def plain_jpeg(path: Path) -> int:
         return 0
 
 
-def gpu_reader() -> Callable[[int, torch.device], GpuReader] | None:
+def gpu_reader() -> Callable[[int, torch.device, Executor], GpuReader] | None:
     """What makes a `GpuReader`, or None where torchvision has no decoder for this GPU."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg
