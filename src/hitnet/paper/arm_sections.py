@@ -138,7 +138,7 @@ def committee_row(page: Page, title: str, name: str) -> list[str]:
         mean_cell(summary, None if single is None else Claim(single)) if summary else NONE,
         runs_cell(page, name, summary),
         number(together),
-        mean_cell(committees, None if together is None else Claim(together)) if committees else NONE,
+        mean_cell(committees, None if together is None else Claim(together), of="committee") if committees else NONE,
         f"{committees.runs if committees else 0} of {experiment.committees}",
         seconds_cell(records),
         page.missing(name),

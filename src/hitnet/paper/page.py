@@ -178,11 +178,11 @@ def beside_claim(ours: float | None, claimed: float | None, digits: int) -> str:
     return f"{number(ours, digits)} ({number(claimed, digits)})"
 
 
-def mean_cell(summary: Summary, claim: Claim | None) -> str:
-    """Our mean with its interval, marked if the paper's mean lies outside of it."""
+def mean_cell(summary: Summary, claim: Claim | None, *, of: str = "run") -> str:
+    """Our mean with its interval, marked if the paper's mean lies outside of it; `of` is what the mean is of."""
     digits = 3 if summary.mean < 1 else 2
     if summary.interval is None:
-        return f"{summary.mean:.{digits}f}, no interval from one run"
+        return f"{summary.mean:.{digits}f}, no interval from one {of}"
     low, high = summary.interval
     text = f"{summary.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
     if claim and claim.mean is not None and differs(summary, claim.mean, half_unit=claim.half_unit):
