@@ -102,7 +102,7 @@ def overview_table(book: Book, ledger: Ledger) -> str:
     for name, result in book.results.items():
         now = standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.seconds else "nothing"
-        runs_here = f"{now.done} of {now.wanted}"
+        runs_here = f"{now.done} of {now.wanted}" if result.experiments else NONE
         rows.append([f"[{name}](#{name})", result.title, result.where, result.paper_runs or NONE, runs_here, left])
     runs = sum(len(ledger.select(RUN, name)) for name in book.experiments)
     note = "" if runs else "**The ledger is empty: no run has been made yet.**\n\n"

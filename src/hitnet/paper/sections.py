@@ -278,6 +278,7 @@ def paired_recipes(page: Page) -> list[str]:
 
 MNIST_TITLE = "Four networks on MNIST"
 RESULTS = (
+    figures.LOSS,
     Result(
         "table1-constant",
         f"{MNIST_TITLE}, constant learning rate",
