@@ -7,7 +7,7 @@ from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
 from hitnet.paper.committees import committee_errors
 from hitnet.paper.experiments import COMMITTEE, Experiment
-from hitnet.paper.ghosts import pair_count, share
+from hitnet.paper.ghost_sections import pair_count, share
 from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
 from hitnet.paper.records import difference, summarise, summarise_errors

@@ -244,3 +244,9 @@ def error_row(page: Page, title: str, name: str, compared: str | None = None) ->
 def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
     """Errors of several experiments: (title, experiment), or (title, experiment, the paper's experiment beside it)."""
     return table(ERROR_HEADER, [error_row(page, *row) for row in rows])
+
+
+def tested_on_line(page: Page, name: str) -> str:
+    """Which test images the runs were tested on: affNIST's own, or rebuilt ones; empty without runs."""
+    names = sorted({record.tested_on for record in page.records(name)})
+    return f"\n{page.experiment(name).title}: tested on {', '.join(names)}.\n" if names else ""
