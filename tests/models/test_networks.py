@@ -157,7 +157,7 @@ def test_classes_may_share_the_statistics_of_batch_norm(name):
     assert head.norm.num_features == 4
     assert (head.norm.eps, head.norm.momentum) == (1e-3, 0.01)
     features = torch.randn(5, head.linear.in_features)
-    values = head.linear(features).view(5, 3, 4).double()
+    values = head.linear(features).view(5, 3, 4).double().detach()
     vectors = head.vectors(features)
     for i in range(4):  # n statistics, each over all images and classes
         mean = sum(float(v) for v in values[:, :, i].flatten()) / 15
