@@ -8,7 +8,7 @@ from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
 from hitnet.paper.committees import committee_errors
 from hitnet.paper.experiments import COMMITTEE, Experiment
 from hitnet.paper.ghost_sections import pair_count, share
-from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
+from hitnet.paper.page import NONE, claim_cell, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
 from hitnet.paper.records import difference, summarise, summarise_errors
 
@@ -62,7 +62,7 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
     return [
         f"{arm.name}: {arm.reading}",
         cell.name,
-        number(claim.mean if claim else None),
+        claim_cell(claim),
         mean_cell(ours, None) if ours else NONE,
         mean_cell(summary, claim) if summary else NONE,
         change,

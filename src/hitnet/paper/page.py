@@ -220,6 +220,15 @@ def side_by_side(runs: Sequence[RunRecord]) -> str:
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
+def claim_cell(claim: Claim | None) -> str:
+    """The paper's mean, with as many digits as it gives, its best run, and whether the number of runs is known."""
+    if claim is None:
+        return NONE
+    best = "" if claim.best is None else f" (best {claim.best:.2f})"
+    runs = " (runs not given)" if claim.runs is None else ""
+    return number(claim.mean, 1 if claim.half_unit > 0.01 else 2) + best + runs
+
+
 def error_row(page: Page, title: str, name: str, compared: str | None = None) -> list[str]:
     """A row under ERROR_HEADER for one experiment.
 
@@ -228,12 +237,7 @@ def error_row(page: Page, title: str, name: str, compared: str | None = None) ->
     """
     claim, records = page.book.claims.get(compared or name), page.records(name)
     summary = summarise(records)
-    claimed = number(claim.mean if claim else None, 1 if claim and claim.half_unit > 0.01 else 2)
-    if claim and claim.best is not None:
-        claimed += f" (best {claim.best:.2f})"
-    if claim and claim.runs is None:
-        claimed += " (runs not given)"
-    runs = runs_cell(page, name, summary)
+    claimed, runs = claim_cell(claim), runs_cell(page, name, summary)
     if summary is None:
         return [title, claimed, NONE, NONE, NONE, runs, NONE, page.missing(name)]
     mean = mean_cell(summary, claim if compared is None else None)
