@@ -10,7 +10,7 @@ from hitnet.paper import Book, Experiment, Ledger, Result
 from hitnet.paper.claims import Claim
 from hitnet.paper.cost import device_name
 from hitnet.paper.figures import draw_prototypes, picture_section
-from hitnet.paper.ghosts import ghosts_section
+from hitnet.paper.ghost_sections import ghosts_section
 from hitnet.paper.ledger import RUN, SHORT, Entry
 from hitnet.paper.page import error_table
 from hitnet.paper.records import RunRecord

@@ -130,6 +130,22 @@ def test_long_classes_head_the_confusion_whole(toy_run, monkeypatch):
     assert heads[1][-3:] == ["lation", "lar", "→circle"]
 
 
+def test_a_committee(command, toy_run, tmp_path):
+    first, data = toy_run
+    second = tmp_path / "second"
+    assert command("train", data, "--epochs", 1, "--seed", 5, "--out", second, "--device", "cpu").code == 0
+    figures = hitnet.evaluate([first, second], device="cpu")
+    ended = command("evaluate", first, second, "--device", "cpu")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == f"toy: error {figures.error:.2f} % on 12 images by 2 networks together"
+    ended = command("evaluate", first, second, data, "--split", "all", "--device", "cpu", "--json")
+    whole = json.loads(ended.out)
+    assert (whole["images"], whole["networks"]) == (60, 2)
+    twice = command("evaluate", first, first, "--device", "cpu")
+    assert twice.code == 1
+    assert "is in the committee twice. Give each run once." in " ".join(twice.err.split())
+
+
 def test_evaluate_as_json(command, toy_run):
     run, data = toy_run
     ended = command("evaluate", run, data, "--split", "all", "--device", "cpu", "--json")

@@ -34,7 +34,7 @@ def test_the_list_of_the_papers_results(command):
     assert ended.code == 0
     for name in paper.PAPER.results:
         assert line(ended.out, name)
-    assert " left 0 of 35 " in line(ended.out, "table1-constant")
+    assert " left 0 of 40 " in line(ended.out, "table1-constant")
     assert "days" in line(ended.out, "table1-constant")
     assert "not planned" in line(ended.out, "svhn-hybrid-quarter")
 

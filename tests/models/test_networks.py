@@ -149,6 +149,30 @@ def test_names_and_shapes_are_checked():
         HitNet((1, 28, 28), 10)(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))
 
 
+@pytest.mark.parametrize("name", ["hitnet", "n2", "n2b", "hitnet-squash"])
+def test_classes_may_share_the_statistics_of_batch_norm(name):
+    torch.manual_seed(0)
+    network = build(name, (1, 17, 17), 3, capsule_dim=4, decoder="none", shared_norm=True)
+    head = network.head
+    assert head.norm.num_features == 4
+    assert (head.norm.eps, head.norm.momentum) == (1e-3, 0.01)
+    features = torch.randn(5, head.linear.in_features)
+    values = head.linear(features).view(5, 3, 4).double().detach()
+    vectors = head.vectors(features)
+    for i in range(4):  # n statistics, each over all images and classes
+        mean = sum(float(v) for v in values[:, :, i].flatten()) / 15
+        variance = sum((float(v) - mean) ** 2 for v in values[:, :, i].flatten()) / 15
+        expected = (values[:, :, i] - mean) / (variance + 1e-3) ** 0.5
+        assert torch.allclose(vectors[:, :, i].double(), expected, atol=1e-4)
+    assert build(name, (1, 17, 17), 3, capsule_dim=4, decoder="none").head.norm.num_features == 12
+
+
+def test_heads_without_batch_norm_share_none():
+    for name in ("capsnet", "dropconnect"):
+        with pytest.raises(HitNetError, match="has no batch-norm"):
+            build(name, (1, 28, 28), 10, shared_norm=True)
+
+
 def test_config_round_trip():
     original = choose_model("hitnet-resnet9", capsule_dim=24).config((3, 32, 32), 7)
     assert ModelConfig.from_dict(original.to_dict()) == original

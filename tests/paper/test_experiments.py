@@ -9,8 +9,8 @@ from hitnet.models import choose_model
 from hitnet.paper import PAPER
 from hitnet.paper.arms import ARMS
 from hitnet.paper.cost import H200, Costs
+from hitnet.paper.our_sections import SOFTMAX_PAIRS
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, OUR_EXPERIMENTS, PAPER_EXPERIMENTS
-from hitnet.paper.sections import SOFTMAX_PAIRS
 from hitnet.training import RECIPES
 
 

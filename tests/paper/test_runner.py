@@ -10,6 +10,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.paper import Ledger, reproduce, runner
 from hitnet.paper.book import Standing, standing
 from hitnet.paper.cost import Costs
+from hitnet.paper.guard import Guard
 from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
 from hitnet.training.progress import Progress
@@ -194,12 +195,12 @@ def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledge
 
 def test_a_guard_that_stopped_stays_stopped():
     clock, inner = Clock(), Progress()
-    guard = runner.Guard(inner, clock.now + 10, clock, read=lambda *_: None)
+    guard = Guard(inner, clock.now + 10, clock, read=lambda *_: None)
     guard.epoch({"seconds": 11.0})
     assert guard.stop
     guard.epoch({"seconds": 1.0})
     assert guard.stop
-    other = runner.Guard(inner, None, clock, read=lambda *_: None)
+    other = Guard(inner, None, clock, read=lambda *_: None)
     other.epoch({"seconds": 1.0})
     assert not other.stop
     inner.stop = True

@@ -6,7 +6,7 @@ import pytest
 
 from hitnet.paper import PAPER
 from hitnet.paper.cost import H200
-from hitnet.paper.sections import recipe_words
+from hitnet.paper.our_sections import recipe_words
 from toy_book import add, record, table_row
 
 

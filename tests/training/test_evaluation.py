@@ -42,6 +42,72 @@ def test_figures_against_counts(run, monkeypatch):
     assert figures.confusion.tolist() == confusion.tolist()
 
 
+@pytest.fixture(scope="module")
+def members():
+    recipe = choose_recipe(epochs=2, batch_size=16, learning_rate=5e-3)
+    return hitnet.train_many(toy_images(), model="hitnet-small", recipe=recipe, device="cpu", seeds=[1, 2, 3])
+
+
+def test_a_committee_judges_by_the_mean_of_distances(members):
+    images = toy_images(50, seed=3)
+    noisy = torch.randint(0, 256, images.pixels.shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    images = hitnet.Images.from_arrays(noisy, images.labels, class_names=images.class_names, name="noise")
+    each = [class_distances(run.model, images.pixels).tolist() for run in members]
+    figures = hitnet.evaluate(members, images, device="cpu")
+    confusion, hits = np.zeros((3, 3), dtype=int), 0
+    for i, label in enumerate(images.labels.tolist()):
+        mean = [sum(distances[i][k] for distances in each) / 3 for k in range(3)]
+        confusion[label, mean.index(min(mean))] += 1
+        hits += mean[label] <= 0.1
+    assert figures.confusion.tolist() == confusion.tolist()
+    assert figures.error == pytest.approx(100 * (1 - confusion.trace() / 50))
+    assert figures.hits == pytest.approx(100 * hits / 50)
+    assert (figures.networks, figures.mse) == (3, None)
+    assert figures.to_dict()["networks"] == 3
+    assert any(hitnet.evaluate(run, images, device="cpu").error != figures.error for run in members)
+
+
+def test_a_committee_with_softmax_judges_by_the_mean_of_probabilities():
+    members = [
+        hitnet.train(toy_images(shape=(1, 18, 18)), model="n1", recipe=choose_recipe(epochs=1), seed=seed, device="cpu")
+        for seed in (0, 1)
+    ]
+    images = toy_images(20, shape=(1, 18, 18), seed=4)
+    first, second = (class_distances(run.model, images.pixels).double() for run in members)
+    assert torch.allclose(first.sum(dim=1), torch.ones(20, dtype=torch.float64))
+    expected = 100 * float(((first + second).argmax(dim=1) != images.labels).double().mean())
+    assert hitnet.evaluate(members, images, device="cpu").error == pytest.approx(expected)
+
+
+def test_a_committee_of_one_is_the_run(run):
+    alone, list_of_one = (hitnet.evaluate(given, toy_images(30), device="cpu") for given in (run, [run]))
+    assert list_of_one.to_dict() == alone.to_dict()
+    assert alone.mse is not None
+
+
+def test_committees_without_a_common_mean_are_refused(members):
+    recipe = choose_recipe(epochs=1)
+    other_names = toy_images(30)
+    other_names = hitnet.Images.from_arrays(other_names.pixels, other_names.labels, class_names=["x", "y", "z"])
+    renamed = hitnet.train(other_names, model="hitnet-small", recipe=recipe, device="cpu")
+    larger = hitnet.train(toy_images(30, shape=(1, 16, 16)), model="hitnet-small", recipe=recipe, device="cpu")
+    soft = hitnet.train(
+        toy_images(30),
+        model=hitnet.choose_model("hitnet-small", head="softmax", decoder="none"),
+        recipe=recipe,
+        device="cpu",
+    )
+    for runs, message in (
+        ([], "is an empty list"),
+        ([members[0], renamed], r"different lists of classes \(band 0, band 1, band 2 and x, y, z\)"),
+        ([members[0], larger], r"different shapes, \(1, 12, 12\) and \(1, 16, 16\)"),
+        ([members[0], soft], r"different heads \(hit-or-miss and softmax\)"),
+        ([members[0], members[1], members[1]], "the run with seed 2 is in the committee twice"),
+    ):
+        with pytest.raises(HitNetError, match=message):
+            hitnet.evaluate(runs, toy_images(30), device="cpu")
+
+
 def test_figures_of_each_class():
     confusion = np.array([[3, 1, 0], [2, 3, 0], [0, 0, 0]])
     figures = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()

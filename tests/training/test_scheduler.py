@@ -61,6 +61,16 @@ def test_networks_that_draw_masks_are_the_ones_that_they_would_be_alone(monkeypa
     assert same(many[0], hitnet.train(images, seed=4, out=tmp_path / "cut", resume=True, **options))
 
 
+@pytest.mark.gpu
+def test_masks_on_a_gpu_are_drawn_outside_the_captured_steps(caplog):
+    images = toy_images(48, shape=(1, 16, 16))
+    options = {"model": "dropconnect", "recipe": choose_recipe(epochs=3, batch_size=20), "device": "cuda"}
+    many = hitnet.train_many(images, seeds=[4, 9, 2], **options)
+    for run in many:
+        assert same(run, hitnet.train(images, seed=run.config.seed, **options))
+    assert "could not be captured" not in caplog.text
+
+
 class Counting(Progress):
     def __init__(self, most=10**9):
         self.planned, self.steps, self.most = [], 0, most

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -71,10 +72,9 @@ def reproduce_command(
     """
     if [bool(names), list_, render].count(True) != 1:
         raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
-    for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side-by-side": side_by_side}
-    misplaced = [f"--{option}" for option, value in for_runs.items() if value is not None and not names]
-    if misplaced:
-        raise HitNetError(f"{', '.join(misplaced)} needs the NAME of a result; see `hitnet reproduce --list`.")
+    for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side_by_side": side_by_side}
+    if not names:
+        refuse_misplaced(for_runs)
     book = paper.PAPER
     opened = paper.Ledger(ledger_path(ledger, writing=bool(names)))
     if render and not opened.path.exists():
@@ -85,25 +85,30 @@ def reproduce_command(
     elif not names:
         console.print(f"written: {paper.write_page(book, opened, folder)}", soft_wrap=True)
     else:
-        for name in names:
-            book.look_up(name)
-        with training_progress(f"Reproducing {', '.join(names)}") as bar:
-            outcome = paper.reproduce(
-                *names,
-                book=book,
-                ledger=opened,
-                docs=folder,
-                runs=runs,
-                epochs=epochs,
-                limit=limit,
-                budget=budget,
-                device=device,
-                runs_dir=runs_dir,
-                side_by_side=side_by_side,
-                progress=bar,
-                say=lambda text: console.print(text, soft_wrap=True),
-            )
-        print_outcome(outcome, opened)
+        make_runs(names, book=book, ledger=opened, docs=folder, device=device, runs_dir=runs_dir, **for_runs)
+
+
+def refuse_misplaced(for_runs: Mapping[str, object]) -> None:
+    """Raise if options for runs were given without the name of a result."""
+    misplaced = [f"--{name.replace('_', '-')}" for name, value in for_runs.items() if value is not None]
+    if misplaced:
+        raise HitNetError(f"{', '.join(misplaced)} needs the NAME of a result; see `hitnet reproduce --list`.")
+
+
+def make_runs(names: list[str], *, book: paper.Book, ledger: paper.Ledger, **options: Any) -> None:
+    """Make the missing runs of results or experiments, and print what was done."""
+    for name in names:
+        book.look_up(name)
+    with training_progress(f"Reproducing {', '.join(names)}") as bar:
+        outcome = paper.reproduce(
+            *names,
+            book=book,
+            ledger=ledger,
+            progress=bar,
+            say=lambda text: console.print(text, soft_wrap=True),
+            **options,
+        )
+    print_outcome(outcome, ledger)
 
 
 def ledger_path(given: Path | None, *, writing: bool) -> Path:

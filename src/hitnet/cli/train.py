@@ -18,7 +18,6 @@ from hitnet.cli.options import (
     Data,
     DataDir,
     Device,
-    OtherData,
     RunPath,
     Values,
     takes,
@@ -28,7 +27,7 @@ from hitnet.cli.terminal import console, fits, make_table, print_json, short_nam
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
-from hitnet.training import Evaluation, Run, choose_recipe, distributed, evaluate, predict, train, train_many
+from hitnet.training import Evaluation, Run, RunFolder, choose_recipe, distributed, evaluate, predict, train, train_many
 
 app = typer.Typer()
 
@@ -140,26 +139,41 @@ def print_trainings(runs: list[Run]) -> None:
 
 @app.command("evaluate")
 def evaluate_command(
-    run: RunPath,
-    data: OtherData = None,
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN… [DATA]", help="Run folders, then another data set than the run's own")
+    ],
     split: Annotated[str, typer.Option(help="train, test or all")] = "test",
     device: Device = "auto",
     data_dir: DataDir = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be used")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Error rate, per-class table, confusion, hits and misses of a trained run."""
+    """Error rate, per-class table, confusion, hits and misses of a trained run.
+
+    Several runs judge together, as a committee: by the mean of their distances, or of their probabilities for networks
+    with softmax.
+    """
+    members, data = runs_and_data(runs)
     other = None if data is None else open_data(data, strict=strict)
-    result = evaluate(run, other, split=split, device=device)
+    result = evaluate(members[0] if len(members) == 1 else members, other, split=split, device=device)
     if as_json:
         print_json(result.to_dict())
         return
-    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images")
+    together = f" by {result.networks} networks together" if result.networks > 1 else ""
+    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images{together}")
     if result.hits is not None and result.misses is not None:
         console.print(f"{result.hits:.1f} % of the true capsules hit, {result.misses:.1f} % of the others miss")
     if result.mse is not None:
         console.print(f"reconstruction: mean squared error {result.mse:.4f}")
     console.print(class_table(result))
+
+
+def runs_and_data(arguments: list[str]) -> tuple[list[str], str | None]:
+    """The runs among the arguments, and the data: the last argument if it is not a run folder."""
+    *members, last = arguments
+    if not members or RunFolder(last).exists:
+        return arguments, None
+    return members, last
 
 
 def class_table(result: Evaluation, most: int = 20) -> Table:

@@ -7,8 +7,8 @@ from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
 from hitnet.paper.committees import committee_errors
 from hitnet.paper.experiments import COMMITTEE, Experiment
-from hitnet.paper.ghosts import pair_count, share
-from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
+from hitnet.paper.ghost_sections import pair_count, share
+from hitnet.paper.page import NONE, claim_cell, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
 from hitnet.paper.records import difference, summarise, summarise_errors
 
@@ -62,7 +62,7 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
     return [
         f"{arm.name}: {arm.reading}",
         cell.name,
-        number(claim.mean if claim else None),
+        claim_cell(claim),
         mean_cell(ours, None) if ours else NONE,
         mean_cell(summary, claim) if summary else NONE,
         change,
@@ -138,7 +138,7 @@ def committee_row(page: Page, title: str, name: str) -> list[str]:
         mean_cell(summary, None if single is None else Claim(single)) if summary else NONE,
         runs_cell(page, name, summary),
         number(together),
-        mean_cell(committees, None if together is None else Claim(together)) if committees else NONE,
+        mean_cell(committees, None if together is None else Claim(together), of="committee") if committees else NONE,
         f"{committees.runs if committees else 0} of {experiment.committees}",
         seconds_cell(records),
         page.missing(name),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("images") / "paper"
 CURVES_FILE = FOLDER / "curves.png"
+LOSS_FILE = FOLDER / "loss.png"
 TABLE1_NETWORKS = {network: TITLES[network] for network in ("n1", "n2", "n2b", "hitnet")}
 TABLE1_CONSTANT = tuple(f"mnist-{network}-constant" for network in TABLE1_NETWORKS)
 TRAVERSED_CLASS = 3  # any would do: the paper speaks of all
@@ -57,6 +58,17 @@ def draw_curves(histories: dict[str, list[dict[str, float]]], file: Path) -> Non
     axes.set_title("mean test error on MNIST, %, constant learning rate", fontsize=8, loc="left")
     axes.legend(fontsize=7, frameon=False)
     plots.save([figure], file)
+
+
+def loss_section(page: Page) -> str:
+    """The figure of the centripetal loss, drawn from the code of the loss."""
+    plots.save([plots.loss_figure()], page.docs / LOSS_FILE)
+    return (
+        f"![The centripetal loss]({LOSS_FILE.as_posix()})\n\n"
+        "The loss of the capsule of the true class (left) and of another capsule (right), λ included: over the "
+        "distance from the centre, and on the plane of capsules with two components. Within the left circle (radius "
+        "m) and outside the right one (radius m') there is no loss. The figure needs no runs.\n"
+    )
 
 
 def draw_prototypes(drawing: Drawing) -> list[Figure]:
@@ -149,6 +161,7 @@ def picture_section(page: Page) -> str:
     return "\n\n".join([*images, origin]) + "\n"
 
 
+LOSS = Result("loss", "The centripetal loss", "the figure of the loss, section 2", (), loss_section, paper_runs="")
 CURVES = Result(
     "curves",
     "Error over the epochs",

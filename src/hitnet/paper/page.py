@@ -102,7 +102,7 @@ def overview_table(book: Book, ledger: Ledger) -> str:
     for name, result in book.results.items():
         now = standing(book, name, ledger, costs)
         left = in_words(now.seconds) if now.seconds else "nothing"
-        runs_here = f"{now.done} of {now.wanted}"
+        runs_here = f"{now.done} of {now.wanted}" if result.experiments else NONE
         rows.append([f"[{name}](#{name})", result.title, result.where, result.paper_runs or NONE, runs_here, left])
     runs = sum(len(ledger.select(RUN, name)) for name in book.experiments)
     note = "" if runs else "**The ledger is empty: no run has been made yet.**\n\n"
@@ -178,11 +178,11 @@ def beside_claim(ours: float | None, claimed: float | None, digits: int) -> str:
     return f"{number(ours, digits)} ({number(claimed, digits)})"
 
 
-def mean_cell(summary: Summary, claim: Claim | None) -> str:
-    """Our mean with its interval, marked if the paper's mean lies outside of it."""
+def mean_cell(summary: Summary, claim: Claim | None, *, of: str = "run") -> str:
+    """Our mean with its interval, marked if the paper's mean lies outside of it; `of` is what the mean is of."""
     digits = 3 if summary.mean < 1 else 2
     if summary.interval is None:
-        return f"{summary.mean:.{digits}f}, no interval from one run"
+        return f"{summary.mean:.{digits}f}, no interval from one {of}"
     low, high = summary.interval
     text = f"{summary.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
     if claim and claim.mean is not None and differs(summary, claim.mean, half_unit=claim.half_unit):
@@ -220,6 +220,15 @@ def side_by_side(runs: Sequence[RunRecord]) -> str:
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
+def claim_cell(claim: Claim | None) -> str:
+    """The paper's mean, with as many digits as it gives, its best run, and whether the number of runs is known."""
+    if claim is None:
+        return NONE
+    best = "" if claim.best is None else f" (best {claim.best:.2f})"
+    runs = " (runs not given)" if claim.runs is None else ""
+    return number(claim.mean, 1 if claim.half_unit > 0.01 else 2) + best + runs
+
+
 def error_row(page: Page, title: str, name: str, compared: str | None = None) -> list[str]:
     """A row under ERROR_HEADER for one experiment.
 
@@ -228,12 +237,7 @@ def error_row(page: Page, title: str, name: str, compared: str | None = None) ->
     """
     claim, records = page.book.claims.get(compared or name), page.records(name)
     summary = summarise(records)
-    claimed = number(claim.mean if claim else None, 1 if claim and claim.half_unit > 0.01 else 2)
-    if claim and claim.best is not None:
-        claimed += f" (best {claim.best:.2f})"
-    if claim and claim.runs is None:
-        claimed += " (runs not given)"
-    runs = runs_cell(page, name, summary)
+    claimed, runs = claim_cell(claim), runs_cell(page, name, summary)
     if summary is None:
         return [title, claimed, NONE, NONE, NONE, runs, NONE, page.missing(name)]
     mean = mean_cell(summary, claim if compared is None else None)
@@ -244,3 +248,9 @@ def error_row(page: Page, title: str, name: str, compared: str | None = None) ->
 def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
     """Errors of several experiments: (title, experiment), or (title, experiment, the paper's experiment beside it)."""
     return table(ERROR_HEADER, [error_row(page, *row) for row in rows])
+
+
+def tested_on_line(page: Page, name: str) -> str:
+    """Which test images the runs were tested on: affNIST's own, or rebuilt ones; empty without runs."""
+    names = sorted({record.tested_on for record in page.records(name)})
+    return f"\n{page.experiment(name).title}: tested on {', '.join(names)}.\n" if names else ""

@@ -242,9 +242,9 @@ def analyse_and_draw(
             files, test = runner.prediction_files(experiment), runner.images(experiment, "test")
             judge_committees(experiment, files, test, runner.ledger, say)
     for result in results.values():
-        experiment = runner.book.experiments[result.experiments[0]]
         if result.draw is None or result.picture(runner.ledger):
             continue
+        experiment = runner.book.experiments[result.experiments[0]]
         if length.short_label(experiment) is not None:
             say(f"{result.name}: not drawn: its run is a short one")
         elif runner.finished(experiment, PICTURE_SEED):

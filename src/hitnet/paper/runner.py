@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from hitnet.paper.committees import predictions_path, save_predictions, wrong_wi
 from hitnet.paper.cost import Costs, device_name
 from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.ghosts import reading_path, save_reading
+from hitnet.paper.guard import Guard
 from hitnet.paper.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 from hitnet.training import Progress, Run, RunConfig, RunFolder, open_run
@@ -32,41 +32,6 @@ from hitnet.training.runs import check_same
 from hitnet.training.scheduler import AT_ONCE
 
 Tell = Callable[[PlannedRun, RunRecord | str], None]
-
-
-class Guard(Progress):
-    """Passes on the progress of training, and stops it where another epoch would exceed the budget.
-
-    Args:
-        inner: Receives all progress.
-        end: The end of the budget by `clock`; None: no budget.
-        read: Called after each epoch with run folder, epoch and network.
-    """
-
-    def __init__(
-        self,
-        inner: Progress,
-        end: float | None,
-        clock: Callable[[], float],
-        read: Callable[[Path, int, Network], None],
-    ) -> None:
-        self.inner, self.end, self.clock, self.read = inner, end, clock, read
-
-    def plan(self, steps: int) -> None:
-        self.inner.plan(steps)
-
-    def step(self) -> None:
-        self.inner.step()
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.inner.epoch(row)
-        late = self.end is not None and self.clock() + row["seconds"] > self.end
-        self.stop = self.stop or self.inner.stop or late
-
-    def network(self, folder: Path | None, epoch: int, network: Network) -> None:
-        self.inner.network(folder, epoch, network)
-        if folder is not None:
-            self.read(folder, epoch, network)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The sections of the page of results: the paper's tables, our own, and the list of all results in their order.
+"""The sections of the paper's tables on the page of results, and the list of all results in their order.
 
 To add a result, write a function that renders its section, and add a `Result` to `RESULTS`.
 """
@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import statistics
 
-from hitnet.losses import MISS_WEIGHT
-from hitnet.paper import arm_sections, figures, ghosts
+from hitnet.paper import arm_sections, figures, ghost_sections, our_sections
 from hitnet.paper.book import TEACHER_SEED, Book, Page, Result
 from hitnet.paper.claims import CAPSNET_ELSEWHERE, CAPSNET_SLOWER, CLAIMS, Claim
-from hitnet.paper.experiments import Experiment
 from hitnet.paper.figures import TABLE1_CONSTANT, TABLE1_NETWORKS
 from hitnet.paper.page import (
-    ERROR_HEADER,
     NONE,
     beside_claim,
-    error_row,
     error_table,
     mean_cell,
     number,
     runs_cell,
     seconds_cell,
     table,
+    tested_on_line,
 )
-from hitnet.paper.plan import EXPERIMENTS, OUR_TEACHER, RESNET9_DATA
-from hitnet.paper.records import RunRecord, difference, summarise
+from hitnet.paper.plan import EXPERIMENTS
+from hitnet.paper.records import RunRecord, summarise
 
 TABLE1_OURS = "mnist-ours"  # the same network, by our own recipe, whose rate decreases too
 SQUASH_ROWS = (("HitNet with squash", "mnist-squash"), ("HitNet", "mnist-hitnet-constant"))
@@ -61,20 +58,6 @@ TABLE3_ROWS = (
     ("CIFAR-10, a quarter modified", "cifar10-hybrid-quarter"),
     ("SVHN", "svhn-hitnet"),
     ("SVHN, a quarter modified", "svhn-hybrid-quarter"),
-)
-# Title, experiment, and the experiment of the paper whose error is shown beside it.
-OURS_ROWS = (
-    ("MNIST, the paper's network", "mnist-ours", "mnist-hitnet-decay"),
-    ("MNIST, ResNet-9", "mnist-resnet9", "mnist-hitnet-decay"),
-    ("Fashion-MNIST, ResNet-9", "fashion-resnet9", "fashion-hitnet"),
-    ("CIFAR-10, ResNet-9", "cifar10-resnet9", "cifar10-hitnet"),
-    ("SVHN, ResNet-9", "svhn-resnet9", "svhn-hitnet"),
-    ("affNIST, ResNet-9, images shifted in training", "affnist-ours", "affnist-hitnet-shifts"),
-)
-HIT, SOFTMAX = "Hit-or-Miss", "softmax"
-# Title of the data set, experiment with capsules, experiment with softmax.
-SOFTMAX_PAIRS = tuple(
-    (facts.title, f"{name}-resnet9", f"{name}-resnet9-softmax") for name, (facts, _, _) in RESNET9_DATA.items()
 )
 
 
@@ -177,12 +160,6 @@ def shifts_section(page: Page) -> str:
     return error_table(page, SHIFTS_ROWS) + "".join(tested_on_line(page, name) for _, name in SHIFTS_ROWS)
 
 
-def tested_on_line(page: Page, name: str) -> str:
-    """Which test images the runs were tested on: affNIST's own, or rebuilt ones; empty without runs."""
-    names = sorted({record.tested_on for record in page.records(name)})
-    return f"\n{page.experiment(name).title}: tested on {', '.join(names)}.\n" if names else ""
-
-
 def table3_section(page: Page) -> str:
     """Training on images that a trained network modifies (hybrid data augmentation)."""
     note = (
@@ -193,91 +170,9 @@ def table3_section(page: Page) -> str:
     return note + error_table(page, TABLE3_ROWS)
 
 
-def ours_section(page: Page) -> str:
-    """Beyond the paper: the errors that its ideas reach today, meant for at most 30 seconds per model."""
-    note = (
-        "All networks classify with Hit-or-Miss capsules and the centripetal loss. Each figure is the error of single "
-        "networks that see each test image once. The paper's errors are those of its own network. One run of "
-        "mnist-ours-teacher (`hitnet-conv`) modifies the images of mnist-ours; the time of training it is not "
-        "included.\n\n"
-    )
-    names = [*(name for _, name, _ in OURS_ROWS), OUR_TEACHER.name]
-    recipes = [f"- {name}: {', '.join(recipe_words(page.experiment(name)))}" for name in names]
-    return note + error_table(page, OURS_ROWS) + tested_on_line(page, "affnist-ours") + "\n" + "\n".join(recipes) + "\n"
-
-
-def recipe_words(experiment: Experiment) -> list[str]:
-    """How an experiment is trained; of the network itself only the size of its capsules."""
-    recipe = experiment.full_recipe()
-    words = [f"{recipe.epochs} epochs", f"{recipe.optimizer} at {recipe.learning_rate:g}", recipe.schedule]
-    words.append(f"batches of {recipe.batch_size}")
-    for name in ("weight_decay", "shift", "flip", "cutout", "warp", "invert", "average", "label_smoothing"):
-        value = getattr(recipe, name)
-        if value:
-            words.append(name.replace("_", " ") + ("" if value is True else f" {value:g}"))
-    if recipe.miss_weight != MISS_WEIGHT:
-        words.append(f"miss weight {recipe.miss_weight:g}")
-    if "capsule_dim" in experiment.model_options:
-        words.append(f"capsules of size {experiment.model_options['capsule_dim']}")
-    if experiment.teacher:
-        share, strength = recipe.augment_share, recipe.augment_strength
-        words.append(f"{100 * share:g} % of each batch modified by {experiment.teacher} (strength {strength:g})")
-    return words
-
-
-def softmax_section(page: Page) -> str:
-    """Hit-or-Miss against softmax and cross-entropy: one network, two heads and their losses."""
-    titles = [
-        (f"{title}, {head}", name)
-        for title, *names in SOFTMAX_PAIRS
-        for head, name in zip((HIT, SOFTMAX), names, strict=True)
-    ]
-    # Without the paper's error, which is of another network.
-    rows = [[title, *error_row(page, title, name)[2:]] for title, name in titles]
-    return (
-        "The network is `hitnet-resnet9`: once with its capsules and decoder, once with softmax and cross-entropy "
-        "instead.\n\n"
-        + table((ERROR_HEADER[0], *ERROR_HEADER[2:]), rows)
-        + "\nDifferences of the means, with 95 % intervals (Welch's t):\n\n"
-        + table(
-            ("", f"{HIT} − {SOFTMAX}, points [95 %]", "in words"),
-            [[title, *difference_cells(page, hit, softmax)] for title, hit, softmax in SOFTMAX_PAIRS],
-        )
-        + "\n"
-        + "\n".join(paired_recipes(page))
-        + "\n"
-    )
-
-
-def difference_cells(page: Page, hit: str, softmax: str) -> tuple[str, str]:
-    """The difference of two experiments' means: in numbers, and in words."""
-    between = difference(page.records(hit), page.records(softmax))
-    if between is None:
-        return NONE, "not comparable yet: both need at least two runs"
-    low, high = between.interval
-    words = "no difference detected"
-    if low > 0:
-        words = f"{SOFTMAX} has the lower error"
-    elif high < 0:
-        words = f"{HIT} has the lower error"
-    return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]", words
-
-
-def paired_recipes(page: Page) -> list[str]:
-    """How each pair is trained: what both have in common, and what only one has."""
-    lines = []
-    for title, *names in SOFTMAX_PAIRS:
-        both = [recipe_words(page.experiment(name)) for name in names]
-        parts = [f"both: {', '.join(word for word in both[0] if word in both[1])}"]
-        for head, words, others in zip((HIT, SOFTMAX), both, reversed(both), strict=True):
-            own = [word for word in words if word not in others]
-            parts += [f"{head}: {', '.join(own)}"] if own else []
-        lines.append(f"- {title}, " + "; ".join(parts))
-    return lines
-
-
 MNIST_TITLE = "Four networks on MNIST"
 RESULTS = (
+    figures.LOSS,
     Result(
         "table1-constant",
         f"{MNIST_TITLE}, constant learning rate",
@@ -318,26 +213,12 @@ RESULTS = (
         table3_section,
         paper_runs="20 per row on MNIST, else not given",
     ),
-    ghosts.MNIST,
-    ghosts.SVHN,
+    ghost_sections.MNIST,
+    ghost_sections.SVHN,
     arm_sections.TOP_K,
     arm_sections.ARMS_RESULT,
     arm_sections.COMMITTEES,
-    Result(
-        "ours",
-        "Hit-or-Miss beyond the paper's recipe and network",
-        "beyond the paper",
-        (OUR_TEACHER.name, *(name for _, name, _ in OURS_ROWS)),
-        ours_section,
-        paper_runs="",
-    ),
-    Result(
-        "softmax",
-        "Hit-or-Miss against softmax",
-        "beyond the paper",
-        tuple(name for _, *names in SOFTMAX_PAIRS for name in names),
-        softmax_section,
-        paper_runs="",
-    ),
+    our_sections.OURS,
+    our_sections.SOFTMAX,
 )
 PAPER = Book(EXPERIMENTS, {result.name: result for result in RESULTS}, CLAIMS)

@@ -6,6 +6,7 @@ matplotlib supports.
 
 from hitnet.plots.ghosts import analysis_figure, doubtful_figures, draw_agreement, draw_distances, draw_pairs
 from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
+from hitnet.plots.losses import loss_figure
 from hitnet.plots.sheet import check_file_type, draw_image, pages, save
 from hitnet.plots.synthesis import (
     draw_features,
@@ -31,6 +32,7 @@ __all__ = [
     "feature_figures",
     "history_figure",
     "hybrid_figures",
+    "loss_figure",
     "pages",
     "plot_history",
     "prototype_figures",

@@ -1,0 +1,100 @@
+"""Arms on the page: beside their cell, and never in it."""
+
+from dataclasses import replace
+
+import pytest
+
+from hitnet.paper import PAPER, reproduce
+from hitnet.paper.ledger import ARM, PICTURE, RUN, Entry
+from hitnet.paper.records import full_runs
+from toy_book import add, record, table_row
+
+
+def add_arm(ledger, name, seed, wrong):
+    arm = PAPER.experiments[name]
+    ledger.add(Entry(ARM, name, (seed,), record(arm, [wrong] * arm.epochs).to_facts()))
+
+
+def test_an_arm_stands_beside_its_cell_and_is_not_in_it(section, page, ledger):
+    cell = PAPER.experiments["cifar10-hitnet"]
+    for seed, wrong in enumerate((2900, 2920)):
+        add(ledger, cell, seed, record(cell, [wrong] * 250))
+    before = section("table2")
+    for seed, wrong in enumerate((2660, 2670, 2680)):
+        add_arm(ledger, "cifar10-shift3-nearest", seed, wrong)
+    assert section("table2") == before
+    cells = table_row(section("arms"), "cifar10-shift3-nearest: shifts of 3, nearest pixel")
+    # Of the arm: mean 26.70, standard deviation 0.1, ± 4.303 · 0.1 / √3. Of the cell: ± 12.706 · 0.1414 / √2.
+    assert cells[1:5] == ["cifar10-hitnet", "26.70", "29.10 [27.83, 30.37]", "26.70 [26.45, 26.95]"]
+    assert cells[5].startswith("-2.400 [")
+    assert cells[6] == "3 of 3"
+    assert "cifar10-shift3-nearest (" not in section("arms")  # nothing is missing
+    assert "- svhn-shift3-nearest (" in section("arms")
+
+
+def test_a_figure_outside_the_interval_of_an_arm_is_marked(section, ledger):
+    for seed, wrong in enumerate((2500, 2501, 2502)):
+        add_arm(ledger, "cifar10-shift3", seed, wrong)
+    assert table_row(section("arms"), "cifar10-shift3: shifts of 3, zeros")[4].endswith("**≠**")
+
+
+def test_runs_and_arms_are_told_apart_by_the_ledger(ledger):
+    arm = PAPER.experiments["cifar10-shift3-nearest"]
+    ledger.add(Entry(RUN, arm.name, (0,), record(arm).to_facts()))
+    assert full_runs(ledger, arm) == {}
+    add_arm(ledger, arm.name, 0, 2660)
+    assert list(full_runs(ledger, arm)) == [0]
+    assert full_runs(ledger, PAPER.experiments["cifar10-hitnet"]) == {}
+
+
+def test_an_arm_is_trained_and_recorded_as_an_arm(book, ledger, tmp_path):
+    toy = book.experiments["toy"]
+    options = {**toy.options, "shift_fill": "nearest"}
+    arm = replace(toy, name="toy-arm", wanted=1, arm_of="toy", reading="nearest pixel", options=options)
+    larger = replace(book, experiments={**book.experiments, arm.name: arm})
+    reproduce(arm.name, book=larger, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu")
+    (entry,) = ledger.entries.values()
+    assert (entry.kind, entry.experiment, entry.seeds) == ("arm", "toy-arm", (0,))
+    assert entry.facts["recipe"]["shift_fill"] == "nearest"
+    assert (
+        reproduce(
+            arm.name, book=larger, ledger=ledger, docs=tmp_path / "docs", runs_dir=tmp_path / "runs", device="cpu"
+        ).done
+        == []
+    )
+
+
+def test_ghost_arms_stand_beside_the_paper(section, ledger):
+    add_arm(ledger, "mnist-ghosts-still", 0, 80)
+    text = section("arms")
+    assert table_row(text, "the paper")[1:] == ["20", "16,859 (28 %)", "71", "2,333", "2,580", "1,360", "2,380"]
+    assert table_row(text, "mnist-ghosts-still: ghosts, no shifts, 60 epochs")[1:3] == ["1 of 20", "–"]
+
+
+def test_the_components_of_capsules(section, ledger):
+    assert "Not drawn yet" in section("components")
+    measured = {"centre": 0.5, "spread": 0.025, "by_class": [["0", 5923, 0.50123, 0.02345, 0.96789]]}
+    facts = {"files": ["images/paper/components.png"], "weights": "abc", "measured": measured}
+    ledger.add(Entry(PICTURE, "mnist-hitnet-constant", (0,), facts, "components"))
+    text = section("components")
+    assert table_row(text, "0")[1:] == ["5,923", "0.501", "0.0234", "96.8"]
+    assert "m/√n = 0.0250" in text
+
+
+def test_components_are_measured_from_a_run(work, book, ledger, tmp_path):
+    from hitnet.paper.figures import components_section, draw_components, measure_components
+
+    shown = replace(
+        book.results["toy-picture"],
+        name="toy-components",
+        section=components_section,
+        draw=draw_components,
+        measure=measure_components,
+    )
+    larger = replace(book, results={**book.results, shown.name: shown})
+    reproduce(shown.name, book=larger, ledger=ledger, docs=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
+    facts = ledger.get(PICTURE, "toy", (0,), shown.name).facts
+    rows = facts["measured"]["by_class"]
+    assert [row[0] for row in rows] == ["band 0", "band 1", "band 2"]
+    assert facts["measured"]["spread"] == pytest.approx(0.1 / 4)
+    assert all(0 < row[2] < 1 and 0 <= row[4] <= 1 for row in rows)
