@@ -70,8 +70,16 @@ class Extractor:
             images = images.flip(-1)
         images = images.to(torch.bfloat16 if self.half else torch.float32, memory_format=torch.channels_last)
         with torch.inference_mode():
-            parts = [self.module(part) for part in images.split(AT_ONCE[self.device.type])]
+            parts = [self._network(part) for part in images.split(AT_ONCE[self.device.type])]
             return torch.cat(parts).float()
+
+    def _network(self, images: Tensor) -> Tensor:
+        """Features (b, D). A GPU gets batches of one size: for each new one, cuDNN takes seconds to choose its ways."""
+        missing = AT_ONCE["cuda"] - len(images) if self.device.type == "cuda" else 0
+        if not missing:
+            return self.module(images)  # type: ignore[no-any-return]
+        padded = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).contiguous(memory_format=torch.channels_last)
+        return self.module(padded)[: len(images)]  # type: ignore[no-any-return]
 
     def run(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         """Features of consecutive images, in order: (which, float32 (b, D) on the CPU).
