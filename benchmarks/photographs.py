@@ -3,6 +3,7 @@
     python benchmarks/photographs.py labels --photos CLOTHING --data-dir DATA --cifar10n FILE.npz --cache FOLDER
     python benchmarks/photographs.py features --photos CLOTHING
     python benchmarks/photographs.py heads
+    python benchmarks/photographs.py memory
 
 CLOTHING is a copy of github.com/alexeygrigorev/clothing-dataset-small (CC0): 3,781 photographs of ten classes, its
 three splits taken together. Each step puts its rows into benchmarks/records/photographs.json.
@@ -16,13 +17,20 @@ heads of the same features and folds: as many as all of our heads, each trained 
 
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
+`memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in a process of its own. The files are
+JPEGs of 32 x 32 and the backbone is small, so that the pass takes minutes; the features are as wide as the real ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
+import resource
+import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,7 +182,47 @@ def measure_heads(args: argparse.Namespace) -> None:
         keep([row | about(torch.device("cpu"))])
 
 
-STEPS = {"labels": measure_labels, "features": measure_features, "heads": measure_heads}
+def write_files(folder: Path, count: int) -> None:
+    """JPEGs in two classes, no two of the same content."""
+    for i in range(count):
+        place = folder / "ab"[i % 2] / f"{i // 1000:03d}"
+        if i % 2000 < 2:
+            place.mkdir(parents=True)
+        colours = np.array([[[i % 256, i // 256 % 256, i // 65_536]]], np.uint8).repeat(32, 0).repeat(32, 1)
+        # JPEG may round neighbouring colours to the same: the comment makes every file differ.
+        Image.fromarray(colours).save(place / f"{i:06d}.jpg", comment=str(i))
+
+
+class Wide(torch.nn.Module):
+    """A backbone of 2,560 features that costs next to nothing."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.mean(dim=(2, 3)).repeat(1, 854)[:, :2560]
+
+
+def peak_memory(folder: Path) -> int:
+    """Bytes that a process takes at most while it computes the features of a folder."""
+    backbone = open_backbone(Wide(), input_size=32)
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["HITNET_CACHE"] = cache
+        hitnet.extract_features(folder, out=Path(cache) / "features.npy", backbone=backbone, device="cpu")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure_memory(args: argparse.Namespace) -> None:
+    for count in (10_000, 200_000):
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(Path(folder), count)
+            started = time.perf_counter()
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+                peak = pool.submit(peak_memory, Path(folder)).result()
+            row = {"case": "memory", "method": f"{count:,} files", "seed": None, "images": count, "peak_bytes": peak}
+            row |= {"seconds": time.perf_counter() - started}
+            print(row, flush=True)
+            keep([row | about(torch.device("cpu"))])
+
+
+STEPS = {"labels": measure_labels, "features": measure_features, "heads": measure_heads, "memory": measure_memory}
 
 
 def main(given: Sequence[str] | None = None) -> None:

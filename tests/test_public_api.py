@@ -21,6 +21,7 @@ FUNCTIONS = {
     "generate": "generate",
     "augment": "augment",
     "plot": "plot_history",
+    "extract": "extract_features",
     "audit run": "audit_labels",
     "audit apply": "apply_corrections",
     "audit export": "export_audit",

@@ -31,6 +31,7 @@ _NAMES = {
         "train_many",
     ),
     "synthesis": ("augment", "feature_distributions", "generate", "prototypes", "traverse", "write_images"),
+    "features": ("extract_features",),
     "audit": (
         "Audit",
         "FeatureHeads",
@@ -47,7 +48,19 @@ _NAMES = {
     "paper": ("reproduce",),
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
-_ROOMS = ("audit", "capsules", "data", "errors", "losses", "models", "paper", "plots", "synthesis", "training")
+_ROOMS = (
+    "audit",
+    "capsules",
+    "data",
+    "errors",
+    "features",
+    "losses",
+    "models",
+    "paper",
+    "plots",
+    "synthesis",
+    "training",
+)
 
 __all__ = sorted(_ROOM_OF)
 
@@ -74,6 +87,7 @@ if TYPE_CHECKING:
     from hitnet.data import list_data as list_data
     from hitnet.data import open_data as open_data
     from hitnet.errors import HitNetError as HitNetError
+    from hitnet.features import extract_features as extract_features
     from hitnet.losses import CentripetalLoss as CentripetalLoss
     from hitnet.losses import MarginLoss as MarginLoss
     from hitnet.losses import centripetal_loss as centripetal_loss

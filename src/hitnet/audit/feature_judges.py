@@ -15,10 +15,9 @@ from torch import Tensor
 from hitnet.audit.judges import Judgement, Judges
 from hitnet.data import Data, Images
 from hitnet.errors import HitNetError, whole
-from hitnet.features.cache import cached_features
-from hitnet.features.extraction import extract
 from hitnet.features.judges import judge_features
 from hitnet.features.neighbours import most_typical
+from hitnet.features.of_data import features_of
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Progress
@@ -58,7 +57,7 @@ class FeatureHeads(Judges):
         device: torch.device,
         progress: Progress | None,
     ) -> Judgement:
-        features, name = self._features(data, images, device, progress or Progress())
+        features, name = self._features(data, images, device, progress)
         judged = judge_features(
             features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=device
         )
@@ -78,28 +77,14 @@ class FeatureHeads(Judges):
             capsules=judged.capsules,
         )
 
-    def _features(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:
+    def _features(
+        self, data: Data, images: Images, device: torch.device, progress: Progress | None
+    ) -> tuple[Tensor, str]:
         """Features of the images, (N, D), and what to call them."""
         if self.features is not None:
             return read_features(self.features, images), Path(self.features).name
         backbone = open_backbone(self.backbone, self.weights)
-        progress.plan(len(images))
-        files, counter = data.image_files(images), _Counter(progress)
-        if files is None:
-            return extract(images.pixels, backbone, device=device, progress=counter), backbone.name
-        return cached_features(files, backbone, device=device, progress=counter), backbone.name
-
-
-class _Counter:
-    """Turns the number of images that are done into steps of a progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.done = progress, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        for _ in range(done - self.done):
-            self.progress.step()
-        self.done = done
+        return features_of(data, images, backbone, device=device, progress=progress), backbone.name
 
 
 def typical_images(features: Tensor, images: Images) -> Tensor:

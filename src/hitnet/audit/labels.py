@@ -24,6 +24,7 @@ from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
+from hitnet.training.distributed import started_by_torchrun
 
 
 def audit_labels(
@@ -52,6 +53,11 @@ def audit_labels(
     """
     started = time.perf_counter()
     scores.check_method(score)
+    if started_by_torchrun():
+        raise HitNetError(
+            "An audit runs in one process. Let torchrun start `hitnet extract`, which shares the images. Then audit "
+            "without it."
+        )
     opened = open_data(data)
     split = split or opened.audit_split
     about: dict[str, Any] = {"source": opened.address, "split": split}

@@ -43,6 +43,7 @@ MODULES = {
     "generate": "synthesis",
     "augment": "synthesis",
     "plot": "plot",
+    "extract": "extract",
     "audit": "audit",
     "ghosts": "ghosts",
     "reproduce": "reproduce",

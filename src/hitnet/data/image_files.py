@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from hitnet.data.images import Images
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
@@ -66,7 +65,7 @@ class FileData(Data):
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
-    def image_files(self, images: Images) -> list[Path] | None:
+    def image_files(self, images: ImageSet) -> list[Path] | None:
         return [self.listing.entries.root / path for path in images.paths or ()]
 
     def _survey(self, split: str) -> Survey:

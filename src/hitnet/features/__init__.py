@@ -1,0 +1,23 @@
+"""Features of images by a frozen backbone, computed once and kept; heads fitted on them, all folds at once."""
+
+from hitnet.features.cache import cache_folder, cached_features
+from hitnet.features.extraction import Extractor, extract
+from hitnet.features.heads import HeadOptions, fit_heads
+from hitnet.features.judges import FeatureJudgement, judge_features
+from hitnet.features.neighbours import most_typical, near_duplicates, neighbour_votes
+from hitnet.features.of_data import extract_features
+
+__all__ = [
+    "Extractor",
+    "FeatureJudgement",
+    "HeadOptions",
+    "cache_folder",
+    "cached_features",
+    "extract",
+    "extract_features",
+    "fit_heads",
+    "judge_features",
+    "most_typical",
+    "near_duplicates",
+    "neighbour_votes",
+]

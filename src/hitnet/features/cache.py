@@ -24,6 +24,7 @@ from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
 from hitnet.files import expand, replacing
 from hitnet.models.backbones import Backbone
+from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
@@ -58,12 +59,12 @@ class FeatureCache:
         self.shards: list[Path] = []
         keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
         for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
-            found = self._keys(path)
-            if found is None:
+            own = self._keys(path)
+            if own is None:
                 path.unlink(missing_ok=True)
                 continue
-            rows = np.arange(len(found))
-            keys.append(found)
+            rows = np.arange(len(own))
+            keys.append(own)
             places.append(np.stack([np.full_like(rows, len(self.shards)), rows], axis=1))
             self.shards.append(path)
         self.keys, first = np.unique(np.concatenate(keys), return_index=True)
@@ -84,7 +85,7 @@ class FeatureCache:
         return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
 
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:
-        """Write a shard; what it holds is found by caches that are opened later."""
+        """Write a shard; caches that are opened later hold it."""
         tensor = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).view(-1, KEY_BYTES)
         half = features.to(torch.float16).contiguous()
         with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
@@ -118,6 +119,7 @@ def cached_features(
     folder: str | Path | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
+    ranks: Ranks = SINGLE,
 ) -> Tensor:
     """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
 
@@ -132,6 +134,7 @@ def cached_features(
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
             with the number of images.
         progress: Called with the number of files whose features are known, and of all.
+        ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
 
     Raises:
         HitNetError: A file cannot be read as an image.
@@ -141,21 +144,33 @@ def cached_features(
     place = base / "features" / f"{backbone.fingerprint}-{side}{'-flip' if flip else ''}"
     keys = _file_keys(paths, workers)
     cache = FeatureCache(place, backbone.num_features)
-    missing = np.flatnonzero(cache.find(keys) < 0)
-    missing = missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
-    if len(missing):
+    # The first process decides what is missing: another may look when the first shards are there already.
+    missing = ranks.from_first(lambda: _missing(cache, keys))
+    mine = missing[ranks.rank :: ranks.size]
+    if len(mine):
         extractor = Extractor(backbone, size=side, device=device, flip=flip, workers=workers)
-        _fill(cache, extractor, paths, keys, missing, progress)
-        cache = FeatureCache(place, backbone.num_features)
+        _fill(cache, extractor, paths, keys, mine, progress)
     elif progress is not None:
         progress(len(paths), len(paths))
-    shape = (len(paths), backbone.num_features)
+    ranks.wait()
+    if len(missing):
+        cache = FeatureCache(place, backbone.num_features)
     if out is None:
-        features = np.empty(shape, np.float16)
-    else:
-        features = np.lib.format.open_memmap(expand(out), "w+", np.float16, shape)
-    cache.read(cache.find(keys), features)
-    return torch.from_numpy(features)
+        features = np.empty((len(paths), backbone.num_features), np.float16)
+        cache.read(cache.find(keys), features)
+        return torch.from_numpy(features)
+    if ranks.first:
+        with replacing(expand(out)) as temporary:
+            shape = (len(paths), backbone.num_features)
+            cache.read(cache.find(keys), np.lib.format.open_memmap(temporary, "w+", np.float16, shape))
+    ranks.wait()
+    return torch.from_numpy(np.load(expand(out), mmap_mode="r+", allow_pickle=False))
+
+
+def _missing(cache: FeatureCache, keys: Keys) -> npt.NDArray[np.int64]:
+    """Places of the files whose features the cache does not hold, each content once."""
+    missing = np.flatnonzero(cache.find(keys) < 0)
+    return missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
 
 
 def _fill(

@@ -69,6 +69,11 @@ class Ranks:
             raise ToldElsewhereError(told[1])
         return told[0]
 
+    def wait(self) -> None:
+        """Wait until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
     def gather(self, mine: dict[int, T]) -> dict[int, T]:
         """Merge the dictionaries of all processes, in all of them."""
         if self.size == 1:

@@ -1,0 +1,48 @@
+"""`hitnet extract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitnet.cli.options import AUDIT_SPLIT, DATA, Backbone, Data, Device, Values, takes
+from hitnet.cli.progress import training_progress
+from hitnet.cli.terminal import console, print_written, short_name
+from hitnet.data import open_data
+from hitnet.features.of_data import extract_features
+from hitnet.models.backbones import DEFAULT
+from hitnet.training import distributed
+
+app = typer.Typer()
+
+
+@app.command("extract")
+@takes(data_options=DATA)
+def extract_command(
+    data: Data,
+    data_options: Values,
+    out: Annotated[Path, typer.Option(help="The .npy file to write, one row per image")],
+    backbone: Backbone = None,
+    weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
+    split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
+    device: Device = "auto",
+) -> None:
+    """Compute the features of all images by a pretrained backbone, and keep them for audits.
+
+    For several processes or GPUs: torchrun --nproc-per-node N -m hitnet extract DATA --out FILE.npy
+    """
+    with training_progress(f"Features of {short_name(data)}") as bar:
+        features = extract_features(
+            open_data(data, **data_options),
+            out=out,
+            backbone=backbone or DEFAULT,
+            weights=weights,
+            split=split,
+            device=device,
+            progress=bar,
+        )
+    if distributed.rank() == 0:
+        console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
+        print_written([out])

@@ -1,0 +1,95 @@
+"""The features of a data set: of its files, which are kept, or of its images in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.data import Data, Source, open_data
+from hitnet.data.opened import ImageSet
+from hitnet.data.streamed import Streamed
+from hitnet.errors import HitNetError
+from hitnet.features.cache import cached_features
+from hitnet.features.extraction import extract
+from hitnet.files import expand, replacing
+from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.training import Progress
+from hitnet.training.device import pick_device
+from hitnet.training.distributed import SINGLE, Ranks, connect, watched
+
+
+def extract_features(
+    data: Source,
+    *,
+    out: str | Path,
+    backbone: str | Backbone = DEFAULT,
+    weights: str | Path | None = None,
+    split: str | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Tensor:
+    """Compute the features of all images of a data set, (N, D) in float16, in the order of their ids.
+
+    The features of image files are also kept, so that an audit of the same files finds them. Under torchrun, the
+    processes share the files.
+
+    Args:
+        data: Opened data, or what `open_data` takes.
+        out: The .npy file to write. The result is mapped to it: memory does not grow with the number of files.
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", "torchvision:NAME", or a `Backbone`.
+        weights: A .safetensors file with the backbone's weights. None: its published weights.
+        split: train, test or all. None: what an audit looks at.
+        device: auto, cpu or cuda.
+        progress: Told how many images there are, and each that is done.
+    """
+    target = expand(out)
+    if target.suffix != ".npy":
+        raise HitNetError(f"`out` must be an .npy file; got {out}.")
+    where = pick_device(device)
+    ranks = connect(where)
+    with watched(ranks):
+        opened = open_data(data)
+        stream = True if opened.by_path else None  # no pixels of files in memory
+        [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
+        network = open_backbone(backbone, weights)
+        return features_of(opened, images, network, out=target, device=where, progress=progress, ranks=ranks)
+
+
+def features_of(
+    data: Data,
+    images: ImageSet,
+    backbone: Backbone,
+    *,
+    device: torch.device,
+    out: Path | None = None,
+    progress: Progress | None = None,
+    ranks: Ranks = SINGLE,
+) -> Tensor:
+    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
+    progress = progress or Progress()
+    progress.plan(len(images))
+    files, counter = data.image_files(images), _Counter(progress)
+    if files is not None:
+        return cached_features(files, backbone, device=device, out=out, progress=counter, ranks=ranks)
+    if isinstance(images, Streamed):
+        raise HitNetError(f"{images.name} is read from disk, but not from image files.")
+    features = ranks.from_first(lambda: extract(images.pixels, backbone, device=device, progress=counter))
+    if out is not None and ranks.first:
+        with replacing(out) as temporary:
+            np.save(temporary, features.numpy(), allow_pickle=False)
+    return features
+
+
+class _Counter:
+    """Turns the number of images that are done into steps of a progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.done = progress, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        for _ in range(done - self.done):
+            self.progress.step()
+        self.done = done

@@ -1,0 +1,84 @@
+"""The features of a data set: of files, of images in memory, and by several processes."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import hitnet
+from hitnet.features import cached_features
+from hitnet.features.extraction import extract
+from hitnet.models.backbones import open_backbone
+from toy import TinyBackbone, colour_images, write_images
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    torch.manual_seed(0)
+    return open_backbone(TinyBackbone(), input_size=16)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Twelve images in folders, and a cache of its own."""
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
+    write_images(tmp_path / "photos", colour_images(12))
+    return tmp_path / "photos"
+
+
+def test_features_of_files_are_written_in_order_and_kept(folder, backbone, monkeypatch, tmp_path):
+    features = hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
+    assert np.array_equal(np.load(tmp_path / "f.npy"), features.numpy())
+    data = hitnet.open_data(folder)
+    files = data.image_files(data.load("all"))
+    monkeypatch.setattr("hitnet.features.cache.Extractor", None)  # nothing is left to compute
+    assert torch.equal(cached_features(files, backbone), features)
+
+
+def test_no_pixels_of_files_are_kept_in_memory(folder, backbone, monkeypatch, tmp_path):
+    monkeypatch.setattr("hitnet.data.image_files.read_survey", None)
+    assert hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu").shape == (12, 8)
+
+
+def test_features_of_images_in_memory(backbone, tmp_path):
+    images = colour_images(12)
+    features = hitnet.extract_features(images, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
+    assert torch.equal(features, extract(images.pixels, backbone))
+    assert np.array_equal(np.load(tmp_path / "f.npy"), features.numpy())
+
+
+def test_an_audit_takes_the_file(folder, backbone, tmp_path):
+    hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
+    own = hitnet.audit_labels(folder, judges=hitnet.FeatureHeads(features=tmp_path / "f.npy", repeats=1), device="cpu")
+    same = hitnet.audit_labels(folder, judges=hitnet.FeatureHeads(backbone, repeats=1), device="cpu")
+    assert own.table["score"].tolist() == same.table["score"].tolist()
+
+
+def test_other_files_are_refused(folder, backbone, tmp_path):
+    with pytest.raises(hitnet.HitNetError, match=r"`out` must be an .npy file; got .*f.csv"):
+        hitnet.extract_features(folder, out=tmp_path / "f.csv", backbone=backbone)
+
+
+def torchrun(*arguments):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launcher, "-m", "hitnet", *map(str, arguments), "--device", "cpu"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_two_processes_share_the_files(folder, tmp_path):
+    ended = torchrun("extract", folder, "--out", tmp_path / "f.npy")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[0] == "12 images, 2,560 features each"
+    shards = list((tmp_path / "cache").rglob("*.safetensors"))
+    assert len(shards) == 2
+    alone = hitnet.extract_features(folder, out=tmp_path / "alone.npy", device="cpu")
+    assert np.array_equal(np.load(tmp_path / "f.npy"), alone.numpy())
+
+
+def test_an_audit_is_not_shared(folder, tmp_path):
+    ended = torchrun("audit", folder, "--out", tmp_path / "audit")
+    assert ended.returncode != 0
+    assert "Error: An audit runs in one process. Let torchrun start `hitnet extract`" in ended.stderr
+    assert not (tmp_path / "audit").exists()
