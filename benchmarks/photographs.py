@@ -17,7 +17,7 @@ heads of the same features and folds: as many as all of our heads, each trained 
 
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
-`memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in a process of its own. The files are
+`memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
 JPEGs of 32 x 32 and the backbone is small, so that the pass takes minutes; the features are as wide as the real ones.
 """
 
