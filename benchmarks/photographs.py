@@ -186,7 +186,7 @@ def write_files(folder: Path, count: int) -> None:
     """JPEGs in two classes, no two of the same content."""
     for i in range(count):
         place = folder / "ab"[i % 2] / f"{i // 1000:03d}"
-        if i % 2000 < 2:
+        if i % 1000 < 2:
             place.mkdir(parents=True)
         colours = np.array([[[i % 256, i // 256 % 256, i // 65_536]]], np.uint8).repeat(32, 0).repeat(32, 1)
         # JPEG may round neighbouring colours to the same: the comment makes every file differ.
