@@ -118,7 +118,7 @@ def measure_labels(args: argparse.Namespace) -> None:
             for kind in KINDS:
                 keep(judged(f"clothing-{kind}", features, with_noise(truth, kind, seed), truth, seed))
     if args.cifar10n is not None:
-        images = hitnet.data.load("cifar10", "train", data_dir=args.data_dir).first(1000)
+        images = hitnet.open_data("cifar10", data_dir=args.data_dir).load("train").first(1000)
         people = np.load(args.cifar10n, allow_pickle=False)["aggregate"][:1000].astype(np.int64)
         features, truth = extract(images.pixels, backbone), images.labels.numpy()
         for seed in SEEDS:

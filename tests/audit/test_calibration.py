@@ -29,8 +29,8 @@ def test_the_count_is_near_the_truth(share):
         distances, given, wrong = judged(share=share, seed=seed)
         rate, error, contradicted = error_rate(distances, given)
         assert 1 / 1.5 < rate / wrong.mean() < 1.5
-        assert rate == pytest.approx(contradicted / 1300)
-        assert error == pytest.approx(math.sqrt(rate * (1 - rate) / 1300))
+        assert rate == pytest.approx(contradicted / 1160)
+        assert error == pytest.approx(math.sqrt(rate * (1 - rate) / 1160))
 
 
 def test_probabilities_are_logistic_and_sum_to_the_count():
