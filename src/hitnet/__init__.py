@@ -12,9 +12,28 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "capsules": ("HitOrMiss", "distances", "dynamic_routing", "mask", "squash"),
-    "losses": ("CentripetalLoss", "MarginLoss", "centripetal_loss", "margin_loss", "staircase"),
+    "losses": (
+        "CentripetalLoss",
+        "GhostLoss",
+        "MarginLoss",
+        "centripetal_loss",
+        "ghost_loss",
+        "margin_loss",
+        "staircase",
+    ),
     "errors": ("HitNetError",),
-    "models": ("HitNet", "ModelChoice", "ModelConfig", "Network", "Output", "build", "choose_model", "list_models"),
+    "models": (
+        "HitNet",
+        "HitOrMissClassifier",
+        "ModelChoice",
+        "ModelConfig",
+        "Network",
+        "Output",
+        "build",
+        "choose_model",
+        "list_models",
+        "with_backbone",
+    ),
     "data": ("Data", "Images", "check_data", "fetch_data", "list_data", "open_data"),
     "training": (
         "Evaluation",
@@ -89,11 +108,14 @@ if TYPE_CHECKING:
     from hitnet.errors import HitNetError as HitNetError
     from hitnet.features import extract_features as extract_features
     from hitnet.losses import CentripetalLoss as CentripetalLoss
+    from hitnet.losses import GhostLoss as GhostLoss
     from hitnet.losses import MarginLoss as MarginLoss
     from hitnet.losses import centripetal_loss as centripetal_loss
+    from hitnet.losses import ghost_loss as ghost_loss
     from hitnet.losses import margin_loss as margin_loss
     from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet
+    from hitnet.models import HitOrMissClassifier as HitOrMissClassifier
     from hitnet.models import ModelChoice as ModelChoice
     from hitnet.models import ModelConfig as ModelConfig
     from hitnet.models import Network as Network
@@ -101,6 +123,7 @@ if TYPE_CHECKING:
     from hitnet.models import build as build
     from hitnet.models import choose_model as choose_model
     from hitnet.models import list_models as list_models
+    from hitnet.models import with_backbone as with_backbone
     from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
     from hitnet.synthesis import augment as augment

@@ -1,4 +1,4 @@
-"""The centripetal loss of HitNet with ghost capsules, and the margin loss of CapsNet for comparison."""
+"""The centripetal loss of HitNet with ghost capsules, the ghost loss on logits, and the margin loss of CapsNet."""
 
 from __future__ import annotations
 
@@ -191,6 +191,69 @@ class CentripetalLoss(nn.Module):
             excused=excused,
         )
         return reduce(losses, self.reduction)
+
+
+def ghost_loss(logits: Tensor, truth: Tensor, excused: Tensor) -> Tensor:
+    """Cross-entropy per image without the excused classes: log Σ_k∉excused exp(z_k) − z_true.
+
+    Args:
+        logits: z (B, K).
+        truth: (B, K) booleans, true for the true class.
+        excused: (B, K) booleans: classes without loss and without gradient, as if they were not among the K.
+
+    Returns:
+        (B,).
+    """
+    z = full_precision(logits).masked_fill(excused, -math.inf)
+    return -z.log_softmax(dim=1).masked_fill(~truth, 0).sum(dim=1)
+
+
+class GhostLoss(nn.Module):
+    """Cross-entropy that lets the most likely wrong classes go unpunished: ghosts for any classifier.
+
+    The idea is the ghost loss of Deliège et al. (2020), read for softmax: the ghost is taken out of the softmax, so it
+    has neither loss nor gradient. An image whose ghost stays more likely than its label may be mislabelled.
+
+    Call it as loss(logits, targets): logits (B, K), targets class indices (B,) or one-hot (B, K). K must be at least
+    `ghosts` + 2, so that a wrong class is left.
+
+    Args:
+        ghosts: Number of most likely wrong classes per image that cost nothing (0: plain cross-entropy).
+        reduction: "mean" or "sum" over the batch, or "none".
+        ghost_rule: "always", or "nearer": only classes that are more likely than the true class.
+        ghost_probability: Chance per image that its ghosts are excused at a step.
+    """
+
+    def __init__(
+        self,
+        ghosts: int = 1,
+        *,
+        reduction: Reduction = "mean",
+        ghost_rule: GhostRule = "always",
+        ghost_probability: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.ghosts = whole("GhostLoss", "ghosts", ghosts, 0)
+        check_choice("GhostLoss", "reduction", reduction, ("mean", "sum", "none"))
+        check_choice("GhostLoss", "ghost_rule", ghost_rule, ("always", "nearer"))
+        if not 0 <= ghost_probability <= 1:
+            raise HitNetError(f"GhostLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")
+        self.ghost_rule, self.ghost_probability = ghost_rule, ghost_probability
+        self.reduction: Reduction = reduction
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        truth = matching_truth(logits, targets)
+        if logits.shape[1] < self.ghosts + 2:
+            raise HitNetError(
+                f"GhostLoss: with {logits.shape[1]} classes and {self.ghosts} ghosts no wrong class is left. Use fewer "
+                "`ghosts`."
+            )
+        excused = torch.zeros_like(truth)
+        if self.ghosts:
+            excused = ghost_mask(
+                -logits, truth, ghosts=self.ghosts, rule=self.ghost_rule, probability=self.ghost_probability
+            )
+        return reduce(ghost_loss(logits, truth, excused), self.reduction)
 
 
 def margin_loss(

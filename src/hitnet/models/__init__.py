@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from hitnet.errors import HitNetError, check_entries, unknown_name
+from hitnet.models.classifier import HitOrMissClassifier, with_backbone
 from hitnet.models.features import is_backbone
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
 
@@ -16,6 +17,7 @@ __all__ = [
     "MODELS",
     "PRETRAINED",
     "HitNet",
+    "HitOrMissClassifier",
     "ModelChoice",
     "ModelConfig",
     "Network",
@@ -25,6 +27,7 @@ __all__ = [
     "default_name",
     "list_models",
     "unit_images",
+    "with_backbone",
 ]
 
 

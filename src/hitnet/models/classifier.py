@@ -1,0 +1,136 @@
+"""The Hit-or-Miss layer on any network, with the methods that timm's networks have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from hitnet.capsules import HitOrMiss, distances
+from hitnet.errors import HitNetError, whole
+from hitnet.models import backbones
+
+
+class HitOrMissClassifier(nn.Module):
+    """A backbone and the Hit-or-Miss layer: images → distances (B, K), of which the smallest wins.
+
+    `with_backbone` builds it. As in timm, `forward` is `forward_head(forward_features(images))`.
+
+    Attributes:
+        backbone: Images → features (B, num_features).
+        head: The Hit-or-Miss layer, or an identity after `reset_classifier(0)`.
+        num_features: Number of features per image.
+        num_classes: K, or 0.
+        capsule_dim: n.
+        settings: Size, mean and standard deviation that images must have, for a backbone by name; else None.
+    """
+
+    head: nn.Module
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        num_features: int,
+        num_classes: int,
+        capsule_dim: int = 16,
+        settings: backbones.Settings | None = None,
+    ) -> None:
+        super().__init__()
+        self.backbone, self.num_features, self.settings = backbone, num_features, settings
+        self.capsule_dim = whole("HitOrMissClassifier", "capsule_dim", capsule_dim, 1)
+        self.reset_classifier(num_classes)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the head by a new one for `num_classes` classes; 0 leaves the features as they are."""
+        self.num_classes = whole("HitOrMissClassifier", "num_classes", num_classes, 0)
+        self.head = nn.Identity()
+        if self.num_classes:
+            place = next(self.backbone.parameters(), torch.zeros(0)).device
+            self.head = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim).to(place)
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """Images as the backbone takes them → features (B, num_features)."""
+        features: Tensor = pooled_features(self.backbone, images)
+        return features
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Features (B, num_features) → distances (B, K), or the features themselves if `pre_logits`."""
+        if pre_logits or not self.num_classes:
+            return features
+        return distances(self.head(features))
+
+    def capsules(self, images: Tensor) -> Tensor:
+        """Images → capsules (B, K, n)."""
+        if not self.num_classes:
+            raise HitNetError(
+                "HitOrMissClassifier: there is no head. Call `reset_classifier` with the classes' number."
+            )
+        capsules: Tensor = self.head(self.forward_features(images))
+        return capsules
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(images))
+
+
+def pooled_features(module: nn.Module, images: Tensor) -> Tensor:
+    """Features (B, F) of a module. One with timm's methods is asked for what its own classifier would get."""
+    if hasattr(module, "forward_head") and hasattr(module, "forward_features"):
+        features: Tensor = module.forward_head(module.forward_features(images), pre_logits=True)
+        return features
+    plain: Tensor = module(images)
+    return plain
+
+
+def with_backbone(
+    backbone: str | nn.Module,
+    num_classes: int,
+    *,
+    capsule_dim: int = 16,
+    num_features: int | None = None,
+    weights: str | Path | None = None,
+    pretrained: bool = True,
+) -> HitOrMissClassifier:
+    """The Hit-or-Miss layer on a backbone, as a module to train like any other.
+
+    Train it with `CentripetalLoss`. It takes what the backbone takes: for a backbone by name, normalised images, as
+    `settings` of the result says.
+
+    Args:
+        backbone: "efficientnet-lite0" (ships), "timm:NAME", "torchvision:NAME", or a module: one of timm's, or any
+            that gives features (B, F).
+        num_classes: K.
+        capsule_dim: n (paper: 16).
+        num_features: F of a module. None: its attribute `num_features` or, without one, found by a trial with a colour
+            image of 224 x 224 pixels.
+        weights: For a name, a .safetensors file. None: the published weights.
+        pretrained: For a name, False starts from random weights.
+
+    Raises:
+        HitNetError: The name is unknown, weights cannot be had, or the module does not give features (B, F).
+    """
+    whole("with_backbone", "num_classes", num_classes, 2)
+    if isinstance(backbone, nn.Module):
+        if weights is not None:
+            raise HitNetError("with_backbone: `weights` are for a backbone by name. A module keeps those that it has.")
+        count = _count(backbone) if num_features is None else whole("with_backbone", "num_features", num_features, 1)
+        return HitOrMissClassifier(backbone, count, num_classes, capsule_dim)
+    module, settings = backbones.architecture(backbone)
+    if pretrained:
+        backbones.load_weights(module, backbone, weights)
+    count = backbones.count_features(module, backbone, settings.input_size)
+    return HitOrMissClassifier(module, count, num_classes, capsule_dim, settings)
+
+
+def _count(module: nn.Module) -> int:
+    """Number of features per image that a module gives."""
+    for name in ("head_hidden_size", "num_features"):  # timm's names; the first is what its classifiers get
+        if isinstance(getattr(module, name, None), int):
+            return int(getattr(module, name))
+    try:
+        return backbones.count_features(module, type(module).__name__, 224)
+    except HitNetError as error:
+        raise HitNetError(f"with_backbone: {error} Set `num_features` if the module takes other images.") from error
