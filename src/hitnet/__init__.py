@@ -42,11 +42,24 @@ _NAMES = {
         "export_audit",
         "open_audit",
     ),
+    "review": ("serve_review",),
     "plots": ("plot_history",),
     "paper": ("reproduce",),
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
-_ROOMS = ("audit", "capsules", "data", "errors", "losses", "models", "paper", "plots", "synthesis", "training")
+_ROOMS = (
+    "audit",
+    "capsules",
+    "data",
+    "errors",
+    "losses",
+    "models",
+    "paper",
+    "plots",
+    "review",
+    "synthesis",
+    "training",
+)
 
 __all__ = sorted(_ROOM_OF)
 
@@ -87,6 +100,7 @@ if TYPE_CHECKING:
     from hitnet.models import list_models as list_models
     from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
+    from hitnet.review import serve_review as serve_review
     from hitnet.synthesis import augment as augment
     from hitnet.synthesis import feature_distributions as feature_distributions
     from hitnet.synthesis import generate as generate

@@ -76,6 +76,7 @@ class FeatureHeads(Judges):
             features,
             out_of_sample=True,
             capsules=judged.capsules,
+            kinds=judged.kinds,
         )
 
     def _features(self, data: Data, images: Images, device: torch.device, progress: Progress) -> tuple[Tensor, str]:

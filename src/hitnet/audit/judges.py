@@ -46,6 +46,7 @@ class Judgement:
         features: Features (N, D) that show which images are alike, where there are some.
         out_of_sample: Whether every image was judged by networks that have not seen its label.
         capsules: How many of the M, from the first on, are distances of capsules. None: all.
+        kinds: What to call each of the M judges. Empty: networks.
     """
 
     distances: np.ndarray
@@ -55,6 +56,7 @@ class Judgement:
     features: Tensor | None = None
     out_of_sample: bool = False
     capsules: int | None = None
+    kinds: tuple[str, ...] = ()
 
 
 class Judges(ABC):

@@ -17,6 +17,7 @@ from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import Judges
+from hitnet.audit.kept import Kept
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
@@ -70,8 +71,10 @@ def audit_labels(
     )
     table = compare_annotators(opened.annotations(), result.table)
     duplicates = None
+    order = arrangement(judgement.images.ids, torch.tensor(table["id"].tolist()))
+    kinds = judgement.kinds or ("networks",) * len(judgement.distances)
     if judgement.features is not None and result.images is not None:
-        features = judgement.features[arrangement(judgement.images.ids, result.images.ids)]
+        features = judgement.features[order]
         table = add_likeness(table, features, result.images, where)
         duplicates = duplicate_table(features, result.images, where)
     data_dir = opened.options.data_dir
@@ -92,6 +95,7 @@ def audit_labels(
         summary=summarise(table, judgement.images, about),
         prototypes=judgement.prototypes,
         duplicates=duplicates,
+        kept=Kept.of(judgement.distances, kinds, judgement.features, order),
         folder=folder,
         data=opened,
     )

@@ -3,6 +3,8 @@
 audit.parquet, audit.csv   the table, one row per image, worst first
 distances.npy              mean distance of each image to each class, in the table's order
 duplicates.csv             pairs of near-duplicates, where features were there to find them
+judged.safetensors         what each judge said, and the features that it stood on, for the review
+decisions.jsonl            what people decided in the review, step by step
 summary.json               figures of the audit
 report.html                the review page
 settings.json              what was audited
@@ -22,6 +24,8 @@ from torch import Tensor
 from hitnet import files
 from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
+from hitnet.audit.decisions import Settled, open_decisions, settled
+from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.catalogue import recorded_folder
@@ -43,6 +47,7 @@ class Audit:
         images: The images in the table's order; None for an audit that was opened from its folder.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `likeness.duplicate_table`), where features were there to find them.
+        kept: What judges saw and said, for the review.
         folder: Where it is kept, if anywhere.
         data: The data that was audited, where it is still open.
     """
@@ -54,20 +59,46 @@ class Audit:
     images: Images | None = None
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
+    kept: Kept | None = None
     folder: Path | None = None
     data: Data | None = None
 
-    def apply(self, corrections: str | Path, *, out: str | Path, data: Source | None = None) -> Applied:
+    def apply(
+        self,
+        corrections: str | Path | None = None,
+        *,
+        out: str | Path,
+        data: Source | None = None,
+        reviewer: str | None = None,
+    ) -> Applied:
         """Write the corrected data set into the new folder `out`; the original stays as it is.
 
         Args:
-            corrections: The CSV that the review page exported.
+            corrections: The CSV that a review page exported, or the JSON that Label Studio exported. None: what was
+                decided with `hitnet review`.
             out: Folder for the corrected data set; must be new or empty.
             data: Where the audited data is now, if it has moved.
+            reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
         """
-        audited = self._audited_data() if data is None else open_data(data)
+        if corrections is not None and reviewer is not None:
+            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        decided = self._decided(reviewer) if corrections is None else corrections
         split = self.summary.get("split", "all")
-        return correct(audited, self.table, corrections, out, class_names=self.class_names, split=split)
+        return correct(self.audited_data(data), self.table, decided, out, class_names=self.class_names, split=split)
+
+    def _decided(self, reviewer: str | None) -> Settled:
+        """What was decided in the audit's own review."""
+        if self.folder is None:
+            raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
+        decisions = open_decisions(self.folder)
+        decided = settled(decisions, self.table, reviewer=reviewer)
+        if not decided.corrections and not decided.disputed:
+            who = "" if reviewer is None else f" by {reviewer!r}"
+            raise HitNetError(
+                f"{self.folder} holds no decisions{who}. Decide with `hitnet review {self.folder}`, or give the file "
+                "that a review page exported."
+            )
+        return decided
 
     def export(self, out: str | Path, *, format: str = "label-studio", image_root: str = IMAGE_ROOT) -> list[Path]:
         """Write the audit for another tool.
@@ -97,6 +128,8 @@ class Audit:
         if self.duplicates is not None:
             with files.replacing(folder / "duplicates.csv") as temporary:
                 self.duplicates.to_csv(temporary, index=False)
+        if self.kept is not None:
+            write_kept(folder, self.kept)
         files.write_json(folder / "summary.json", self.summary)
         if self.images is not None:
             write_page(
@@ -110,7 +143,10 @@ class Audit:
                 summary=self.summary,
             )
 
-    def _audited_data(self) -> Data:
+    def audited_data(self, data: Source | None = None) -> Data:
+        """The data that was audited, opened anew; `data` says where it is now, if it has moved."""
+        if data is not None:
+            return open_data(data)
         if self.data is not None:
             return self.data.reopen()
         try:
@@ -129,17 +165,22 @@ def open_audit(folder: str | Path) -> Audit:
     summary = files.read_json(path / "summary.json")
     try:
         table = pd.read_parquet(path / "audit.parquet")
-        distances = np.load(path / "distances.npy", allow_pickle=False)
+        distances = np.load(path / "distances.npy", mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise HitNetError(f"{path} is not a finished audit: {error}") from error
     return Audit(table, distances, tuple(summary["class_names"]), summary, folder=path)
 
 
 def apply_corrections(
-    audit: Audit | str | Path, corrections: str | Path, *, out: str | Path, data: Source | None = None
+    audit: Audit | str | Path,
+    corrections: str | Path | None = None,
+    *,
+    out: str | Path,
+    data: Source | None = None,
+    reviewer: str | None = None,
 ) -> Applied:
     """Write the corrected data set of an audit, given by its folder or itself (see `Audit.apply`)."""
-    return _opened(audit).apply(corrections, out=out, data=data)
+    return _opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
 
 
 def export_audit(

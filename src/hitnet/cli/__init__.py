@@ -44,6 +44,7 @@ MODULES = {
     "augment": "synthesis",
     "plot": "plot",
     "audit": "audit",
+    "review": "review",
     "ghosts": "ghosts",
     "reproduce": "reproduce",
     "data": "data",

@@ -48,9 +48,10 @@ def audit_group() -> None:
     \b
     1. hitnet audit DATA
        judges every label by networks that suit the data, and writes audits/DATA
-    2. open audits/DATA/report.html
-       shows the worst first; decide by keyboard and export corrections.csv
-    3. hitnet audit apply audits/DATA corrections.csv --out NEW
+    2. hitnet review audits/DATA
+       opens a page that shows the worst first; decisions are saved at once
+       (or open audits/DATA/report.html, and export corrections.csv there)
+    3. hitnet audit apply audits/DATA --out NEW
        writes the corrected data set to NEW; the original is never touched
 
     \b
@@ -199,23 +200,45 @@ def print_audit(audit: Audit, most: int = 10) -> None:
         )
     if audit.folder is not None:
         console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)
+        console.print(f"to review and save as you go: hitnet review {audit.folder}", soft_wrap=True)
 
 
 @app.command("apply")
 def apply_command(
     folder: AuditFolder,
-    corrections: Annotated[Path, typer.Argument(help="The CSV that the review page exported")],
+    corrections: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The CSV that report.html exported, or Label Studio's JSON (default: the decisions of `hitnet review`)"
+        ),
+    ] = None,
+    *,
     out: Annotated[Path, typer.Option(help="Folder for the corrected data set; must be new or empty")],
+    reviewer: Annotated[
+        str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write the corrected data set; the original is never touched."""
     audit = open_audit(folder)
-    applied = audit.apply(corrections, out=out, data=data)
-    console.print(
-        f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
-        f"{applied.untouched} not looked at",
-    )
+    applied = audit.apply(corrections, out=out, data=data, reviewer=reviewer)
+    counts = {
+        "relabelled": applied.relabelled,
+        "dropped": applied.dropped,
+        "kept": applied.kept,
+        "unsure": applied.unsure,
+        **({"where neither label fits": applied.neither} if applied.neither else {}),
+        "not looked at": applied.untouched - applied.disputed,
+    }
+    console.print(", ".join(f"{count} {what}" for what, count in counts.items()))
+    if applied.neither:
+        console.print("Images where neither label fits stay as they are.")
+    if applied.disputed:
+        console.print(
+            f"{applied.disputed} {'image' if applied.disputed == 1 else 'images'} on which reviewers disagree stay as "
+            "they are. Settle them in the review (filter: disputed), or choose --reviewer.",
+        )
     if applied.not_audited:
         single = applied.not_audited == 1
         whole = audit.summary["split"] == "all" and audit.summary.get("limit") is None
