@@ -32,7 +32,6 @@ from hitnet.data.catalogue import recorded_folder
 from hitnet.errors import HitNetError, check_choice
 
 FORMATS = ("label-studio", "pred-probs")
-IMAGE_ROOT = "/data/local-files/?d="
 
 
 @dataclass(frozen=True)
@@ -100,20 +99,21 @@ class Audit:
             )
         return decided
 
-    def export(self, out: str | Path, *, format: str = "label-studio", image_root: str = IMAGE_ROOT) -> list[Path]:
+    def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
         """Write the audit for another tool.
 
         Args:
             out: File to write: .json for label-studio, .npy for pred-probs.
             format: "label-studio" (tasks) or "pred-probs" (class probabilities that cleanlab takes).
-            image_root: Put before each path for Label Studio.
+            image_root: Put before each path for Label Studio. None: where its local storage serves the audited folder.
 
         Returns:
             The files that were written.
         """
         check_choice("export", "format", format, FORMATS)
         if format == "label-studio":
-            return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=image_root)
+            root = export.local_files(self.summary["source"]) if image_root is None else image_root
+            return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=root)
         export.write_pred_probs(self.table, self.distances, out)
         return [Path(out)]
 
@@ -184,7 +184,7 @@ def apply_corrections(
 
 
 def export_audit(
-    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str = IMAGE_ROOT
+    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str | None = None
 ) -> list[Path]:
     """Write an audit, given by its folder or itself, for another tool (see `Audit.export`)."""
     return _opened(audit).export(out, format=format, image_root=image_root)

@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, FeatureHeads, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
 from hitnet.audit.choice import SuitableJudges
-from hitnet.audit.results import IMAGE_ROOT
 from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
 from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table, print_written, short_name
@@ -259,7 +258,10 @@ def export_command(
     folder: AuditFolder,
     out: Annotated[Path, typer.Option(help="File to write: .json for label-studio, .npy for pred-probs")],
     format: Annotated[str, typer.Option(help="label-studio or pred-probs")] = "label-studio",
-    image_root: Annotated[str, typer.Option(help="Put before each path for Label Studio")] = IMAGE_ROOT,
+    image_root: Annotated[
+        str | None,
+        typer.Option(help="Put before each path for Label Studio (default: its local storage of the audited folder)"),
+    ] = None,
 ) -> None:
     """Export an audit: tasks for Label Studio, or class probabilities that cleanlab takes as pred_probs."""
     print_written(open_audit(folder).export(out, format=format, image_root=image_root))

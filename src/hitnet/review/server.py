@@ -86,13 +86,13 @@ def serve_review(
     address = f"http://{HOST}:{port}/?token={token}"
     app = review.build(port=port, token=token)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
-    _in_background(review.board.rows.warm, review.pictures.warm)
-    review.ranker.start()
-    if ready is not None:
-        ready(address)
-    if open_browser:
-        _in_background(lambda: webbrowser.open(address))
     try:
+        _in_background(review.board.rows.warm, review.pictures.warm)
+        review.ranker.start()
+        if ready is not None:
+            ready(address)
+        if open_browser:
+            _in_background(lambda: webbrowser.open(address))
         server.run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
