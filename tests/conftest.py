@@ -10,6 +10,11 @@ import torch
 from hitnet import Images
 from toy import toy_images
 
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
+)
+
 # The networks of the tests are too small for several cores. Processes that tests start inherit the setting.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
@@ -55,3 +60,22 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def toy() -> Images:
     return toy_images()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """A real browser, for tests that carry the marker `browser`."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    home = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(home)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.downloads = home
+    yield driver
+    driver.quit()

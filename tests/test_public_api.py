@@ -25,6 +25,7 @@ FUNCTIONS = {
     "audit run": "audit_labels",
     "audit apply": "apply_corrections",
     "audit export": "export_audit",
+    "review": "serve_review",
     "ghosts": "analyse_ghosts",
     "reproduce": "reproduce",
     "data list": "list_data",

@@ -22,6 +22,7 @@ ORDER = [
     "synthesis",
     "plots",
     "audit",
+    "review",
     "paper",
     "cli",
     "startup",

@@ -63,6 +63,7 @@ _NAMES = {
         "export_audit",
         "open_audit",
     ),
+    "review": ("serve_review",),
     "plots": ("plot_history",),
     "paper": ("reproduce",),
 }
@@ -77,6 +78,7 @@ _ROOMS = (
     "models",
     "paper",
     "plots",
+    "review",
     "synthesis",
     "training",
 )
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
     from hitnet.models import with_backbone as with_backbone
     from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
+    from hitnet.review import serve_review as serve_review
     from hitnet.synthesis import augment as augment
     from hitnet.synthesis import feature_distributions as feature_distributions
     from hitnet.synthesis import generate as generate

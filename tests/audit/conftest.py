@@ -1,17 +1,10 @@
-"""A folder of image files, a finished audit, and a real browser for tests that carry the marker `browser`."""
-
-import shutil
+"""A folder of image files, a finished audit, and its page in a browser."""
 
 import pytest
 from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 
-from hitnet.audit.corrections import read_corrections
+from hitnet.audit.correction_files import read_corrections
 from hitnet.audit.page import write_page
-
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
-)
 
 
 @pytest.fixture
@@ -25,24 +18,6 @@ def folder(tmp_path):
 def audited(tmp_path_factory):
     """An audit of the toy set with wrong labels, in a folder."""
     return quick_audit(mislabelled(), out=tmp_path_factory.mktemp("audit") / "out")
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    home = tmp_path_factory.mktemp("browser")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
-        options.add_argument(flag)
-    options.add_experimental_option("prefs", {"download.default_directory": str(home)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    driver.downloads = home
-    yield driver
-    driver.quit()
 
 
 class Review:

@@ -6,7 +6,8 @@ import shutil
 import pytest
 from audit_samples import HEADER, audit_of, make_folder, make_images, tree, write_csv
 
-from hitnet.audit.corrections import correct, read_corrections
+from hitnet.audit.correction_files import read_corrections
+from hitnet.audit.corrections import correct
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 

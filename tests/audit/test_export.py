@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from audit_samples import make_audit
 
-from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
+from hitnet.audit.export import label_studio, local_files, pred_probs, write_pred_probs
 from hitnet.errors import HitNetError
 
 
@@ -102,3 +102,21 @@ def test_label_studio_mistakes(tmp_path):
     with pytest.raises(HitNetError, match=r"\.json"):
         label_studio(table, distances, names, tmp_path / "t.xml")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("/data/my photos", "?d=my%20photos/"), ("/data/set/labels.csv", "?d=set/"), ("/data/v1.2", "?d=v1.2/")],
+)
+def test_label_studio_is_told_the_folder_of_the_set(source, expected):
+    """It serves only folders below its document root."""
+    assert local_files(source) == f"/data/local-files/{expected}"
+
+
+def test_an_absolute_path_needs_no_folder(tmp_path):
+    table, distances, _, names = make_audit(6, 2, suspects=2)
+    table.loc[0, "path"] = "/elsewhere/a b.png"
+    label_studio(table, distances, names, tmp_path / "t.json", image_root=local_files("/data/photos"))
+    addresses = [task["data"]["image"] for task in json.loads((tmp_path / "t.json").read_text())]
+    assert addresses[0] == "/data/local-files/?d=elsewhere/a%20b.png"
+    assert all(address.startswith("/data/local-files/?d=photos/class") for address in addresses[1:])

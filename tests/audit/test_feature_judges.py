@@ -11,6 +11,7 @@ from audit_samples import Counting
 
 import hitnet
 from hitnet.audit import FeatureHeads
+from hitnet.audit.decisions import Change, DecisionLog, Step
 from hitnet.audit.feature_judges import typical_images
 from hitnet.errors import HitNetError
 from hitnet.features import extraction, heads
@@ -120,6 +121,26 @@ def test_a_second_audit_of_files_computes_nothing_again(backbone, tmp_path, deco
     write_images(tmp_path / "photos", colour_images(63, seed=0))  # the images with right labels again, and three more
     audit(folder, quick(backbone))
     assert len(decoded) == 63
+
+
+def test_resume_looks_only_at_new_files_and_keeps_decisions(backbone, tmp_path, decoded, monkeypatch):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
+    folder, out = write_images(tmp_path / "photos", mislabelled()), tmp_path / "out"
+    before = audit(folder, quick(backbone), out=out)
+    first = before.table.iloc[0]
+    change = Change(int(first["id"]), first["path"], first["given"], "relabel", first["suggested"])
+    DecisionLog(out / "decisions.jsonl").append(Step("anna", (change,)))
+    (folder / "blue" / "000-new.png").write_bytes((folder / "blue" / "002.png").read_bytes() + b"other bytes")
+    decoded.clear()
+    with pytest.raises(HitNetError, match="Use `resume`"):
+        audit(folder, quick(backbone), out=out)
+    after = audit(folder, quick(backbone), out=out, resume=True)
+    assert [path.name for path in decoded] == ["000-new.png"]
+    assert len(after.table) == 61
+    assert "blue/000-new.png" in set(after.table["path"])
+    assert after.apply(out=tmp_path / "corrected").relabelled == 1
+    with pytest.raises(HitNetError, match="holds the audit of other images"):
+        audit(write_images(tmp_path / "others", colour_images()), quick(backbone), out=out, resume=True)
 
 
 def test_progress_counts_the_images(backbone, tmp_path, decoded, monkeypatch):

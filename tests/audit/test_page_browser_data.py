@@ -8,7 +8,8 @@ import torch
 from audit_samples import make_audit, make_summary, with_neighbours
 from browser_keys import END, ENTER, ESCAPE
 
-from hitnet.audit.corrections import check_corrections, read_corrections
+from hitnet.audit.correction_files import read_corrections
+from hitnet.audit.corrections import check_corrections
 from hitnet.audit.page import write_page
 
 pytestmark = pytest.mark.browser

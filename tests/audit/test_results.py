@@ -28,6 +28,7 @@ def test_files(audited):
         "audit.csv",
         "audit.parquet",
         "distances.npy",
+        "judged.safetensors",
         "models",
         "report.html",
         "settings.json",

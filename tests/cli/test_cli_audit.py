@@ -68,8 +68,9 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     assert lines[2].split() == ["id", "path", "given", "suggested", "score", "votes", "flag"]
     assert {line.split("/")[1].split(".")[0] for line in lines[3:6]} == {f"{i:03}" for i in FLIPPED}
     assert all(line.split()[-2:] == ["1/1", "wrong"] for line in lines[3:6])
-    assert len(lines[3:-1]) == 10
-    assert lines[-1] == "review page: out/report.html"
+    assert len(lines[3:-2]) == 10
+    assert lines[-1] == "to review and save as you go: hitnet review out"
+    assert lines[-2] == "review page: out/report.html"
 
 
 def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):

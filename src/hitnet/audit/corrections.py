@@ -1,44 +1,22 @@
-"""What people decided on the review page: read from CSV, checked against the audit, applied to a copy.
+"""Check what people decided against the audit, and apply it to a copy of the data.
 
-A corrections file has the columns `id,path,given,decision,label`. The decision is keep, relabel, drop or
-unsure; label is the new class of a relabelled image and empty otherwise. A file with any mistake changes
-nothing: all its mistakes are named, each with its line.
+Corrections with any mistake change nothing: all mistakes are named, each with its line.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
+from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_all, read_corrections
+from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.errors import HitNetError
-
-COLUMNS = ("id", "path", "given", "decision", "label")
-DECISIONS = ("keep", "relabel", "drop", "unsure")
-SHOWN = 20  # problems named in one message
-
-
-@dataclass(frozen=True)
-class Correction:
-    """One line of a corrections file."""
-
-    line: int
-    id: int
-    path: str
-    given: str
-    decision: str
-    label: str
-
-    @property
-    def outcome(self) -> tuple[str, str]:
-        return self.decision, self.label if self.decision == "relabel" else ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +27,9 @@ class Applied:
     kept: int
     relabelled: int
     dropped: int
+    neither: int  # no known label fits; these images stay as they are
     unsure: int
+    disputed: int  # reviewers disagree; these images stay as they are
     untouched: int  # with those that were not audited
     not_audited: int
     gone: int  # audited images that the set has no more; nothing was decided on them
@@ -60,7 +40,7 @@ class Applied:
 def correct(
     data: Data,
     table: pd.DataFrame,
-    corrections: str | Path,
+    corrections: str | Path | Settled,
     out: str | Path,
     *,
     class_names: Sequence[str] = (),
@@ -71,16 +51,18 @@ def correct(
     Args:
         data: The data that was audited.
         table: The audit's table.
-        corrections: The CSV that the review page exported.
+        corrections: A file that `read_corrections` reads, or the decisions of a review.
         out: A new folder.
         class_names: The classes that the audit knows; of those that the set has no image of, new ones can be made.
         split: The split that was audited.
     """
     images = data.images_to_correct(split)
     names = tuple(dict.fromkeys((*images.class_names, *class_names)))
-    decided = check_corrections(table, read_corrections(corrections), names, name=str(corrections))
+    name = "The review" if isinstance(corrections, Settled) else str(corrections)
+    given = corrections if isinstance(corrections, Settled) else Settled(read_corrections(corrections), 0)
+    decided = check_corrections(table, given.corrections, names, name=name)
     audited = _audited_ids(table, images, by_path=data.by_path)
-    _check_none_gone(decided, audited, images.name, name=str(corrections))
+    _check_none_gone(decided, audited, images.name, name=name)
     index = {name: k for k, name in enumerate(names)}
     labels = images.labels.clone()
     keep = []
@@ -91,7 +73,7 @@ def correct(
         if correction is None or correction.decision != "drop":
             keep.append(i)
     if not keep:
-        raise HitNetError(f"{corrections} drops every image: nothing would be left.")
+        raise HitNetError(f"{name} drops every image: nothing would be left.")
     relabelling = Relabelling(images, labels, keep, names, split)
     path, note = data.write_corrected(relabelling, Path(out))
     count = Counter(correction.decision for correction in decided.values())
@@ -100,39 +82,15 @@ def correct(
         kept=count["keep"],
         relabelled=count["relabel"],
         dropped=count["drop"],
+        neither=count["neither"],
         unsure=count["unsure"],
+        disputed=given.disputed,
         untouched=len(images) - len(decided),
         not_audited=audited.count(None),
         gone=len(table) - len(images) + audited.count(None),
         emptied=_emptied(relabelling),
         note=note,
     )
-
-
-def read_corrections(path: str | Path) -> list[Correction]:
-    """The lines of a corrections file; what each means is not yet checked, its form is."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise HitNetError(f"Cannot read the corrections {path}: {error.strerror}.") from error
-    except UnicodeDecodeError:
-        raise HitNetError(f"{path} is not UTF-8 text. Save it as CSV UTF-8.") from None
-    records = _records(text, str(path))
-    header = next(records, (1, []))[1]
-    if any(column not in header for column in COLUMNS):
-        wanted = ",".join(COLUMNS)
-        raise HitNetError(f"The first line of {path} must name the columns {wanted}; got {header}.")
-    at = [header.index(column) for column in COLUMNS]
-    corrections, problems = [], []
-    for line, fields in records:
-        if len(fields) != len(header):
-            problems.append(f"line {line}: {len(fields)} fields where the first line names {len(header)}")
-        elif not re.fullmatch("[0-9]{1,18}", number := fields[at[0]]):
-            problems.append(f"line {line}: the id {number!r} is not a whole number")
-        else:
-            corrections.append(Correction(line, int(number), *(fields[i] for i in at[1:])))
-    _raise_all(problems, str(path))
-    return corrections
 
 
 def check_corrections(
@@ -150,10 +108,10 @@ def check_corrections(
         earlier = decided.setdefault(c.id, c)
         problem = _problem(c, audited.get(c.id), class_names)
         if problem is None and earlier.outcome != c.outcome:
-            problem = f"image {c.id} was decided otherwise on line {earlier.line}"
+            problem = f"image {c.id} was decided otherwise on {earlier.place}"
         if problem is not None:
-            problems.append(f"line {c.line}: {problem}")
-    _raise_all(problems, name)
+            problems.append(f"{c.place}: {problem}")
+    raise_all(problems, name)
     return decided
 
 
@@ -179,30 +137,6 @@ def _problem(c: Correction, audited: tuple[str, str] | None, class_names: Sequen
 def _comparable(text: str) -> str:
     """The text as it is after a browser, which changes line ends and cannot save half a surrogate pair."""
     return re.sub("[\ud800-\udfff]", "\ufffd", re.sub("\r\n?", "\n", text))
-
-
-def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it begins, fields) of each record that is not blank."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    begun = 1
-    try:
-        for fields in reader:
-            if fields:
-                yield begun, fields
-            begun = reader.line_num + 1
-    except csv.Error as error:
-        raise HitNetError(f"{name}, line {begun}: this is not CSV ({error}).") from error
-
-
-def _raise_all(problems: Sequence[str], name: str) -> None:
-    if problems:
-        what = "a mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-        raise HitNetError(f"{name} has {what}; nothing was written.\n{_listed(problems)}")
-
-
-def _listed(lines: Sequence[str]) -> str:
-    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return "\n".join(f"  {line}" for line in [*lines[:SHOWN], *more])
 
 
 def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> list[int | None]:
@@ -236,12 +170,12 @@ def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> lis
 
 def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
     there = set(audited)
-    gone = [f"line {c.line}: {c.path}" for number, c in decided.items() if number not in there]
+    gone = [f"{c.place}: {c.path}" for number, c in decided.items() if number not in there]
     if gone:
         images = "an image" if len(gone) == 1 else f"{len(gone)} images"
         raise HitNetError(
             f"{name} decides on {images} that {data} no longer has, or that cannot be read; nothing was written.\n"
-            f"{_listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to its "
+            f"{listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to its "
             "new place."
         )
 

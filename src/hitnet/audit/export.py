@@ -16,10 +16,12 @@ import numpy as np
 import pandas as pd
 
 from hitnet.capsules import HIT_RADIUS
+from hitnet.data.table import TABLES
 from hitnet.errors import HitNetError
 from hitnet.files import replacing, write_json, write_text
 
 TEMPERATURE = HIT_RADIUS
+LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below its document root
 
 
 def pred_probs(distances: np.ndarray) -> np.ndarray:
@@ -56,7 +58,7 @@ def label_studio(
     class_names: Sequence[str],
     path: str | Path,
     *,
-    image_root: str = "/data/local-files/?d=",
+    image_root: str = LOCAL_FILES,
 ) -> list[Path]:
     """Write the audit as Label Studio tasks, worst image first, and the labelling set-up beside them as .xml.
 
@@ -68,7 +70,8 @@ def label_studio(
         distances: (N, K), in the table's order.
         class_names: The K classes.
         path: A file whose name ends in .json.
-        image_root: Prefix of each image's path. The default is the address of Label Studio's local storage.
+        image_root: Prefix of each image's path; see `local_files`. An absolute path is put behind `LOCAL_FILES`,
+            without its first "/".
 
     Returns:
         The two files.
@@ -90,7 +93,8 @@ def label_studio(
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
     tasks = []
     for row, (file, number, given, suggested, score, flag, rule) in enumerate(records):
-        address = root + quote(file.encode("utf-8", "surrogateescape"))
+        absolute = file.startswith("/")
+        address = (LOCAL_FILES if absolute else root) + quote(file.lstrip("/").encode("utf-8", "surrogateescape"))
         choice = {
             "id": f"suggested-{number}",
             "type": "choices",
@@ -104,11 +108,21 @@ def label_studio(
             "result": [choice],
         }
         facts = {"given": given, "label_score": score, "flag": flag, "rule": rule}
-        data = {"image": address, "image_id": number, **facts}
+        data = {"image": address, "image_id": number, "path": file, **facts}
         tasks.append({"data": data, "predictions": [prediction]})
     write_json(target, tasks)
     write_text(config_file, config)
     return [target, config_file]
+
+
+def local_files(source: str) -> str:
+    """Where Label Studio serves the files of a folder or table, if its document root is the folder above.
+
+    Label Studio serves only folders *below* its document root, so the address must name the set's own folder.
+    """
+    path = Path(source)
+    folder = path.parent if path.suffix.lower() in TABLES else path
+    return f"{LOCAL_FILES}{quote(folder.name)}/"
 
 
 def label_studio_config(class_names: Sequence[str]) -> str:

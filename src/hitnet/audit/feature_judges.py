@@ -75,6 +75,7 @@ class FeatureHeads(Judges):
             features,
             trained=0,
             capsules=judged.capsules,
+            kinds=judged.kinds,
         )
 
     def _features(

@@ -46,6 +46,7 @@ class Judgement:
         features: Features (N, D) that show which images are alike, where there are some.
         trained: How many of the M, from the first on, were trained on the labels that they judge. None: all.
         capsules: How many of the M, from the first on, are distances of capsules. None: all.
+        kinds: What to call each of the M judges. Empty: networks.
     """
 
     distances: np.ndarray
@@ -55,6 +56,7 @@ class Judgement:
     features: Tensor | None = None
     trained: int | None = None
     capsules: int | None = None
+    kinds: tuple[str, ...] = ()
 
 
 class Judges(ABC):

@@ -17,6 +17,7 @@ from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import Judges
+from hitnet.audit.kept import Kept
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
@@ -62,7 +63,8 @@ def audit_labels(
     split = split or opened.audit_split
     about: dict[str, Any] = {"source": opened.address, "split": split}
     images = opened.load(split)
-    folder = prepare(out, about | {"images": len(images)}, resume=resume)
+    grows = opened.by_path and opened.options.limit is None
+    folder = prepare(out, about | {"images": len(images)}, resume=resume, may_grow=grows)
     where = pick_device(device)
     judgement = (judges or SuitableJudges()).judge(
         opened, images, split=split, folder=folder, device=where, progress=progress
@@ -76,8 +78,10 @@ def audit_labels(
     )
     table = compare_annotators(opened.annotations(), result.table)
     duplicates = None
+    order = arrangement(judgement.images.ids, torch.tensor(table["id"].tolist()))
+    kinds = judgement.kinds or ("networks",) * len(judgement.distances)
     if judgement.features is not None and result.images is not None:
-        features = judgement.features[arrangement(judgement.images.ids, result.images.ids)]
+        features = judgement.features[order]
         table = add_likeness(table, features, result.images, where)
         duplicates = duplicate_table(features, result.images, where)
     data_dir = opened.options.data_dir
@@ -98,6 +102,7 @@ def audit_labels(
         summary=summarise(table, judgement.images, about),
         prototypes=judgement.prototypes,
         duplicates=duplicates,
+        kept=Kept.of(judgement.distances, kinds, judgement.features, order),
         folder=folder,
         data=opened,
     )
@@ -112,8 +117,16 @@ def arrangement(ids: torch.Tensor, arranged: torch.Tensor) -> torch.Tensor:
     return torch.tensor([place[number] for number in arranged.tolist()])
 
 
-def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -> Path | None:
-    """The folder of an audit, new or to be resumed."""
+def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, may_grow: bool = False) -> Path | None:
+    """The folder of an audit, new or to be resumed.
+
+    Args:
+        out: The folder; None: none.
+        settings: What is audited.
+        resume: Whether it may hold an audit already.
+        may_grow: Whether files may have come or gone since. Heads on features then judge all anew, but only new files
+            are looked at: the features of the others are kept.
+    """
     if out is None:
         return None
     folder = Path(out)
@@ -131,10 +144,11 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     settings_file = folder / "settings.json"
     if begun and not settings_file.is_file():
         raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
-    if begun and files.read_json(settings_file) != settings:
-        raise HitNetError(
-            f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another `out`."
-        )
+    earlier = files.read_json(settings_file) if begun else settings
+    # Networks that were trained on other images cannot be resumed; what heads stand on can.
+    grown = may_grow and earlier | {"images": 0} == settings | {"images": 0} and not (folder / "models").exists()
+    if earlier != settings and not grown:
+        raise HitNetError(f"{folder} holds the audit of other images ({earlier}). Choose another `out`.")
     files.write_json(settings_file, settings)
     return folder
 

@@ -27,7 +27,11 @@ from hitnet.errors import HitNetError
 from hitnet.files import write_text
 
 ASSETS = Path(__file__).with_name("page")
-SCRIPTS = ("store.js", "list.js", "row.js", "filters.js", "dialogs.js", "actions.js", "report.js")
+SCRIPTS = (
+    *("basics.js", "store.js", "source.js", "remote.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
+    *("dialogs.js", "history.js", "actions.js", "header.js", "report.js"),
+)
+STYLES = ("report.css", "grid.css", "narrow.css")
 COLUMNS = (
     *("id", "path", "given", "suggested", "score", "hits", "votes", "models"),
     *("margin_mean", "margin_std", "ghost", "ghost_distance", "flag", "rule"),
@@ -35,7 +39,7 @@ COLUMNS = (
 LIKE = ("like_given", "like_suggested")  # columns that an audit has where features show which images are alike
 SHOWN = (  # from the summary, where it has them
     *("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes"),
-    *("duplicates", "prototypes"),
+    *("duplicates", "prototypes", "in_words"),
 )
 BARS = 10  # classes in an image's chart of distances
 MARKUP = 20_000  # bytes reserved for the tags around the sheets
@@ -84,7 +88,7 @@ def write_page(
     }
     pick: Thumbnails = images if not isinstance(images, Tensor) else images.__getitem__
     prototype_sprites = _prototype_sprites(prototypes, max_bytes // 5)
-    spare = max_bytes - len(_render(title, "", []).encode()) - (prototype_sprites.size if prototype_sprites else 0)
+    spare = max_bytes - len(render_page(title, "").encode()) - (prototype_sprites.size if prototype_sprites else 0)
     rows, text = _fitting_rows(head, table, distances, rows, budget=spare // 2)
     room = spare - len(text) - MARKUP
     sprites = _row_sprites(pick, rows, room, shared=len(neighbour_rows(table, rows)) > 0)
@@ -97,7 +101,7 @@ def write_page(
     data = page_data(head, table, distances, rows)
     data["neighbours"] = data["neighbours"][: neighbour_sprites.count if neighbour_sprites else 0]  # those with room
     data["tiles"] = {name: group.layout() if group else None for name, group in groups.items()}
-    write_text(path, _render(title, _json(data), list(groups.items())))
+    write_text(path, render_page(title, finite_json(data), list(groups.items())))
     return sprites.count
 
 
@@ -144,14 +148,14 @@ def page_data(head: Mapping[str, Any], table: pd.DataFrame, distances: np.ndarra
         columns[column] = part[column].astype(float).round(4).tolist()
     flags, columns["flag"] = _vocabulary(part["flag"], tuple(FLAGS))
     rules, columns["rule"] = _vocabulary(part["rule"])
-    near = _nearest(distances[rows], np.array(columns["given"]), np.array(columns["suggested"]))
+    near = nearest_classes(distances[rows], np.array(columns["given"]), np.array(columns["suggested"]))
     columns["near"] = near.tolist()
     columns["near_distance"] = np.take_along_axis(distances[rows], near, 1).astype(float).round(3).tolist()
     others = table["id"].iloc[neighbour_rows(table, rows)].tolist()
     return {**head, "flags": flags, "rules": rules, "rows": columns, "neighbours": others}
 
 
-def _nearest(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
+def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
     """The nearest classes per image (n, at most BARS), always with the given and the suggested class."""
     bars = min(BARS, distances.shape[1])
     rows = np.arange(len(distances))
@@ -175,7 +179,7 @@ def _fitting_rows(
 ) -> tuple[np.ndarray, bytes]:
     """The first rows whose text fits into the budget, and that text."""
     while True:
-        text = _json(page_data(head, table, distances, rows)).encode()
+        text = finite_json(page_data(head, table, distances, rows)).encode()
         if len(text) <= budget or len(rows) <= 1:
             return rows, text
         rows = rows[: max(1, int(len(rows) * min(0.9, budget / len(text))))]
@@ -222,9 +226,27 @@ def _checked(
     return names
 
 
-def _render(title: str, data: str, groups: Sequence[tuple[str, Sprites | None]]) -> str:
-    style = (ASSETS / "report.css").read_text(encoding="utf-8")
-    script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+def script_text() -> str:
+    """All scripts of the page as one."""
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+def style_text() -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
+
+
+def render_page(
+    title: str, data: str, groups: Sequence[tuple[str, Sprites | None]] = (), *, server: bool = False
+) -> str:
+    """The page: one file with everything in it or, for the review server, one that asks for the rest.
+
+    Args:
+        title: Title of the page.
+        data: JSON from `finite_json`.
+        groups: Sheets of thumbnails.
+        server: Whether style and script come from the review server, which also says what the page may do.
+    """
+    style, script = ("", "") if server else (style_text(), script_text())
     policy = (
         f"default-src 'none'; img-src data: blob:; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'"
@@ -236,6 +258,7 @@ def _render(title: str, data: str, groups: Sequence[tuple[str, Sprites | None]])
         style=style,
         script=script,
         data=data,
+        server=server,
         sheets=[{"name": name, "sheets": sprites.sheets} for name, sprites in groups if sprites],
     )
 
@@ -245,7 +268,7 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _json(value: object) -> str:
+def finite_json(value: object) -> str:
     """JSON that is safe inside a script element: no "<", no NaN, no half of a surrogate pair."""
     text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = text.replace("<", "\\u003c")

@@ -3,6 +3,8 @@
 audit.parquet, audit.csv   the table, one row per image, worst first
 distances.npy              mean distance of each image to each class, in the table's order
 duplicates.csv             pairs of near-duplicates, where features were there to find them
+judged.safetensors         what each judge said, and the features that it stood on, for the review
+decisions.jsonl            what people decided in the review, step by step
 summary.json               figures of the audit
 report.html                the review page
 settings.json              what was audited
@@ -22,13 +24,14 @@ from torch import Tensor
 from hitnet import files
 from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
+from hitnet.audit.decisions import Settled, open_decisions, settled
+from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.catalogue import recorded_folder
 from hitnet.errors import HitNetError, check_choice
 
 FORMATS = ("label-studio", "pred-probs")
-IMAGE_ROOT = "/data/local-files/?d="
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Audit:
         images: The images in the table's order; None for an audit that was opened from its folder.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `likeness.duplicate_table`), where features were there to find them.
+        kept: What judges saw and said, for the review.
         folder: Where it is kept, if anywhere.
         data: The data that was audited, where it is still open.
     """
@@ -54,35 +58,62 @@ class Audit:
     images: Images | None = None
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
+    kept: Kept | None = None
     folder: Path | None = None
     data: Data | None = None
 
-    def apply(self, corrections: str | Path, *, out: str | Path, data: Source | None = None) -> Applied:
+    def apply(
+        self,
+        corrections: str | Path | None = None,
+        *,
+        out: str | Path,
+        data: Source | None = None,
+        reviewer: str | None = None,
+    ) -> Applied:
         """Write the corrected data set into the new folder `out`; the original stays as it is.
 
         Args:
-            corrections: The CSV that the review page exported.
+            corrections: The CSV that a review page exported, or the JSON that Label Studio exported. None: what was
+                decided with `hitnet review`.
             out: Folder for the corrected data set; must be new or empty.
             data: Where the audited data is now, if it has moved.
+            reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
         """
-        audited = self._audited_data() if data is None else open_data(data)
+        if corrections is not None and reviewer is not None:
+            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        decided = self._decided(reviewer) if corrections is None else corrections
         split = self.summary.get("split", "all")
-        return correct(audited, self.table, corrections, out, class_names=self.class_names, split=split)
+        return correct(self.audited_data(data), self.table, decided, out, class_names=self.class_names, split=split)
 
-    def export(self, out: str | Path, *, format: str = "label-studio", image_root: str = IMAGE_ROOT) -> list[Path]:
+    def _decided(self, reviewer: str | None) -> Settled:
+        """What was decided in the audit's own review."""
+        if self.folder is None:
+            raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
+        decisions = open_decisions(self.folder)
+        decided = settled(decisions, self.table, reviewer=reviewer)
+        if not decided.corrections and not decided.disputed:
+            who = "" if reviewer is None else f" by {reviewer!r}"
+            raise HitNetError(
+                f"{self.folder} holds no decisions{who}. Decide with `hitnet review {self.folder}`, or give the file "
+                "that a review page exported."
+            )
+        return decided
+
+    def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
         """Write the audit for another tool.
 
         Args:
             out: File to write: .json for label-studio, .npy for pred-probs.
             format: "label-studio" (tasks) or "pred-probs" (class probabilities that cleanlab takes).
-            image_root: Put before each path for Label Studio.
+            image_root: Put before each path for Label Studio. None: where its local storage serves the audited folder.
 
         Returns:
             The files that were written.
         """
         check_choice("export", "format", format, FORMATS)
         if format == "label-studio":
-            return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=image_root)
+            root = export.local_files(self.summary["source"]) if image_root is None else image_root
+            return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=root)
         export.write_pred_probs(self.table, self.distances, out)
         return [Path(out)]
 
@@ -97,6 +128,8 @@ class Audit:
         if self.duplicates is not None:
             with files.replacing(folder / "duplicates.csv") as temporary:
                 self.duplicates.to_csv(temporary, index=False)
+        if self.kept is not None:
+            write_kept(folder, self.kept)
         files.write_json(folder / "summary.json", self.summary)
         if self.images is not None:
             write_page(
@@ -110,7 +143,10 @@ class Audit:
                 summary=self.summary,
             )
 
-    def _audited_data(self) -> Data:
+    def audited_data(self, data: Source | None = None) -> Data:
+        """The data that was audited, opened anew; `data` says where it is now, if it has moved."""
+        if data is not None:
+            return open_data(data)
         if self.data is not None:
             return self.data.reopen()
         try:
@@ -129,21 +165,26 @@ def open_audit(folder: str | Path) -> Audit:
     summary = files.read_json(path / "summary.json")
     try:
         table = pd.read_parquet(path / "audit.parquet")
-        distances = np.load(path / "distances.npy", allow_pickle=False)
+        distances = np.load(path / "distances.npy", mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise HitNetError(f"{path} is not a finished audit: {error}") from error
     return Audit(table, distances, tuple(summary["class_names"]), summary, folder=path)
 
 
 def apply_corrections(
-    audit: Audit | str | Path, corrections: str | Path, *, out: str | Path, data: Source | None = None
+    audit: Audit | str | Path,
+    corrections: str | Path | None = None,
+    *,
+    out: str | Path,
+    data: Source | None = None,
+    reviewer: str | None = None,
 ) -> Applied:
     """Write the corrected data set of an audit, given by its folder or itself (see `Audit.apply`)."""
-    return _opened(audit).apply(corrections, out=out, data=data)
+    return _opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
 
 
 def export_audit(
-    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str = IMAGE_ROOT
+    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str | None = None
 ) -> list[Path]:
     """Write an audit, given by its folder or itself, for another tool (see `Audit.export`)."""
     return _opened(audit).export(out, format=format, image_root=image_root)

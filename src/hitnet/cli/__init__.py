@@ -45,6 +45,7 @@ MODULES = {
     "plot": "plot",
     "extract": "extract",
     "audit": "audit",
+    "review": "review",
     "ghosts": "ghosts",
     "reproduce": "reproduce",
     "data": "data",

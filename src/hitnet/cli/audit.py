@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, FeatureHeads, FineTuned, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
 from hitnet.audit.choice import SuitableJudges
-from hitnet.audit.results import IMAGE_ROOT
 from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
 from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table, print_written, short_name
@@ -47,9 +46,10 @@ def audit_group() -> None:
     \b
     1. hitnet audit DATA
        judges every label by networks that suit the data, and writes audits/DATA
-    2. open audits/DATA/report.html
-       shows the worst first; decide by keyboard and export corrections.csv
-    3. hitnet audit apply audits/DATA corrections.csv --out NEW
+    2. hitnet review audits/DATA
+       opens a page that shows the worst first; decisions are saved at once
+       (or open audits/DATA/report.html, and export corrections.csv there)
+    3. hitnet audit apply audits/DATA --out NEW
        writes the corrected data set to NEW; the original is never touched
 
     \b
@@ -196,23 +196,45 @@ def print_audit(audit: Audit, most: int = 10) -> None:
         )
     if audit.folder is not None:
         console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)
+        console.print(f"to review and save as you go: hitnet review {audit.folder}", soft_wrap=True)
 
 
 @app.command("apply")
 def apply_command(
     folder: AuditFolder,
-    corrections: Annotated[Path, typer.Argument(help="The CSV that the review page exported")],
+    corrections: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The CSV that report.html exported, or Label Studio's JSON (default: the decisions of `hitnet review`)"
+        ),
+    ] = None,
+    *,
     out: Annotated[Path, typer.Option(help="Folder for the corrected data set; must be new or empty")],
+    reviewer: Annotated[
+        str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write the corrected data set; the original is never touched."""
     audit = open_audit(folder)
-    applied = audit.apply(corrections, out=out, data=data)
-    console.print(
-        f"{applied.relabelled} relabelled, {applied.dropped} dropped, {applied.kept} kept, {applied.unsure} unsure, "
-        f"{applied.untouched} not looked at",
-    )
+    applied = audit.apply(corrections, out=out, data=data, reviewer=reviewer)
+    counts = {
+        "relabelled": applied.relabelled,
+        "dropped": applied.dropped,
+        "kept": applied.kept,
+        "unsure": applied.unsure,
+        **({"where neither label fits": applied.neither} if applied.neither else {}),
+        "not looked at": applied.untouched - applied.disputed,
+    }
+    console.print(", ".join(f"{count} {what}" for what, count in counts.items()))
+    if applied.neither:
+        console.print("Images where neither label fits stay as they are.")
+    if applied.disputed:
+        console.print(
+            f"{applied.disputed} {'image' if applied.disputed == 1 else 'images'} on which reviewers disagree stay as "
+            "they are. Settle them in the review (filter: disputed), or choose --reviewer.",
+        )
     if applied.not_audited:
         single = applied.not_audited == 1
         whole = audit.summary["split"] == "all" and audit.summary.get("limit") is None
@@ -233,7 +255,10 @@ def export_command(
     folder: AuditFolder,
     out: Annotated[Path, typer.Option(help="File to write: .json for label-studio, .npy for pred-probs")],
     format: Annotated[str, typer.Option(help="label-studio or pred-probs")] = "label-studio",
-    image_root: Annotated[str, typer.Option(help="Put before each path for Label Studio")] = IMAGE_ROOT,
+    image_root: Annotated[
+        str | None,
+        typer.Option(help="Put before each path for Label Studio (default: its local storage of the audited folder)"),
+    ] = None,
 ) -> None:
     """Export an audit: tasks for Label Studio, or class probabilities that cleanlab takes as pred_probs."""
     print_written(open_audit(folder).export(out, format=format, image_root=image_root))

@@ -31,10 +31,12 @@ class FeatureJudgement:
             then neighbours.
         capsules: How many of the M, from the first on, are distances of capsules, for which hits and misses mean what
             they mean in the paper.
+        kinds: What to call each of the M.
     """
 
     distances: Tensor
     capsules: int
+    kinds: tuple[str, ...]
 
 
 def judge_features(
@@ -65,4 +67,6 @@ def judge_features(
     rows = features if features.ndim == 2 else features.float().mean(dim=0)
     votes = torch.stack([neighbour_votes(rows.to(device), labels, num_classes, k).cpu() for k in NEIGHBOURS])
     scaled = [-HIT_RADIUS * softmax, -HIT_RADIUS * torch.log(votes + FLOOR)]
-    return FeatureJudgement(torch.cat([capsules, *scaled]), capsules=len(capsules))
+    kinds = ["Hit-or-Miss heads"] * len(capsules) + ["softmax heads"] * len(softmax)
+    kinds += [f"{k} neighbours" for k in NEIGHBOURS]
+    return FeatureJudgement(torch.cat([capsules, *scaled]), len(capsules), tuple(kinds))

@@ -1,50 +1,108 @@
 // Actions: decide, undo, move; by key, or by buttons that send the same keys.
 "use strict";
 
-function refresh(app, row, focus = true) {
-  const order = app.filters.rows();
+const idOf = (app) => { const row = app.view.current(); return row === undefined ? null : app.audit.id[row]; };
+
+// Ask for the order anew and show it, with the cursor on the image `id`.
+async function refresh(app, id, { focus = true, newest = false } = {}) {
+  let order;
+  try {
+    order = await app.source.order(app.filters.chosen(), app.asGrid, id, { newest });
+  } catch (error) {
+    return showBanner(error.message);
+  }
+  if (order === null) return;
   renderCount(app.audit, order.length);
   renderProgress(app.audit, app.store);
-  app.list.show(order, row, { focus });
+  app.view.show(order, order.position, { focus });
 }
 
-function decide(app, row, decision, k) {
-  const { audit, store, list } = app;
-  const label = decision === "relabel" ? audit.names[k] : "";
-  const next = list.next();
-  store.change([[audit.id[row], { path: audit.path[row], given: audit.names[audit.given[row]], decision, label }]]);
+// After a decision: move on at once, wait until it is saved, and then show it.
+async function commit(app, work, next, message) {
+  app.view.moveTo(next);
+  let ids;
+  try {
+    const saving = work();
+    if (app.audit.server) app.view.redraw();
+    ids = await saving;
+  } catch (error) {
+    app.view.redraw();
+    return showBanner(`Not saved: ${error.message}`);
+  }
   app.unsaved = true;
-  const done = { keep: "kept", relabel: `relabelled to ${label}`, drop: "dropped", unsure: "marked as unsure" };
-  app.announce(`#${audit.id[row]}: ${done[decision]}`);
-  refresh(app, next);
+  app.announce(message(ids));
+  if (app.source.follows(app.filters.chosen(), app.asGrid)) return refresh(app, idOf(app));
+  renderProgress(app.audit, app.store);
+  app.view.redraw();
 }
 
-function takeSuggestion(app, row) {
+function recordFor(audit, row, decision, label) {
+  return { path: audit.path[row], given: audit.names[audit.given[row]], decision, label };
+}
+
+// Decide on several images in one step; `classOf` gives the new class of a row, which means keep if it is the given one.
+function decide(app, rows, decision, classOf = () => null) {
+  const { audit, store, view } = app;
+  const entries = rows.map((row) => {
+    const k = classOf(row);
+    return [audit.id[row], k === null ? recordFor(audit, row, decision, "") : k === audit.given[row] ? recordFor(audit, row, "keep", "") : recordFor(audit, row, "relabel", audit.names[k])];
+  });
+  const single = entries.length === 1;
+  const done = { keep: "kept", relabel: `relabelled to ${entries[0][1].label}`, drop: "dropped", neither: "neither label fits", unsure: "marked as unsure" };
+  const message = () => (single ? `#${entries[0][0]}: ${done[entries[0][1].decision]}` : `${plural(entries.length, "decision")} saved. u undoes them all.`);
+  const next = app.selection.size() ? view.position() : view.next();
+  app.selection.forget();
+  return commit(app, () => store.change(entries), next, message);
+}
+
+function takeSuggestion(app, rows) {
   const { audit } = app;
-  if (audit.suggested[row] !== audit.given[row]) decide(app, row, "relabel", audit.suggested[row]);
-  else app.announce("The suggestion is the given label: 1 keeps it, 3 chooses another class.");
+  const differ = rows.filter((row) => audit.suggested[row] !== audit.given[row]);
+  if (!differ.length) return app.announce("The suggestion is the given label: 1 keeps it, 3 chooses another class.");
+  return decide(app, differ, "relabel", (row) => audit.suggested[row]);
 }
 
-function undecide(app, row) {
-  const id = app.audit.id[row];
-  if (!app.store.get(id)) return app.announce("This image has no decision.");
-  app.store.change([[id, undefined]]);
-  app.announce(`#${id}: decision removed`);
-  refresh(app, row);
+// Decide on all images of a group that nobody has decided on yet.
+function decideGroup(app, group, decision) {
+  const { audit, store, view } = app;
+  const positions = Array.from({ length: group.count }, (_, i) => group.start + i);
+  if (decision === "select") return app.selection.add(positions);
+  const saved = () => `${plural(group.undecided, "decision")} saved. u undoes them all.`;
+  if (audit.server) {
+    const query = { ...queryOf(app.filters.chosen(), false), given: String(group.given), suggested: String(group.suggested) };
+    return commit(app, () => store.changeGroup(query, decision, group.undecided), view.position(), saved);
+  }
+  const entries = group.rows.filter((row) => !store.get(audit.id[row]))
+    .map((row) => [audit.id[row], recordFor(audit, row, decision, decision === "relabel" ? audit.names[group.suggested] : "")]);
+  return commit(app, () => store.change(entries), view.position(), saved);
 }
 
-function undo(app) {
-  const ids = app.store.undo();
+function undecide(app, rows) {
+  const ids = rows.map((row) => app.audit.id[row]).filter((id) => app.store.get(id));
+  if (!ids.length) return app.announce("This image has no decision.");
+  app.selection.forget();
+  return commit(app, () => app.store.change(ids.map((id) => [id, undefined])), app.view.position(), () => (ids.length === 1 ? `#${ids[0]}: decision removed` : `${count(ids.length)} decisions removed`));
+}
+
+async function undo(app, name) {
+  let ids;
+  try {
+    ids = await app.store.undo(name);
+  } catch (error) {
+    return app.announce(error.message);
+  }
   if (!ids) return app.announce("Nothing to undo.");
-  app.announce(ids.length === 1 ? `Undone: #${ids[0]}` : `Undone: ${count(ids.length)} decisions`);
-  refresh(app, app.audit.rowOf.get(ids[0]) ?? app.list.current());
+  const back = name !== undefined;
+  app.announce(back ? `Changed: ${plural(ids.length, "decision")}` : ids.length === 1 ? `Undone: #${ids[0]}` : `Undone: ${count(ids.length)} decisions`);
+  await refresh(app, ids[0] ?? idOf(app));
 }
 
 function renderZoom(app) {
-  const row = app.list.current();
+  const row = app.view.current();
   if (!$("#zoom").open || row === undefined) return;
   const record = app.store.get(app.audit.id[row]);
   $("#zoom-body").replaceChildren(buildZoom(app.audit, app.thumbs, row, record, (key) => act(app, key)));
+  if (app.audit.server) renderEvidence(app, row);
 }
 
 function toggleZoom(app) {
@@ -59,45 +117,61 @@ function search() {
   $("#search").select();
 }
 
-// Run an action only if the current image is visible: nobody should decide on an image that is scrolled out of sight.
+// The images that a key decides on: those selected, or the current one. Nobody should decide on what is out of sight.
 function onSeen(app, action) {
   return () => {
-    const row = app.list.current();
+    const row = app.view.current();
+    if (app.selection.size() && !$("#zoom").open) return action(app, app.selection.rows());
     if (row === undefined) return;
-    if (app.list.inSight() || $("#zoom").open) return action(app, row);
-    app.list.move(0);
+    if (app.view.inSight() || $("#zoom").open) return action(app, [row]);
+    app.view.move(0);
     app.announce("Scrolled back to the current image. Press the key again to decide.");
   };
 }
 
 function createActions(app) {
-  const { list } = app;
+  const { view, selection } = app;
   const seen = (action) => onSeen(app, action);
+  const go = (right, down) => ({ shift }) => {
+    const position = Math.max(0, Math.min(view.end(), view.step(right, down)));
+    if (shift && app.asGrid) selection.extend(position);
+    view.moveTo(position);
+  };
+  const inGrid = (action) => () => { if (app.asGrid) action(); };
+  const groupHere = () => view.order().groups.find((group) => group.start <= view.position() && view.position() < group.start + group.count);
   return {
-    1: seen((_, row) => decide(app, row, "keep")),
+    1: seen((_, rows) => decide(app, rows, "keep")),
     2: seen(takeSuggestion),
-    3: seen((_, row) => app.picker.open(row)),
-    4: seen((_, row) => decide(app, row, "drop")),
-    5: seen((_, row) => decide(app, row, "unsure")),
+    3: seen((_, rows) => app.picker.open(rows)),
+    4: seen((_, rows) => decide(app, rows, "drop")),
+    5: seen((_, rows) => decide(app, rows, "unsure")),
+    6: seen((_, rows) => decide(app, rows, "neither")),
     0: seen(undecide),
     u: () => undo(app),
+    h: () => openHistory(app),
+    g: () => showAs(app, !app.asGrid),
+    r: () => takeNewOrder(app),
+    a: inGrid(() => { const group = groupHere(); if (group) decideGroup(app, group, "select"); }),
+    " ": inGrid(() => selection.toggle(view.position())),
     Enter: seen(toggleZoom),
     e: app.exporter.open,
     "/": search,
     "?": () => $("#help").showModal(),
-    j: () => list.move(1),
-    k: () => list.move(-1),
-    ArrowDown: () => list.move(1),
-    ArrowUp: () => list.move(-1),
-    PageDown: () => list.move(list.page()),
-    PageUp: () => list.move(-list.page()),
-    Home: () => list.moveTo(0),
-    End: () => list.moveTo(list.end()),
+    j: go(0, 1),
+    k: go(0, -1),
+    ArrowDown: go(0, 1),
+    ArrowUp: go(0, -1),
+    ArrowRight: (event) => { if (app.asGrid) go(1, 0)(event); },
+    ArrowLeft: (event) => { if (app.asGrid) go(-1, 0)(event); },
+    PageDown: () => (app.asGrid ? view.moveTo(view.step(0, view.page())) : view.move(view.page())),
+    PageUp: () => (app.asGrid ? view.moveTo(view.step(0, -view.page())) : view.move(-view.page())),
+    Home: () => view.moveTo(0),
+    End: () => view.moveTo(view.end()),
   };
 }
 
-function act(app, key) {
-  if (Object.hasOwn(app.actions, key)) app.actions[key]();
+function act(app, key, { shift = false } = {}) {
+  if (Object.hasOwn(app.actions, key)) return app.actions[key]({ shift });
 }
 
 function setUpKeyboard(app) {
@@ -106,12 +180,13 @@ function setUpKeyboard(app) {
     const dialog = [...document.querySelectorAll("dialog[open]")].pop();
     if (dialog && dialog.id !== "zoom") return;
     if (event.target.matches("input, textarea, select")) {
-      if (event.key === "Escape" || (event.key === "Enter" && event.target.id === "search")) app.list.move(0);
+      if (event.key === "Escape" || (event.key === "Enter" && event.target.id === "search")) app.view.move(0);
       return;
     }
-    if (event.key === "Enter" && event.target.matches("button")) return;
+    if (event.key === "Escape" && !dialog) app.selection.clear();
+    if ((event.key === "Enter" || event.key === " ") && event.target.matches("button")) return;
     if (!Object.hasOwn(app.actions, event.key)) return;
     event.preventDefault();
-    act(app, event.key);
+    act(app, event.key, { shift: event.shiftKey });
   });
 }

@@ -5,10 +5,16 @@ const PICKER_ROWS = 200;
 const PROBLEMS_SHOWN = 20;
 const KEYS = [
   ["↓ ↑ or j k", "next, previous image"], ["1", "keep the given label"], ["2", "relabel to the suggestion"],
-  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["0", "remove the decision"],
-  ["u", "undo, any number of times"], ["Enter", "large view"], ["/", "search"], ["e", "export"],
-  ["PgUp PgDn Home End", "page up or down, first, last image"], ["?", "this help"], ["Esc", "close"],
+  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["6", "neither label fits"],
+  ["0", "remove the decision"], ["u", "undo, any number of times"], ["h", "history: undo any step"], ["Enter", "large view"],
+  ["g", "list or grid"], ["/", "search"], ["e", "export"], ["PgUp PgDn Home End", "page up or down, first, last image"],
+  ["?", "this help"], ["Esc", "close, select nothing"],
 ];
+const GRID_KEYS = [
+  ["← → ↑ ↓", "next image in that direction"], ["Space", "select, or take out of the selection"],
+  ["Shift with ← → ↑ ↓", "select on the way"], ["a", "select all of this group"], ["1 to 6", "decide on all that is selected"],
+];
+const REMOTE_KEYS = [["r", "show the new order, when there is one"]];
 
 function setUpDialogs(audit) {
   for (const button of document.querySelectorAll("dialog [data-close]")) {
@@ -17,21 +23,26 @@ function setUpDialogs(audit) {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   }
-  $("#help-keys").append(...KEYS.flatMap(([keys, meaning]) => [
-    el("dt", {}, ...keys.split(" ").map((key) => (key === "or" ? " or " : el("kbd", {}, key)))), el("dd", {}, meaning)]));
+  const words = ["or", "to", "with"];
+  const lines = (keys) => keys.flatMap(([names, meaning]) => [
+    el("dt", {}, ...names.split(" ").map((key) => (words.includes(key) ? ` ${key} ` : el("kbd", {}, key)))), el("dd", {}, meaning)]);
+  $("#help-keys").append(...lines(audit.server ? [...KEYS, ...REMOTE_KEYS] : KEYS));
+  $("#help-grid-keys").append(...lines(GRID_KEYS));
   const typical = audit.summary.prototypes === "typical";
-  const explained = { prototypes: !typical, typical, neighbours: audit.like_given !== undefined };
+  const explained = { prototypes: !typical, typical, neighbours: audit.like_given !== undefined, heads: Boolean(audit.summary.in_words) };
   for (const part of document.querySelectorAll("#help [data-for]")) part.hidden = !explained[part.dataset.for];
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 
-// A list of classes that typing filters; `choose` receives the class index.
+// A list of classes that typing filters; `choose` receives the rows and the class index.
 function createPicker(audit, thumbs, choose) {
   const dialog = $("#picker"), input = $("#picker-input"), list = $("#picker-list");
-  let row = 0, matches = [], active = 0;
+  let rows = [], row = 0, matches = [], active = 0;
 
-  function open(ofRow) {
-    row = ofRow;
+  function open(ofRows) {
+    rows = ofRows;
+    row = rows[0];
+    $("#picker-title").textContent = rows.length === 1 ? "Relabel to…" : `Relabel ${count(rows.length)} images to…`;
     input.value = "";
     render();
     dialog.showModal();
@@ -57,7 +68,7 @@ function createPicker(audit, thumbs, choose) {
     const at = audit.near[row].indexOf(k);
     const note = k === audit.given[row] ? "given: keep" : k === audit.suggested[row] ? "suggested" : "";
     return el("li", { id: `option-${place}`, role: "option", "aria-selected": "false", onclick: () => take(place) },
-      thumbs.prototypes ? thumbs.prototypes.canvas(k, "") : null, nameOf(audit.names[k]), el("small", {}, note),
+      thumbs.typical ? thumbs.typical(k, "") : null, nameOf(audit.names[k]), el("small", {}, note),
       el("small", { class: "value" }, at < 0 ? "" : audit.near_distance[row][at].toFixed(2)));
   }
 
@@ -72,7 +83,7 @@ function createPicker(audit, thumbs, choose) {
   function take(place) {
     if (matches[place] === undefined) return;
     dialog.close();
-    choose(row, matches[place]);
+    choose(rows, matches[place]);
   }
 
   input.addEventListener("input", render);
@@ -90,10 +101,10 @@ function createExport(store, announce, exported) {
   const text = $("#export-text");
   let csv = "";
 
-  function open() {
-    csv = store.toCsv();
+  async function open() {
+    csv = await store.toCsv();
     text.value = csv;
-    $("#export-summary").textContent = decisionSummary([...store.records.values()]) || "There are no decisions yet.";
+    $("#export-summary").textContent = decisionSummary(store.counts()) || "There are no decisions yet.";
     if (!$("#export").open) $("#export").showModal();
   }
 
@@ -126,6 +137,7 @@ function createImport(audit, store, done) {
 
   async function read() {
     if (!file.files.length) return;
+    if (audit.server) return send(await file.files[0].text());
     const { entries, problems: messages } = readCorrections(audit, await file.files[0].text());
     if (messages.length) return showProblems(messages);
     const canonical = entries.map(([id, record]) => {
@@ -135,6 +147,16 @@ function createImport(audit, store, done) {
     store.change(canonical);
     $("#import").close();
     done(canonical.map(([id]) => id));
+  }
+
+  async function send(text) {
+    try {
+      const ids = await store.take_in(text);
+      $("#import").close();
+      done(ids);
+    } catch (error) {
+      showProblems(error.message.split("\n"));
+    }
   }
 
   function showProblems(messages) {

@@ -5,10 +5,12 @@ const LARGEST_MATRIX = 20;
 const TOP_PAIRS = 60;
 const HEALTH_ROWS = 40;
 const STATES = ["undecided", "decided", ...DECISIONS];
+const REMOTE_STATES = ["by others", "disputed"];
+const SORTS = { doubt: "most doubtful first", audit: "as the audit ranked them", file: "by file name", strange: "unlike all others first" };
 const NO_FILTERS = { given: null, suggested: null, either: null, flags: [], state: null, min: null, max: null, text: "" };
 
-function createFilters(audit, store, onChange) {
-  let chosen = { ...NO_FILTERS };
+function createFilters(audit, source, onChange) {
+  let chosen = { ...NO_FILTERS, sort: "doubt" };
 
   function set(changes) {
     chosen = { ...chosen, ...changes };
@@ -17,29 +19,20 @@ function createFilters(audit, store, onChange) {
     onChange();
   }
 
-  function passes(row) {
-    const record = store.get(audit.id[row]);
-    const { given, suggested, either, flags, state, min, max, text } = chosen;
-    if (given !== null && audit.given[row] !== given) return false;
-    if (suggested !== null && audit.suggested[row] !== suggested) return false;
-    if (either !== null && audit.given[row] !== either && audit.suggested[row] !== either) return false;
-    if (flags.length && !flags.includes(audit.flag[row])) return false;
-    if (min !== null && audit.score[row] < min) return false;
-    if (max !== null && audit.score[row] > max) return false;
-    if (state === "undecided" && record) return false;
-    if (state === "decided" && !record) return false;
-    if (DECISIONS.includes(state) && record?.decision !== state) return false;
-    return text === "" || audit.searchable[row].includes(text) || String(audit.id[row]) === text.replace(/^#/, "");
-  }
-
+  buildSorts(source, set);
   buildControls(audit, () => chosen, set);
   buildPairs(audit, () => chosen, set);
   buildHealth(audit, set);
   return {
-    rows: () => Array.from(audit.id.keys()).filter(passes),
+    set,
     clear: () => set({ ...NO_FILTERS }),
     chosen: () => chosen,
   };
+}
+
+function buildSorts(source, set) {
+  $("#sort").append(...source.sorts.map((sort) => el("option", { value: sort }, SORTS[sort])));
+  $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
 function buildControls(audit, chosen, set) {
@@ -50,13 +43,12 @@ function buildControls(audit, chosen, set) {
   const select = $("#class-filter");
   select.append(el("option", { value: "" }, "all classes"), ...audit.names.map((name, k) => el("option", { value: k }, name)));
   select.addEventListener("change", () => set({ either: select.value === "" ? null : Number(select.value) }));
-  const perFlag = audit.flags.map((_, f) => audit.flag.filter((flag) => flag === f).length);
   audit.flags.forEach((flag, f) => {
     const toggle = () => set({ flags: chosen().flags.includes(f) ? chosen().flags.filter((g) => g !== f) : [...chosen().flags, f] });
     $("#flag-filter").append(el("button", { type: "button", class: `toggle ${FLAG_KIND[flag] ?? "none"}`, "data-flag": f, "aria-pressed": "false", onclick: toggle },
-      flag, el("small", {}, count(perFlag[f]))));
+      flag, el("small", {}, count(audit.flag_counts[f]))));
   });
-  for (const state of STATES) {
+  for (const state of audit.server ? [...STATES, ...REMOTE_STATES] : STATES) {
     $("#state-filter").append(el("button", { type: "button", class: "toggle", "data-state": state, "aria-pressed": "false",
       onclick: () => set({ state: chosen().state === state ? null : state }) }, state));
   }
@@ -95,8 +87,9 @@ function renderChips(audit, chosen, set) {
   $("#chips").replaceChildren(...buttons);
 }
 
-// Number of images on this page per pair: a click on a pair shows exactly that number of images.
+// Number of images per pair: a click on a pair shows exactly that number of images.
 function pairCounts(audit) {
+  if (audit.server) return audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
   const pairs = new Map();
   audit.given.forEach((given, row) => {
     const suggested = audit.suggested[row];

@@ -1,6 +1,9 @@
 // A row of the list: picture, evidence, labels, reason, distances, and the buttons to decide.
 "use strict";
 
+const HIT_RADIUS = 0.1;
+const MISS_RADIUS = 0.9;
+const FARTHEST = 2;
 const FLAG_KIND = { "wrong": "wrong", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
 
 function flagBadge(flag) {
@@ -28,11 +31,11 @@ function chartLabel(audit, row) {
   return `Distances, nearest first: ${parts.join(", ")}`;
 }
 
-function prototypePair(audit, prototypes, row) {
+function prototypePair(audit, { typical: prototypes }, row) {
   if (!prototypes) return el("div", { class: "prototypes none" });
   const typical = audit.summary.prototypes === "typical";
   const figure = (k, role) => el("figure", { class: role },
-    prototypes.canvas(k, `${typical ? "Typical image" : "Prototype"} of ${audit.names[k]}`),
+    prototypes(k, `${typical ? "Typical image" : "Prototype"} of ${audit.names[k]}`),
     audit.tall ? el("figcaption", {}, typical ? "typical" : "prototype", nameOf(audit.names[k])) : el("figcaption", {}, role));
   return el("div", { class: "prototypes" }, figure(audit.given[row], "given"), figure(audit.suggested[row], "suggested"));
 }
@@ -42,9 +45,8 @@ function neighbourPair(audit, thumbs, row) {
   if (!audit.like_given) return null;
   const figure = (id, k, role) => {
     const label = `Image ${id}, most like it, labelled ${audit.names[k]}`;
-    const canvas = audit.rowOf.has(id) ? thumbs.images.canvas(audit.rowOf.get(id), label)
-      : audit.neighbourOf.has(id) ? thumbs.neighbours.canvas(audit.neighbourOf.get(id), label) : null;
-    return canvas && el("figure", { class: role }, canvas, el("figcaption", {}, "most like it, labelled", nameOf(audit.names[k])));
+    const picture = id < 0 ? null : thumbs.of(id, label);
+    return picture && el("figure", { class: role }, picture, el("figcaption", {}, "most like it, labelled", nameOf(audit.names[k])));
   };
   const same = audit.given[row] === audit.suggested[row];
   return el("div", { class: "neighbours" }, figure(audit.like_given[row], audit.given[row], "given"),
@@ -80,7 +82,8 @@ function choices(audit, row, record) {
   return [
     { key: "1", kind: "keep", text: "Keep", name: audit.names[audit.given[row]], pressed: is("keep") },
     { key: "2", kind: "relabel", text: "Relabel", name: suggestion, pressed: is("relabel") && !other, off: audit.suggested[row] === audit.given[row] },
-    { key: "3", kind: "other", text: other ? "Relabel" : "Other class…", name: other ? record.label : null, pressed: other },
+    { key: "3", kind: "other", text: other ? "To" : "Other…", title: "Relabel to another class", name: other ? record.label : null, pressed: other },
+    { key: "6", kind: "neither", text: "Neither", title: "Neither the given nor the suggested label fits", pressed: is("neither") },
     { key: "4", kind: "drop", text: "Drop", pressed: is("drop") },
     { key: "5", kind: "unsure", text: "Unsure", pressed: is("unsure") },
   ];
@@ -90,42 +93,64 @@ function choiceButtons(audit, row, record, act) {
   const group = el("div", { class: "choices", role: "group", "aria-label": "Decision" });
   for (const c of choices(audit, row, record)) {
     group.append(el("button", {
-      type: "button", class: `choice ${c.kind}`, "aria-pressed": String(c.pressed), "aria-keyshortcuts": c.key, disabled: c.off,
+      type: "button", class: `choice ${c.kind}`, "aria-pressed": String(c.pressed), "aria-keyshortcuts": c.key, disabled: c.off, title: c.title,
       onclick: () => act(c.key),
     }, el("kbd", { "aria-hidden": "true" }, c.key), el("span", {}, c.text), c.name === null || c.name === undefined ? null : nameOf(c.name)));
   }
   return group;
 }
 
-function buildRow(audit, thumbs, row, record, act) {
+const ruleOf = (audit, row) => (audit.server ? audit.rule[row] : audit.rules[audit.rule[row]]);
+
+// Who decided, where several people review.
+function whoLine(record) {
+  if (!record?.reviewer) return null;
+  const said = ([reviewer, decision, label]) => `${reviewer}: ${decision}${label ? ` to ${label}` : ""}`;
+  const others = record.others.map(said).join("; ");
+  return el("div", { class: `who ${record.disputed ? "disputed" : ""}`, dir: "auto" }, `${said([record.reviewer, record.decision, record.label])}${others ? `; ${others}` : ""}`);
+}
+
+function buildRow(audit, thumbs, row, record, act, saving = false) {
   const given = audit.names[audit.given[row]];
   return el("article", {
-    class: `row ${record ? `decided ${record.decision}` : ""}`, "data-id": audit.id[row],
+    class: `row ${record ? `decided ${record.decision}` : ""} ${saving ? "saving" : ""}`, "aria-busy": saving ? "true" : null, "data-id": audit.id[row],
     "aria-label": `Image ${audit.id[row]}, given ${given}, suggested ${audit.names[audit.suggested[row]]}, ${audit.flags[audit.flag[row]]}`,
   },
-  el("div", { class: "picture", ondblclick: () => act("Enter") }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
-  prototypePair(audit, thumbs.prototypes, row),
+  el("div", { class: "picture", ondblclick: () => act("Enter") }, thumbs.of(audit.id[row], `Image ${audit.id[row]}`)),
+  prototypePair(audit, thumbs, row),
   neighbourPair(audit, thumbs, row),
   el("div", { class: "about" }, labelPair(audit, row), scoreLine(audit, row),
-    el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(audit.rules[audit.rule[row]], "rule")),
-    fileLine(audit, row)),
+    el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(ruleOf(audit, row), "rule")),
+    fileLine(audit, row), record?.others?.length || record?.disputed ? whoLine(record) : null),
   distanceChart(audit, row),
   choiceButtons(audit, row, record, act));
 }
 
 // The large view of an image, with all its figures from the audit.
 function buildZoom(audit, thumbs, row, record, act) {
+  const evidence = audit.server ? [] : [prototypePair(audit, thumbs, row), neighbourPair(audit, thumbs, row)];
+  return el("div", { class: "zoomed" },
+    zoomPicture(audit, thumbs, row),
+    el("div", { class: "zoom-about" }, labelPair(audit, row), whoLine(record), choiceButtons(audit, row, record, act),
+      el("div", { class: "evidence" }, ...evidence), zoomFacts(audit, row), distanceChart(audit, row)));
+}
+
+function zoomFacts(audit, row) {
   const number = (value) => (value === null ? "–" : value.toFixed(3));
   const fact = (term, ...value) => [el("dt", {}, term), el("dd", {}, ...value)];
-  return el("div", { class: "zoomed" },
-    el("div", { class: "picture" }, thumbs.images.canvas(row, `Image ${audit.id[row]}`)),
-    el("div", { class: "zoom-about" }, labelPair(audit, row),
-      el("div", { class: "evidence" }, prototypePair(audit, thumbs.prototypes, row), neighbourPair(audit, thumbs, row)),
-      el("dl", {}, ...fact("image", `#${audit.id[row]}`), ...(audit.path[row] ? fact("file", nameOf(audit.path[row])) : []),
-        ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(audit.rules[audit.rule[row]])),
-        ...fact("score", number(audit.score[row])),
-        ...fact("margin", `${number(audit.margin_mean[row])} ± ${number(audit.margin_std[row])}`),
-        ...fact("ghost", nameOf(audit.names[audit.ghost[row]]), ` at ${number(audit.ghost_distance[row])}`),
-        ...fact("votes, hits", `${audit.votes[row]} and ${audit.hits[row]} of ${audit.models[row]} models`)),
-      distanceChart(audit, row), choiceButtons(audit, row, record, act)));
+  return el("dl", {}, ...fact("image", `#${audit.id[row]}`), ...(audit.path[row] ? fact("file", nameOf(audit.path[row])) : []),
+    ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(ruleOf(audit, row))),
+    ...fact("score", number(audit.score[row])),
+    ...fact("margin", `${number(audit.margin_mean[row])} ± ${number(audit.margin_std[row])}`),
+    ...fact("ghost", nameOf(audit.names[audit.ghost[row]]), ` at ${number(audit.ghost_distance[row])}`),
+    ...fact("votes, hits", `${audit.votes[row]} and ${audit.hits[row]} of ${audit.models[row]} models`));
+}
+
+// The original in the large view; a click shows it at its own size.
+function zoomPicture(audit, thumbs, row) {
+  const picture = thumbs.original(audit.id[row], `Image ${audit.id[row]}`);
+  if (!audit.server) return el("div", { class: "picture" }, picture);
+  const frame = el("button", { type: "button", class: "picture zoomable", "aria-label": "Show the original at its own size", "aria-pressed": "false",
+    onclick: () => frame.setAttribute("aria-pressed", String(frame.classList.toggle("whole"))) }, picture);
+  return frame;
 }

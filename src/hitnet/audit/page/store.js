@@ -1,13 +1,13 @@
-// Decisions: one record per image, with undo, stored in the browser, written and read as CSV.
+// Decisions of the page without a server: one record per image, with undo, stored in the browser, written and read as CSV.
 "use strict";
 
 const COLUMNS = ["id", "path", "given", "decision", "label"];
-const DECISIONS = ["keep", "relabel", "drop", "unsure"];
+const DECISIONS = ["keep", "relabel", "drop", "neither", "unsure"];
 
 function createStore(audit, onTrouble) {
   const key = `hitnet-audit:${audit.fingerprint}`;
   const records = new Map(); // id → {path, given, decision, label}
-  const past = []; // steps to undo, each a list of [id, previous record or undefined]
+  const steps = []; // {name, entries: [[id, record or undefined]], before: Map of id → record, undone}
 
   function put(id, record) {
     if (record) records.set(id, record);
@@ -31,21 +31,47 @@ function createStore(audit, onTrouble) {
 
   // Change the decisions on several images in one step, which a single undo reverts.
   function change(entries) {
-    past.push(entries.map(([id]) => [id, records.get(id)]));
+    steps.push({ name: steps.length, time: new Date().toISOString(), entries, before: new Map(entries.map(([id]) => [id, records.get(id)])), undone: false });
     for (const [id, record] of entries) put(id, record);
     save();
+    return entries.map(([id]) => id);
   }
 
-  function undo() {
-    const step = past.pop();
+  // Undo a step, or bring it back: what counts for each of its images is the last step that stands.
+  function undo(name) {
+    const step = name === undefined ? steps.findLast((each) => !each.undone) : steps[name];
     if (!step) return null;
-    for (const [id, before] of step) put(id, before);
+    step.undone = !step.undone;
+    const ids = step.entries.map(([id]) => id);
+    for (const id of ids) put(id, standing(id));
     save();
-    return step.map(([id]) => id);
+    return ids;
+  }
+
+  function standing(id) {
+    const touching = steps.filter((step) => step.before.has(id));
+    const last = touching.findLast((step) => !step.undone);
+    return last ? last.entries.find(([other]) => other === id)[1] : touching[0].before.get(id);
+  }
+
+  function history() {
+    return steps.map((step) => ({ step: step.name, time: step.time, reviewer: "", stands: !step.undone, images: step.entries.length, first: step.entries[0][0],
+      kinds: tally(step.entries.map(([, record]) => record?.decision ?? "none")), label: step.entries[0][1]?.label ?? "" })).reverse();
+  }
+
+  function counts() {
+    const here = audit.id.map((id) => records.get(id)).filter(Boolean);
+    return { ...tally(here.map((record) => record.decision)), carried: records.size - here.length };
   }
 
   load();
-  return { key, records, change, undo, load, save, get: (id) => records.get(id), toCsv: () => toCsv(records) };
+  return { key, records, pending: new Set(), change, undo, load, save, history, counts, get: (id) => records.get(id), toCsv: () => toCsv(records) };
+}
+
+function tally(words) {
+  const numbers = {};
+  for (const word of words) numbers[word] = (numbers[word] ?? 0) + 1;
+  return numbers;
 }
 
 function storedEntries(key) {

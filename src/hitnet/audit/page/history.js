@@ -1,0 +1,29 @@
+// The history of decisions: every step, with a button that undoes it or brings it back.
+"use strict";
+
+const STEPS_SHOWN = 200;
+const DONE = { keep: "kept", relabel: "relabelled", drop: "dropped", neither: "neither fits", unsure: "unsure", none: "taken back" };
+
+function stepText({ kinds, images, first, label, undoes }) {
+  if (undoes) return "undid a step, or brought it back";
+  const what = Object.entries(kinds).map(([kind, n]) => `${images > 1 ? `${count(n)} ` : ""}${DONE[kind] ?? kind}${kind === "relabel" && label ? ` to ${label}` : ""}`).join(", ");
+  return images === 1 ? `#${first}: ${what}` : what;
+}
+
+async function openHistory(app) {
+  const steps = (await app.store.history()).slice(0, STEPS_SHOWN);
+  const line = (step) => el("li", { class: step.stands ? "" : "undone" },
+    el("span", { class: "step-text", dir: "auto" }, stepText(step)),
+    el("small", {}, [step.reviewer, new Date(step.time).toLocaleString()].filter(Boolean).join(", ")),
+    step.undoes ? null : el("button", { type: "button", onclick: () => undoStep(app, step) }, step.stands ? "Undo" : "Bring back"));
+  $("#history-steps").replaceChildren(...steps.map(line));
+  $("#history-empty").hidden = steps.length > 0;
+  if (!$("#history").open) $("#history").showModal();
+}
+
+async function undoStep(app, step) {
+  // What is undone is undone by another step: bringing it back undoes that one.
+  const name = step.stands || !app.audit.server ? step.step : (await app.store.history()).find((other) => other.undoes === step.step && other.stands)?.step;
+  await undo(app, name);
+  await openHistory(app);
+}

@@ -1,0 +1,222 @@
+// The view: a list or a grid of images. Only what is visible is in the document, however many there are.
+"use strict";
+
+const OVERSCAN = 3;
+const LARGEST_PAGE = 20_000; // images; browsers cannot lay out higher documents
+const NOTHING = { length: 0, groups: [], row: () => undefined, find: () => -1 };
+
+// One image per line.
+function listLayout(length, base, line) {
+  return {
+    height: length * line,
+    margin: line,
+    box: (position) => ({ left: 0, top: (position - base) * line, width: null, height: line }),
+    range: (top, bottom) => [base + Math.max(0, Math.floor(top / line) - OVERSCAN), base + Math.min(length, Math.ceil(bottom / line) + OVERSCAN)],
+    headings: () => [],
+    step: (position, right, down) => position + right + down,
+    within: () => [],
+  };
+}
+
+// Many images per line, each group below its heading.
+function gridLayout(groups, base, end, width, card, heading) {
+  const columns = Math.max(1, Math.floor(width / card));
+  const cell = width / columns;
+  const parts = [];
+  let top = 0;
+  for (const group of groups) {
+    const first = Math.max(base, group.start), last = Math.min(end, group.start + group.count);
+    if (first >= last) continue;
+    const lines = Math.ceil((last - first) / columns);
+    parts.push({ group, first, last, top, lines });
+    top += heading + lines * card;
+  }
+  const partOf = (position) => parts.findLast((part) => part.first <= position) ?? parts[0];
+  const partsWithin = (from, to) => parts.filter((part) => part.top < to && part.top + heading + part.lines * card > from);
+  function box(position) {
+    const part = partOf(position), place = position - part.first;
+    return { left: (place % columns) * cell, top: part.top + heading + Math.floor(place / columns) * card, width: cell, height: card };
+  }
+  function range(from, to) {
+    const seen = partsWithin(from - card, to + card);
+    if (!seen.length) return [base, base];
+    const line = (part, y) => Math.min(part.lines, Math.max(0, Math.floor((y - part.top - heading) / card)));
+    const head = seen[0], tail = seen.at(-1);
+    return [head.first + line(head, from - card) * columns, Math.min(tail.last, tail.first + (line(tail, to + card) + 1) * columns)];
+  }
+  // Down from the last full line of a group is the same column of the next group, or its last image.
+  function step(position, right, down) {
+    if (!down) return position + right;
+    const part = partOf(position), place = position - part.first + down * columns, column = (position - part.first) % columns;
+    if (place >= 0 && place < part.last - part.first) return part.first + place;
+    const next = parts[parts.indexOf(part) + Math.sign(down)];
+    if (down > 0) {
+      const lastLine = part.first + (part.lines - 1) * columns;
+      if (position < lastLine) return part.last - 1;
+      return next ? Math.min(next.last - 1, next.first + column) : position;
+    }
+    return next ? Math.min(next.last - 1, next.first + (next.lines - 1) * columns + column) : position;
+  }
+  // Positions of the images that a rectangle touches.
+  function within(area) {
+    const positions = [];
+    for (const part of partsWithin(area.top, area.bottom)) {
+      const [first, last] = [area.top, area.bottom].map((y) => Math.floor((y - part.top - heading) / card));
+      for (let line = Math.max(0, first); line <= Math.min(part.lines - 1, last); line++) {
+        for (let column = Math.max(0, Math.floor(area.left / cell)); column <= Math.min(columns - 1, Math.floor(area.right / cell)); column++) {
+          const position = part.first + line * columns + column;
+          if (position < part.last) positions.push(position);
+        }
+      }
+    }
+    return positions;
+  }
+  return { height: top, margin: 0, box, range, step, within, headings: (from, to) => partsWithin(from, to) };
+}
+
+function createView(parts) {
+  const view = $("#list"), rows = $("#rows");
+  const nodes = new Map(); // position in the order → element
+  const headings = new Map(); // start of a group → element
+  let order = NOTHING, cursor = 0, base = 0, layout = listLayout(0, 0, 1);
+
+  function measure() {
+    const style = getComputedStyle(view);
+    const number = (name) => parseFloat(style.getPropertyValue(name));
+    base = Math.floor(cursor / LARGEST_PAGE) * LARGEST_PAGE;
+    const end = Math.min(order.length, base + LARGEST_PAGE);
+    layout = parts.asGrid() ? gridLayout(order.groups, base, end, rows.clientWidth, number("--card-size"), number("--heading"))
+      : listLayout(end - base, base, number("--row"));
+    rows.style.height = `${layout.height}px`;
+    parts.paged(base, end, order.length);
+  }
+
+  function draw(rebuild = false) {
+    const top = view.scrollTop, bottom = top + view.clientHeight;
+    const [first, last] = order.length ? layout.range(top, bottom) : [0, 0];
+    for (const [position, node] of nodes) {
+      if (rebuild || position < first || position >= last || node.waiting) {
+        node.remove();
+        nodes.delete(position);
+      }
+    }
+    for (let position = first; position < last; position++) {
+      if (!nodes.has(position)) addNode(position);
+    }
+    drawHeadings(layout.headings(top, bottom), rebuild);
+    nodes.forEach((node, position) => markCurrent(node, position === cursor));
+  }
+
+  function drawHeadings(seen, rebuild) {
+    const starts = new Set(seen.map((part) => part.first));
+    for (const [start, node] of headings) {
+      if (!rebuild && starts.has(start)) continue;
+      node.remove();
+      headings.delete(start);
+    }
+    for (const part of seen) {
+      if (headings.has(part.first)) continue;
+      const node = parts.heading(part.group);
+      node.style.transform = `translateY(${part.top}px)`;
+      headings.set(part.first, node);
+      insert(node, part.first - 0.5);
+    }
+  }
+
+  function addNode(position) {
+    const row = order.row(position);
+    const node = row === undefined ? el("article", { class: "row waiting", "aria-busy": "true", "aria-label": "Loading" }) : parts.build(row, position);
+    node.waiting = row === undefined;
+    node.setAttribute("aria-posinset", position + 1);
+    node.setAttribute("aria-setsize", order.length);
+    const { left, top, width, height } = layout.box(position);
+    node.style.transform = `translate(${left}px, ${top}px)`;
+    if (width !== null) {
+      node.style.width = `${width - 8}px`;
+      node.style.height = `${height - 8}px`;
+    }
+    node.addEventListener("mousedown", () => moveTo(position, { scroll: false }), { capture: true });
+    nodes.set(position, node);
+    insert(node, position);
+  }
+
+  // Screen readers follow the order of the document: insert before the next existing element.
+  function insert(node, place) {
+    node.place = place;
+    const after = [...rows.children].find((other) => other.place > place);
+    rows.insertBefore(node, after ?? null);
+  }
+
+  function markCurrent(node, current) {
+    node.classList.toggle("current", current);
+    node.tabIndex = current ? 0 : -1;
+    if (current) node.setAttribute("aria-current", "true");
+    else node.removeAttribute("aria-current");
+    for (const button of node.querySelectorAll("button")) button.tabIndex = current ? 0 : -1;
+  }
+
+  function inSight() {
+    const { top, height } = layout.box(cursor);
+    return order.length > 0 && top + height > view.scrollTop && top < view.scrollTop + view.clientHeight;
+  }
+
+  // In the list, also keep the images before and after the current one visible, if three fit.
+  function scrollToCursor() {
+    if (!order.length) return;
+    const box = layout.box(cursor);
+    const margin = view.clientHeight >= 3 * layout.margin ? layout.margin : 0;
+    const top = box.top - margin, bottom = box.top + box.height + margin;
+    if (top < view.scrollTop) view.scrollTop = top;
+    else if (bottom > view.scrollTop + view.clientHeight) view.scrollTop = bottom - view.clientHeight;
+  }
+
+  function moveTo(position, { scroll = true, focus = true } = {}) {
+    if (!order.length) return;
+    cursor = Math.max(0, Math.min(order.length - 1, position));
+    if (Math.floor(cursor / LARGEST_PAGE) * LARGEST_PAGE !== base) {
+      measure();
+      draw(true);
+    }
+    if (scroll) scrollToCursor();
+    draw();
+    if (focus && !document.querySelector("dialog[open]")) nodes.get(cursor)?.focus({ preventScroll: true });
+    parts.moved();
+  }
+
+  // Show these images, with the cursor at a position.
+  function show(newOrder, position, { focus = false } = {}) {
+    order = newOrder;
+    cursor = Math.max(0, Math.min(order.length - 1, position));
+    measure();
+    scrollToCursor();
+    draw(true);
+    moveTo(cursor, { focus });
+  }
+
+  // Keep what is shown, but draw it anew: after a decision, or when rows have come from the server.
+  function redraw() {
+    const focused = rows.contains(document.activeElement);
+    draw(true);
+    if (focused && !document.querySelector("dialog[open]")) nodes.get(cursor)?.focus({ preventScroll: true });
+    parts.moved();
+  }
+
+  view.addEventListener("scroll", () => draw(), { passive: true });
+  new ResizeObserver(() => { measure(); draw(true); }).observe(view);
+  return {
+    show, moveTo, inSight, redraw, rows,
+    order: () => order,
+    layout: () => layout,
+    position: () => cursor,
+    step: (right, down) => layout.step(cursor, right, down),
+    move: (step) => moveTo(cursor + step),
+    page: () => Math.max(1, Math.floor(view.clientHeight / layout.box(cursor).height) - 1),
+    end: () => order.length - 1,
+    current: () => order.row(cursor),
+    next: () => Math.min(order.length - 1, cursor + 1),
+    at: (x, y) => {
+      const edge = rows.getBoundingClientRect();
+      return { x: x - edge.left, y: y - edge.top };
+    },
+  };
+}

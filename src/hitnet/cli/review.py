@@ -1,0 +1,39 @@
+"""`hitnet review AUDIT`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitnet.cli.options import DataDir
+from hitnet.cli.terminal import console
+from hitnet.review import serve_review
+
+app = typer.Typer()
+
+
+@app.command("review")
+def review_command(
+    folder: Annotated[Path, typer.Argument(metavar="AUDIT", help="A folder that `hitnet audit` wrote")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen (default: any free port)")] = 0,
+    reviewer: Annotated[str | None, typer.Option(help="Who decides (default: the name of the user)")] = None,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser")] = True,
+    data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Review an audit in the browser: decide on many images at once, saved as you go.
+
+    \\b
+    The page is served to this machine only. Every decision is written to
+    AUDIT/decisions.jsonl before the page shows it as saved. As you decide,
+    the images that are left are ranked anew. Then write the corrected data:
+    hitnet audit apply AUDIT --out NEW
+    """
+
+    def ready(address: str) -> None:
+        console.print(f"review page: {address}", soft_wrap=True)
+        console.print("Decisions are saved as they are made. Press Ctrl-C to stop.")
+
+    serve_review(folder, port=port, reviewer=reviewer, data=data, open_browser=open_browser, ready=ready)

@@ -1,0 +1,351 @@
+"""The state of a review: rows, decisions and rankings, and the answers to what a page asks of them.
+
+All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitnet.audit.correction_files import DECISIONS, Correction
+from hitnet.audit.decisions import (
+    NAME,
+    UNDECIDED,
+    Change,
+    Decision,
+    DecisionLog,
+    Decisions,
+    Key,
+    Step,
+    settle,
+    settled,
+)
+from hitnet.errors import HitNetError
+from hitnet.review.queries import MOST_ROWS, Query
+from hitnet.review.rows import Ints, Mask, Ranking, Rows
+
+KEPT_RANKINGS = 4  # pages may still show an earlier one
+KEPT_ORDERS = 16
+CODES = {decision: code for code, decision in enumerate(DECISIONS, start=1)}  # 0: undecided
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images of one given and one suggested class, which stand together from `start` on."""
+
+    given: int
+    suggested: int
+    start: int
+    count: int
+    undecided: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows that a query asks for, in its order."""
+
+    order: Ints
+    groups: tuple[Group, ...] = ()
+
+
+class StaleError(HitNetError):
+    """What a page asks to change is no longer what it shows."""
+
+
+class Board:
+    """The state of a review by one reviewer; others may review the same audit in other processes.
+
+    Args:
+        rows: The audit.
+        folder: Where its decisions are logged.
+        reviewer: Who decides here.
+    """
+
+    def __init__(self, rows: Rows, folder: Path, reviewer: str) -> None:
+        self.rows, self.reviewer = rows, reviewer
+        self.lock = threading.RLock()
+        self.log = DecisionLog(folder / NAME)
+        self.decisions = Decisions()
+        self.rankings: OrderedDict[int, Ranking] = OrderedDict({0: rows.own_ranking})
+        self.state = np.zeros(len(rows), np.int8)  # what is shown: own decision, else that of others
+        self.own: Mask = np.zeros(len(rows), np.bool_)
+        self.disputed: Mask = np.zeros(len(rows), np.bool_)
+        self.changed = 0  # counts changes of decisions
+        self._truths: tuple[int, Ints, Ints] | None = None
+        self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
+        self.catch_up()
+
+    # Decisions
+
+    def catch_up(self) -> None:
+        """Read what this or another process has logged since the last time."""
+        with self.lock:
+            concerned: set[Key] = set()
+            for step in self.log.read():
+                concerned |= self.decisions.add(step)
+            for key in concerned:
+                self._update(key)
+            if concerned:
+                self.changed += 1
+
+    def _update(self, key: Key) -> None:
+        row = self.rows.row_of_key.get(key)
+        if row is None:
+            return
+        current = self.current(row)
+        own = current.get(self.reviewer)
+        shown = own or next(reversed(current.values()), None)
+        self.state[row] = 0 if shown is None else CODES.get(shown.decision, 0)
+        self.own[row] = own is not None
+        self.disputed[row] = bool(current) and settle(current) is None
+
+    def key(self, row: int) -> Key:
+        return self.rows.paths[row] or int(self.rows.ids[row])
+
+    def current(self, row: int) -> dict[str, Decision]:
+        """The decisions on an image; those on a label that it no longer has do not count."""
+        given = self.rows.class_names[self.rows.given[row]]
+        decided = self.decisions.of(self.key(row))
+        return {reviewer: decision for reviewer, decision in decided.items() if decision.given == given}
+
+    def decide(self, changes: Sequence[tuple[int, str, str]]) -> Step:
+        """Log decisions (id, decision, label) on one image or many as one step; on disk when this returns."""
+        if not changes:
+            raise HitNetError("There is nothing to decide.")
+        step = Step(self.reviewer, tuple(self._change(*change) for change in changes))
+        self._log(step)
+        return step
+
+    def _change(self, number: int, decision: str, label: str) -> Change:
+        row = self.rows.need_row(number)
+        given = self.rows.class_names[self.rows.given[row]]
+        if decision not in (*DECISIONS, UNDECIDED):
+            raise HitNetError(f"Unknown decision {decision!r}; use {', '.join((*DECISIONS, UNDECIDED))}.")
+        if decision == "relabel" and (label not in self.rows.class_names or label == given):
+            raise HitNetError(f"Image {number} cannot be relabelled from {given!r} to {label!r}.")
+        if decision != "relabel" and label:
+            raise HitNetError(f"Only relabel takes a label, not {decision}.")
+        return Change(number, self.rows.paths[row], given, decision, label)
+
+    def decide_group(self, query: Query, decision: str, *, version: int, expected: int) -> Step:
+        """Decide on all undecided images of a query: keep their labels, or give them the one suggested class.
+
+        Raises:
+            StaleError: There are not as many as the page shows; nothing is decided then.
+        """
+        with self.lock:
+            self.catch_up()
+            ranking = self.ranking(version)
+            if ranking.version != version:
+                raise StaleError("The images were ranked anew. Look at the new order first.")
+            order = self.select(replace(query, grouped=False), ranking).order
+            rows = order[self.state[order] == 0]
+            if len(rows) != expected:
+                raise StaleError(f"{len(rows)} images are undecided here now, not {expected}. Nothing was decided.")
+            label = ""
+            if decision == "relabel":
+                if query.suggested is None:
+                    raise HitNetError("Choose one suggested class to relabel to.")
+                label = self.rows.class_names[query.suggested]
+            return self.decide([(number, decision, label) for number in self.rows.ids[rows].tolist()])
+
+    def undo(self, name: str | None = None) -> Step:
+        """Undo a step, or the reviewer's last one; an undone step can be undone too, which brings it back."""
+        with self.lock:
+            self.catch_up()
+            step = self.decisions.last_step(self.reviewer) if name is None else self.decisions.steps.get(name)
+            if step is None:
+                raise HitNetError("Nothing to undo." if name is None else f"There is no step {name!r}.")
+            undoing = Step(self.reviewer, undoes=step.name)
+            self._log(undoing)
+            return undoing
+
+    def _log(self, step: Step) -> None:
+        with self.lock:
+            self.log.append(step)
+            self.catch_up()
+
+    def concerned(self, step: Step) -> list[int]:
+        """The ids of the images that a step, or what it undoes, is about."""
+        keys = self.decisions.concerned(step)
+        return [int(self.rows.ids[row]) for key in keys if (row := self.rows.row_of_key.get(key)) is not None]
+
+    def settled(self) -> list[Correction]:
+        """The decisions on which all reviewers agree, as corrections."""
+        with self.lock:
+            return settled(self.decisions, self.rows.table).corrections
+
+    def counts(self) -> dict[str, int]:
+        """How many images there are of each decision, by whoever decided, and how many are disputed."""
+        numbers = np.bincount(self.state, minlength=len(DECISIONS) + 1).tolist()
+        return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.disputed.sum())}
+
+    def truths(self) -> tuple[Ints, Ints]:
+        """Rows on which the decision is settled, and their true class; −1 for those that no label is known of."""
+        index = {name: k for k, name in enumerate(self.rows.class_names)}
+        rows, labels = [], []
+        with self.lock:
+            if self._truths is not None and self._truths[0] == self.changed:
+                return self._truths[1:]
+            for row in np.flatnonzero((self.state > 0) & ~self.disputed).tolist():
+                decision = settle(self.current(row))
+                if decision is None or decision.decision == "unsure":
+                    continue
+                rows.append(row)
+                known = {"keep": int(self.rows.given[row]), "relabel": index.get(decision.label, -1)}
+                labels.append(known.get(decision.decision, -1))
+            self._truths = (self.changed, np.array(rows, np.int64), np.array(labels, np.int64))
+            return self._truths[1:]
+
+    # Rankings
+
+    def ranking(self, version: int | None = None) -> Ranking:
+        """The ranking of this version if it is still kept, else the newest."""
+        with self.lock:
+            return self.rankings.get(-1 if version is None else version) or next(reversed(self.rankings.values()))
+
+    def add_ranking(self, ranking: Ranking) -> None:
+        with self.lock:
+            self.rankings[ranking.version] = ranking
+            while len(self.rankings) > KEPT_RANKINGS:
+                self.rankings.popitem(last=False)
+
+    # What pages ask for
+
+    def select(self, query: Query, ranking: Ranking) -> Selection:
+        """The rows that a query asks for, kept until decisions change them."""
+        with self.lock:
+            key = (query, ranking.version, self.changed if query.state or query.grouped else None)
+            if key not in self._orders:
+                self._orders[key] = self._select(query, ranking)
+                while len(self._orders) > KEPT_ORDERS:
+                    self._orders.popitem(last=False)
+            self._orders.move_to_end(key)
+            return self._orders[key]
+
+    def _select(self, query: Query, ranking: Ranking) -> Selection:
+        sorts: dict[str, Callable[[], Ints]] = {
+            "doubt": lambda: ranking.order,
+            "audit": lambda: self.rows.own_ranking.order,
+            "file": lambda: self.rows.by_path,
+            "strange": lambda: self.rows.by_strangeness,
+        }
+        order = sorts[query.sort]()
+        mask = self._mask(query, ranking)
+        order = order if mask is None else order[mask[order]]
+        return self._grouped(order, ranking) if query.grouped else Selection(order)
+
+    def _mask(self, query: Query, ranking: Ranking) -> Mask | None:
+        rows, masks = self.rows, list[Mask]()
+        if query.given is not None:
+            masks.append(rows.given == query.given)
+        if query.suggested is not None:
+            masks.append(ranking.suggested == query.suggested)
+        if query.either is not None:
+            masks.append((rows.given == query.either) | (ranking.suggested == query.either))
+        if query.flags:
+            masks.append(np.isin(rows.flag, query.flags))
+        if query.lowest is not None:
+            masks.append(ranking.score >= query.lowest)
+        if query.highest is not None:
+            masks.append(ranking.score <= query.highest)
+        if query.state is not None:
+            masks.append(self._in_state(query.state))
+        if query.text:
+            masks.append(rows.matching(query.text))
+        return np.logical_and.reduce(masks) if masks else None
+
+    def _in_state(self, state: str) -> Mask:
+        special = {"undecided": self.state == 0, "decided": self.state > 0, "disputed": self.disputed.copy()}
+        if state in special:
+            return special[state]
+        return (self.state > 0) & ~self.own if state == "by others" else self.state == CODES[state]
+
+    def _grouped(self, order: Ints, ranking: Ranking) -> Selection:
+        """Pairs of different classes first, the most frequent first; within a pair, the order stays."""
+        classes = len(self.rows.class_names)
+        pairs = self.rows.given[order] * classes + ranking.suggested[order]
+        values, inverse, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        same = values // classes == values % classes
+        ranks = np.lexsort((values, -counts, same))
+        place = np.empty(len(ranks), np.uint16 if len(ranks) < 2**16 else np.int64)
+        place[ranks] = np.arange(len(ranks))
+        arranged = order[np.argsort(place[inverse], kind="stable")]
+        undecided = np.bincount(inverse, weights=self.state[order] == 0, minlength=len(values)).astype(int)
+        starts = np.cumsum(counts[ranks]) - counts[ranks]
+        groups = tuple(
+            Group(int(values[g] // classes), int(values[g] % classes), int(start), int(counts[g]), int(undecided[g]))
+            for g, start in zip(ranks, starts, strict=True)
+        )
+        return Selection(arranged, groups)
+
+    def window(self, query: Query, *, version: int | None, offset: int, limit: int, near: int | None) -> dict[str, Any]:
+        """Some rows of a query, how many there are, and where the image `near` stands among them."""
+        with self.lock:
+            self.catch_up()
+            ranking = self.ranking(version)
+            selection = self.select(query, ranking)
+        order = selection.order
+        position = self._position(order, near)
+        start = offset if near is None else max(0, position - limit // 2)
+        rows = order[start : start + min(limit, MOST_ROWS)]
+        return {
+            "total": len(order),
+            "position": position,
+            "offset": start,
+            "version": ranking.version,
+            "rows": rows.tolist(),
+            "columns": self.rows.columns(rows, ranking),
+            "records": [self.record(row) for row in rows.tolist()],
+            "groups": [[g.given, g.suggested, g.start, g.count, g.undecided] for g in selection.groups],
+        }
+
+    def _position(self, order: Ints, number: int | None) -> int:
+        row = None if number is None else self.rows.row_of(number)
+        places = np.flatnonzero(order == row) if row is not None else order[:0]
+        return int(places[0]) if len(places) else 0
+
+    def record(self, row: int) -> dict[str, Any] | None:
+        """What the page shows of the decisions on an image; None if there are none."""
+        if not self.state[row]:
+            return None
+        current = self.current(row)
+        shown = current.get(self.reviewer) or next(reversed(current.values()))
+        others = [[d.reviewer, d.decision, d.label, d.time] for d in current.values() if d is not shown]
+        return {
+            "decision": shown.decision,
+            "label": shown.label,
+            "reviewer": shown.reviewer,
+            "time": shown.time,
+            "others": others,
+            "disputed": bool(self.disputed[row]),
+        }
+
+    def history(self, limit: int = 200) -> list[dict[str, Any]]:
+        """The last steps, newest first."""
+        with self.lock:
+            self.catch_up()
+            names = list(self.decisions.steps)[: -limit - 1 : -1]
+            return [self._in_words(self.decisions.steps[name]) for name in names]
+
+    def _in_words(self, step: Step) -> dict[str, Any]:
+        kinds = Counter(change.decision for change in step.changes)
+        labels = {change.label for change in step.changes if change.label}
+        return {
+            "step": step.name,
+            "time": step.time,
+            "reviewer": step.reviewer,
+            "undoes": step.undoes,
+            "stands": self.decisions.stands(step.name),
+            "images": len(step.changes),
+            "first": step.changes[0].id if step.changes else None,
+            "kinds": dict(kinds),
+            "label": labels.pop() if len(labels) == 1 else "",
+        }

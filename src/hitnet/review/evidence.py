@@ -1,0 +1,134 @@
+"""Why a label is doubted: similar and typical images of both labels, near-duplicates, and what each judge says."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from hitnet.features.neighbours import directions, most_typical
+from hitnet.review.rows import Ints, Ranking, Rows
+
+NEIGHBOURS = 5
+TYPICAL = 5
+
+
+class Evidence:
+    """Evidence on the images of an audit.
+
+    Args:
+        rows: The audit.
+        features: (N, D) in the table's order, where the audit kept them.
+        duplicates: The audit's pairs of near-duplicates, where it looked for them.
+        annotations: What several annotators said, as `Data.annotations` gives it.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        features: Tensor | None = None,
+        duplicates: pd.DataFrame | None = None,
+        annotations: pd.DataFrame | None = None,
+    ) -> None:
+        self.rows, self.features, self.annotations = rows, features, annotations
+        self.duplicates = duplicates if duplicates is not None and len(duplicates) else None
+
+    @cached_property
+    def _directions(self) -> Tensor | None:
+        """Rows of length 1 (N, D), in half precision: they stay in memory."""
+        return None if self.features is None else directions(self.features).half()
+
+    @cached_property
+    def _typical(self) -> list[list[int]]:
+        """Rows of the most typical images of each class: nearest to the mean of its features, or to its capsule."""
+        classes, labels = len(self.rows.class_names), torch.from_numpy(self.rows.given).long()
+        if self.features is not None:
+            return [part.tolist() for part in most_typical(self.features, labels, classes, TYPICAL)]
+        typical = []
+        for k in range(classes):
+            members = np.flatnonzero(self.rows.given == k)
+            nearest = np.argsort(self.rows.distances[members, k], kind="stable")[:TYPICAL]
+            typical.append(members[nearest].tolist())
+        return typical
+
+    def typical(self, k: int) -> list[int]:
+        """Rows of the most typical images of a class, most typical first."""
+        return self._typical[k] if 0 <= k < len(self._typical) else []
+
+    def similar(self, row: int, label: int, labels: Ints) -> list[tuple[int, float]]:
+        """The most similar other images that have a label: rows and similarities, highest first."""
+        if self._directions is None:
+            return []
+        members = np.flatnonzero(labels == label)
+        members = members[members != row]
+        similarity = self._directions[members].float() @ self._directions[row].float()
+        best = similarity.topk(min(NEIGHBOURS, len(members)))
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [(int(members[i]), round(value, 3)) for i, value in pairs]
+
+    def copies(self, row: int) -> list[tuple[int, float]]:
+        """Near-duplicates of an image: rows and similarities."""
+        if self.duplicates is None:
+            return []
+        number, pairs = int(self.rows.ids[row]), self.duplicates
+        first = pairs[pairs["id_a"] == number][["id_b", "similarity"]].to_numpy().tolist()
+        second = pairs[pairs["id_b"] == number][["id_a", "similarity"]].to_numpy().tolist()
+        places = [(self.rows.row_of(int(other)), value) for other, value in first + second]
+        return [(place, round(value, 3)) for place, value in places if place is not None]
+
+    def annotators(self, row: int) -> dict[str, int]:
+        """How many annotators chose each class, where several labelled the image."""
+        number = int(self.rows.ids[row])
+        if self.annotations is None or number not in self.annotations.index:
+            return {}
+        ballots = self.annotations.loc[number].filter(regex="^votes_")
+        return {str(name).removeprefix("votes_"): int(count) for name, count in ballots.items() if count}
+
+    def of(self, row: int, ranking: Ranking, labels: Ints) -> dict[str, Any]:
+        """All evidence on an image.
+
+        Args:
+            row: The image.
+            ranking: What the judges say now.
+            labels: (N,), the labels as they are now, with what was decided.
+        """
+        given, suggested = int(self.rows.given[row]), int(ranking.suggested[row])
+
+        def shown(pairs: list[tuple[int, float]]) -> list[dict[str, Any]]:
+            return [
+                {"id": int(self.rows.ids[other]), "label": int(labels[other]), "similarity": value}
+                for other, value in pairs
+            ]
+
+        roles = {"given": given} if given == suggested else {"given": given, "suggested": suggested}
+        return {
+            "similar": {role: shown(self.similar(row, k, labels)) for role, k in roles.items()},
+            "typical": {role: [int(self.rows.ids[other]) for other in self.typical(k)] for role, k in roles.items()},
+            "copies": shown(self.copies(row)),
+            "judges": self.judges(row, ranking),
+            "annotators": self.annotators(row),
+        }
+
+    def judges(self, row: int, ranking: Ranking) -> list[dict[str, Any]]:
+        """What each kind of judge says: its nearest classes with their distances, and how its members vote."""
+        if ranking.said is None:
+            return []
+        kinds = []
+        for kind in dict.fromkeys(ranking.kinds):
+            members = [m for m, name in enumerate(ranking.kinds) if name == kind]
+            said = ranking.said[members, row].astype(np.float32)
+            mean = said.mean(axis=0)
+            nearest = np.argsort(mean, kind="stable")[:3]
+            votes = np.bincount(said.argmin(axis=1), minlength=len(mean))
+            kinds.append(
+                {
+                    "kind": kind,
+                    "judges": len(members),
+                    "nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest],
+                }
+            )
+        return kinds

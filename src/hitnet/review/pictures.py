@@ -1,0 +1,150 @@
+"""Pictures of the audited set, and of nothing else: thumbnails and the original files.
+
+A picture is asked for by the number of its image. Its file must be one that the audited data lists, and must be a
+picture: no address leads to any other file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from hitnet.data import Data
+from hitnet.data.image_files import FileData
+from hitnet.errors import HitNetError
+from hitnet.review.rows import Rows
+
+SIDE = 320  # pixels of a thumbnail's longest side: sharp in the grid and in the list on most screens
+KEPT_BYTES = 64 * 2**20  # thumbnails in memory
+SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
+
+
+class Picture(NamedTuple):
+    """A picture as it is sent."""
+
+    content: bytes
+    kind: str
+
+
+class Pictures:
+    """Pictures by row.
+
+    Args:
+        data: The audited data; its files are listed when the first picture is asked for.
+        rows: The audit.
+        split: The audited split.
+    """
+
+    def __init__(self, data: Data, rows: Rows, split: str) -> None:
+        self.data, self.rows, self.split = data, rows, split
+        self._kept: OrderedDict[int, Picture] = OrderedDict()
+        self._size, self._lock, self._opening = 0, Lock(), Lock()
+
+    def thumbnail(self, row: int) -> Picture:
+        """A small picture; those that were asked for last are kept."""
+        with self._lock:
+            if row in self._kept:
+                self._kept.move_to_end(row)
+                return self._kept[row]
+        kept = self._small(row)
+        with self._lock:
+            self._kept[row] = kept
+            self._size += len(kept.content)
+            while self._size > KEPT_BYTES and len(self._kept) > 1:
+                self._size -= len(self._kept.popitem(last=False)[1].content)
+        return kept
+
+    def original(self, row: int) -> Picture:
+        """The file itself where browsers show its format, else the same picture as PNG."""
+        with self._opened(row) as picture:
+            if picture.format in SHOWN_AS_THEY_ARE:
+                picture.load()  # only what can be decoded is sent
+                return Picture(self._file(row).read_bytes(), SHOWN_AS_THEY_ARE[picture.format])
+            return _encoded(_plain(ImageOps.exif_transpose(picture)), "png")
+
+    def _small(self, row: int) -> Picture:
+        with self._opened(row) as picture:
+            picture.draft("RGB", (2 * SIDE, 2 * SIDE))  # JPEG files are decoded at about the size that is needed
+            small = ImageOps.exif_transpose(picture)
+            small.thumbnail((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0)
+            return _encoded(_plain(small), "webp", quality=82)
+
+    @contextmanager
+    def _opened(self, row: int) -> Iterator[Image.Image]:
+        """The picture of a row; raises HitNetError if there is none, or if it cannot be decoded."""
+        try:
+            with Image.open(self._file(row)) if self._files is not None else self._from_memory(row) as picture:
+                yield picture
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            if isinstance(error, HitNetError):
+                raise
+            raise HitNetError(f"Image {self.rows.ids[row]} cannot be shown: {error}") from error
+
+    def _file(self, row: int) -> Path:
+        path, files = self.rows.paths[row], self._files
+        if files is None or self._root is None or path not in files:
+            raise HitNetError(f"Image {self.rows.ids[row]} is not in {self.data.name} any more.")
+        return self._root / path
+
+    @cached_property
+    def _root(self) -> Path | None:
+        return self.data.listing.entries.root if isinstance(self.data, FileData) else None
+
+    @property
+    def _files(self) -> frozenset[str] | None:
+        """The paths of all files of the audited set; None where it is not made of files."""
+        with self._opening:  # one thread lists them, the others wait
+            return self._listed
+
+    @cached_property
+    def _listed(self) -> frozenset[str] | None:
+        return frozenset(self.data.listing.entries.paths) if isinstance(self.data, FileData) else None
+
+    def _from_memory(self, row: int) -> Image.Image:
+        with self._opening:
+            images, places = self._loaded
+        place = places.get(int(self.rows.ids[row]))
+        if place is None:
+            raise HitNetError(f"Image {self.rows.ids[row]} is not in {self.data.name} any more.")
+        pixels = images[place].permute(1, 2, 0).numpy()
+        return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels))
+
+    @cached_property
+    def _loaded(self) -> tuple[torch.Tensor, dict[int, int]]:
+        images = self.data.load(self.split)
+        return images.pixels, {number: place for place, number in enumerate(images.ids.tolist())}
+
+    def warm(self) -> None:
+        """List the files, or load the images, before the first picture is asked for."""
+        if self._files is None:
+            with self._opening:
+                self._loaded  # noqa: B018
+
+
+def _plain(picture: Image.Image) -> Image.Image:
+    """Grey or RGB, transparent parts white."""
+    if picture.mode in ("L", "RGB"):
+        return picture
+    if picture.mode.startswith(("I", "F")):  # more than 8 bits: what matters is that something can be seen
+        values = np.asarray(picture, np.float64)
+        spread = max(float(values.max() - values.min()), 1e-9)
+        return Image.fromarray(((values - values.min()) * (255 / spread)).astype(np.uint8))
+    with_alpha = picture.convert("RGBA")
+    white = Image.new("RGBA", with_alpha.size, "white")
+    return Image.alpha_composite(white, with_alpha).convert("RGB")
+
+
+def _encoded(picture: Image.Image, kind: str, **options: int) -> Picture:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return Picture(file.getvalue(), f"image/{kind}")

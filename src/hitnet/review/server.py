@@ -1,0 +1,134 @@
+"""The review server: serves an audit's page on this machine, to this machine only."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import secrets
+import socket
+import threading
+import warnings
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+import uvicorn
+
+from hitnet import files
+from hitnet.audit import Audit, open_audit
+from hitnet.audit.kept import read_kept
+from hitnet.data import Source
+from hitnet.errors import HitNetError
+from hitnet.review.app import ReviewApp
+from hitnet.review.board import Board
+from hitnet.review.evidence import Evidence
+from hitnet.review.page import make_page
+from hitnet.review.pictures import Pictures
+from hitnet.review.ranking import Ranker
+from hitnet.review.rows import Rows
+
+log = logging.getLogger("hitnet")
+HOST = "127.0.0.1"
+
+
+def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> ReviewApp:
+    """Everything that a review of an audit needs, ready to answer requests.
+
+    Args:
+        audit: With a folder: decisions are logged there.
+        reviewer: Who decides.
+        data: Where the audited data is now, if it has moved.
+    """
+    if audit.folder is None:
+        raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
+    opened = audit.audited_data(data)
+    opened = opened.reopen(limit=audit.summary.get("limit"))
+    kept = read_kept(audit.folder, len(audit.table))
+    rows = Rows(audit.table, audit.distances, audit.class_names, kept)
+    board = Board(rows, audit.folder, reviewer)
+    features = None if kept is None else kept.features
+    evidence = Evidence(rows, features, _duplicates(audit.folder), opened.annotations())
+    pictures = Pictures(opened, rows, audit.summary.get("split", "all"))
+    return ReviewApp(board, pictures, evidence, Ranker(board, features), make_page(audit, rows, reviewer))
+
+
+def _duplicates(folder: Path) -> pd.DataFrame | None:
+    path = folder / "duplicates.csv"
+    return pd.read_csv(path) if path.is_file() else None
+
+
+def serve_review(
+    audit: Audit | str | Path,
+    *,
+    port: int = 0,
+    reviewer: str | None = None,
+    data: Source | None = None,
+    open_browser: bool = True,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Review an audit in the browser, until interrupted. Only this machine can reach the server.
+
+    Args:
+        audit: An audit, or its folder.
+        port: Where to listen; 0: any free port.
+        reviewer: Who decides (default: the name of the user).
+        data: Where the audited data is now, if it has moved.
+        open_browser: Open the page.
+        ready: Called with the page's address once the server listens.
+    """
+    warnings.filterwarnings("ignore", module=r"PIL\\..*")  # odd files are shown as well as they can be
+    review = open_review(_opened(audit), reviewer=check_reviewer(reviewer or getpass.getuser()), data=data)
+    listening = listen(port)
+    port = listening.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    address = f"http://{HOST}:{port}/?token={token}"
+    app = review.build(port=port, token=token)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
+    try:
+        _in_background(review.board.rows.warm, review.pictures.warm)
+        review.ranker.start()
+        if ready is not None:
+            ready(address)
+        if open_browser:
+            _in_background(lambda: webbrowser.open(address))
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # the way to stop it
+        pass
+    finally:
+        review.ranker.close()
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on the loopback address."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise HitNetError(f"Cannot listen on `port` = {port}: {error}. Choose another, or 0 for any.") from error
+    return listening
+
+
+def check_reviewer(name: str) -> str:
+    """A reviewer's name as it is logged."""
+    name = " ".join(name.split())
+    if not name or len(name) > 80 or not files.is_unicode(name):
+        raise HitNetError(f"`reviewer` must be a name of at most 80 characters; got {name[:100]!r}.")
+    return name
+
+
+def _opened(audit: Audit | str | Path) -> Audit:
+    return audit if isinstance(audit, Audit) else open_audit(audit)
+
+
+def _in_background(*tasks: Callable[[], object]) -> None:
+    def work() -> None:
+        for task in tasks:
+            with suppress(HitNetError):  # told when it is asked for
+                task()
+
+    threading.Thread(target=work, daemon=True).start()

@@ -1,0 +1,108 @@
+"""`hitnet review` as a process: its address, its end, kill -9, and the package that it needs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
+
+from review_samples import make_folder  # noqa: E402
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Start `hitnet review`; returns the process and the page's address."""
+    folder = make_folder(tmp_path)
+    processes = []
+
+    def start(*options):
+        command = [sys.executable, "-u", "-m", "hitnet", "review", str(folder), "--no-open", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        line = process.stdout.readline()
+        assert line.startswith("review page: http://127.0.0.1:"), process.stderr.read()
+        return process, line.split(": ", 1)[1].strip()
+
+    yield folder, start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+class Page:
+    """What a browser does: it takes the cookie, and sends its origin with every change."""
+
+    def __init__(self, address):
+        self.root = address.partition("/?")[0]
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        assert b"<title>" in self.opener.open(address).read()
+
+    def decide(self, *changes):
+        body = json.dumps({"changes": changes}).encode()
+        headers = {"content-type": "application/json", "origin": self.root}
+        request = urllib.request.Request(f"{self.root}/api/decide", body, headers)
+        return json.loads(self.opener.open(request).read())
+
+
+def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp_path, command):
+    folder, start = served
+    process, address = start("--reviewer", "anna")
+    page = Page(address)
+    table = pd.read_parquet(folder / "audit.parquet")
+    first, second = table.iloc[0], table.iloc[1]
+    page.decide([int(first["id"]), "drop", ""])
+    answer = page.decide([int(second["id"]), "keep", ""])
+    assert answer["counts"]["keep"] == 1
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _, again = start("--reviewer", "ben", "--port", "0")
+    assert Page(again).decide([int(second["id"]), "neither", ""])["counts"]["disputed"] == 1
+    ended = command("audit", "apply", folder, "--out", tmp_path / "new")
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "0 relabelled, 1 dropped, 0 kept, 0 unsure, 58 not looked at"
+    assert "1 image on which reviewers disagree" in ended.out
+    assert not (tmp_path / "new" / first["path"]).exists()
+    assert (tmp_path / "new" / second["path"]).exists()
+    own = command("audit", "apply", folder, "--out", tmp_path / "by ben", "--reviewer", "ben")
+    assert "1 where neither label fits" in own.out
+    none = command("audit", "apply", folder, "--out", tmp_path / "by carl", "--reviewer", "carl")
+    assert none.code == 1
+    assert "holds no decisions by 'carl'" in none.err
+
+
+def test_ctrl_c_ends_it_quietly(served):
+    _, start = served
+    process, _ = start()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_no_decisions_and_no_audit(command, tmp_path):
+    folder = make_folder(tmp_path)
+    ended = command("audit", "apply", folder, "--out", tmp_path / "new")
+    assert ended.code == 1
+    assert "holds no decisions. Decide with" in ended.err
+    assert "is not the folder of a finished audit" in command("review", tmp_path / "photos").err
+
+
+def test_a_missing_package_is_said(tmp_path):
+    folder = make_folder(tmp_path)
+    code = (
+        "import sys; sys.modules['starlette'] = None; sys.argv = ['hitnet', 'review', sys.argv[1]]\n"
+        "from hitnet.cli import main; main()"
+    )
+    environment = {**os.environ, "COLUMNS": "300"}
+    command = [sys.executable, "-c", code, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert ended.returncode == 1
+    assert "needs the package starlette: pip install 'hitnet[review]'" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,239 @@
+"""Filters, orders and decisions on the server side, against the same in plain loops."""
+
+import random
+
+import numpy as np
+import pytest
+from review_samples import make_folder, open_folder
+
+from hitnet.errors import HitNetError
+from hitnet.review.board import StaleError
+from hitnet.review.queries import SORTS, STATES, Query, read_query
+
+
+def naive(board, query):
+    """Ids that a query asks for, by a loop over the table."""
+    table, ranking = board.rows.table, board.ranking()
+    names, flags = board.rows.class_names, board.rows.flags
+    rows = {"file": sorted(range(len(table)), key=lambda i: table["path"][i].lower())}.get(query.sort)
+    ids = []
+    for i in rows or ranking.order.tolist():
+        line = table.iloc[i]
+        given, suggested = names.index(line["given"]), names.index(line["suggested"])
+        decided = board.current(i)
+        own = decided.get(board.reviewer) or next(reversed(decided.values()), None)
+        states = {
+            None: True,
+            "undecided": not decided,
+            "decided": bool(decided),
+            "by others": bool(decided) and board.reviewer not in decided,
+            "disputed": len({d.outcome for d in decided.values()}) > 1,
+        }
+        holds = [
+            query.given is None or given == query.given,
+            query.suggested is None or suggested == query.suggested,
+            query.either is None or query.either in (given, suggested),
+            not query.flags or flags.index(line["flag"]) in query.flags,
+            query.lowest is None or np.float32(line["score"]) >= query.lowest,
+            query.highest is None or np.float32(line["score"]) <= query.highest,
+            states.get(query.state, own is not None and own.decision == query.state),
+            query.text in line["path"].lower() or query.text.removeprefix("#") == str(line["id"]),
+        ]
+        if all(holds):
+            ids.append(int(line["id"]))
+    return ids
+
+
+def decide_some(folder):
+    """Two reviewers decide on some images, on some of them differently."""
+    anna, ben = open_folder(folder, "anna").board, open_folder(folder, "ben").board
+    ids = anna.rows.ids.tolist()
+    given = [anna.rows.class_names[k] for k in anna.rows.given]
+    other = next(name for name in anna.rows.class_names if name != given[4])
+    anna.decide([(ids[0], "keep", ""), (ids[1], "drop", ""), (ids[2], "unsure", ""), (ids[3], "neither", "")])
+    anna.decide([(ids[4], "relabel", other)])
+    ben.decide([(ids[1], "keep", ""), (ids[9], "drop", "")])
+    anna.catch_up()
+    return anna
+
+
+QUERIES = [
+    Query(),
+    Query(given=1),
+    Query(suggested=2),
+    Query(given=1, suggested=2),
+    Query(either=3),
+    Query(flags=(0, 1)),
+    Query(lowest=0.2, highest=0.8),
+    Query(text="image-1"),
+    Query(text="#17"),
+    Query(text="class 2/"),
+    Query(sort="file"),
+    Query(sort="file", either=2, flags=(0,)),
+    *(Query(state=state) for state in STATES),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=repr)
+def test_filters_give_what_a_loop_gives(folder, query):
+    board = decide_some(folder)
+    order = board.select(query, board.ranking()).order
+    assert board.rows.ids[order].tolist() == naive(board, query)
+    if query.state is None or query.state in ("undecided", "decided", "disputed", "by others", "keep"):
+        assert len(order) > 0
+
+
+def test_windows_of_a_query_join_to_the_whole(review):
+    board, query = review.board, Query(either=1)
+    whole = naive(board, query)
+    windows = [board.window(query, version=None, offset=i, limit=4, near=None) for i in range(0, len(whole), 4)]
+    assert [number for window in windows for number in window["columns"]["id"]] == whole
+    assert {window["total"] for window in windows} == {len(whole)}
+
+
+def test_an_image_is_found_in_any_order(review):
+    board = review.board
+    for sort in SORTS:
+        for grouped in (False, True):
+            query = Query(sort=sort, grouped=grouped)
+            order = board.rows.ids[board.select(query, board.ranking()).order].tolist()
+            window = board.window(query, version=None, offset=0, limit=10, near=17)
+            assert window["position"] == order.index(17)
+            assert 17 in window["columns"]["id"]
+
+
+def test_groups_hold_one_pair_each_and_all_images(review):
+    board = review.board
+    board.decide([(int(board.rows.ids[0]), "keep", "")])
+    selection = board.select(Query(grouped=True), board.ranking())
+    assert sorted(selection.order.tolist()) == list(range(60))
+    covered = 0
+    for group in selection.groups:
+        rows = selection.order[group.start : group.start + group.count]
+        assert set(board.rows.given[rows].tolist()) == {group.given}
+        assert set(board.ranking().suggested[rows].tolist()) == {group.suggested}
+        assert np.all(np.diff(rows) > 0)  # the table's order within
+        assert group.undecided == int((board.state[rows] == 0).sum())
+        covered += group.count
+    assert covered == 60
+    different = [group.given != group.suggested for group in selection.groups]
+    assert different == sorted(different, reverse=True)
+
+
+def test_decisions_survive_the_server(folder):
+    board = decide_some(folder)
+    again = open_folder(folder, "anna").board
+    assert again.state.tolist() == board.state.tolist()
+    assert again.counts() == board.counts() == {
+        "keep": 1, "relabel": 1, "drop": 2, "neither": 1, "unsure": 1, "disputed": 1,
+    }  # fmt: skip
+
+
+def test_two_servers_see_each_other(folder):
+    anna, ben = open_folder(folder, "anna").board, open_folder(folder, "ben").board
+    number = int(anna.rows.ids[0])
+    anna.decide([(number, "drop", "")])
+    window = ben.window(Query(state="by others"), version=None, offset=0, limit=9, near=None)
+    assert window["columns"]["id"] == [number]
+    assert window["records"][0]["reviewer"] == "anna"
+    ben.decide([(number, "keep", "")])
+    anna.catch_up()
+    record = anna.record(0)
+    assert (record["decision"], record["disputed"]) == ("drop", True)
+    assert [other[:2] for other in record["others"]] == [["ben", "keep"]]
+    ben.decide([(number, "drop", "")])
+    anna.catch_up()
+    assert not anna.record(0)["disputed"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(folder, seed):
+    draw = random.Random(seed)
+    boards = [open_folder(folder, name).board for name in ("anna", "ben")]
+    ids = boards[0].rows.ids.tolist()
+    for _ in range(40):
+        board = draw.choice(boards)
+        steps = list(board.decisions.steps)
+        if steps and draw.random() < 0.3:
+            board.undo(draw.choice(steps))
+        else:
+            board.decide([(number, draw.choice(["keep", "drop", "none"]), "") for number in draw.sample(ids, 3)])
+    for board in boards:
+        board.catch_up()
+        fresh = open_folder(folder, board.reviewer).board
+        assert fresh.state.tolist() == board.state.tolist()
+        assert fresh.disputed.tolist() == board.disputed.tolist()
+        for row in range(60):
+            board._update(board.key(row))
+        assert fresh.state.tolist() == board.state.tolist()
+
+
+def test_undo_takes_back_the_own_last_step(folder):
+    anna, ben = open_folder(folder, "anna").board, open_folder(folder, "ben").board
+    first, second, third = anna.rows.ids[:3].tolist()
+    anna.decide([(first, "drop", ""), (second, "drop", "")])
+    ben.decide([(third, "drop", "")])
+    step = anna.undo()
+    assert sorted(anna.concerned(step)) == sorted([first, second])
+    assert anna.state[:3].tolist() == [0, 0, anna.state[2]]
+    assert anna.state[2] > 0
+    with pytest.raises(HitNetError, match="Nothing to undo"):
+        anna.undo()
+    anna.undo(step.name)
+    assert (anna.state[:2] > 0).all()
+
+
+def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):
+    board = review.board
+    group = board.select(Query(grouped=True), board.ranking()).groups[0]
+    query = Query(given=group.given, suggested=group.suggested)
+    rows = board.select(query, board.ranking()).order
+    kept = int(board.rows.ids[rows[0]])
+    board.decide([(kept, "keep", "")])
+    with pytest.raises(StaleError, match="Nothing was decided"):
+        board.decide_group(query, "relabel", version=0, expected=group.count)
+    with pytest.raises(StaleError, match="ranked anew"):
+        board.decide_group(query, "relabel", version=5, expected=group.count - 1)
+    step = board.decide_group(query, "relabel", version=0, expected=group.count - 1)
+    assert {change.label for change in step.changes} == {board.rows.class_names[group.suggested]}
+    assert kept not in {change.id for change in step.changes}  # it was decided on already
+    assert len(step.changes) == group.count - 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((999, "keep", ""), "no image 999"),
+        ((0, "burn", ""), "Unknown decision"),
+        ((0, "relabel", "no class"), "cannot be relabelled"),
+        ((0, "relabel", "class 0"), "cannot be relabelled"),
+        ((0, "keep", "class 1"), "Only relabel takes a label"),
+    ],
+)
+def test_a_decision_that_makes_no_sense_is_refused_whole(review, change, message):
+    with pytest.raises(HitNetError, match=message):
+        review.board.decide([(1, "keep", ""), change])
+    assert review.board.decisions.steps == {}
+
+
+def test_a_decision_on_a_label_that_has_changed_does_not_count(tmp_path):
+    folder = make_folder(tmp_path)
+    board = open_folder(folder).board
+    board.decide([(int(board.rows.ids[0]), "keep", "")])
+    log = folder / "decisions.jsonl"
+    given = board.rows.class_names[board.rows.given[0]]
+    log.write_text(log.read_text().replace(f'"{given}","keep"', '"another","keep"'))
+    assert open_folder(folder).board.counts()["keep"] == 0
+
+
+@pytest.mark.parametrize(
+    "values", [{"given": "x"}, {"lowest": "?"}, {"flags": "1,b"}, {"sort": "chance"}, {"state": "asleep"}]
+)
+def test_a_query_that_is_none_is_refused(values):
+    with pytest.raises(HitNetError):
+        read_query(values)
+
+
+def test_a_query_is_read_from_an_address():
+    values = {"given": "1", "either": "", "flags": "0,2", "highest": "0.5", "text": "ABC", "grouped": "1"}
+    assert read_query(values) == Query(given=1, flags=(0, 2), highest=0.5, text="abc", grouped=True)

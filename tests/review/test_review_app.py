@@ -1,0 +1,188 @@
+"""Requests to the review server, as its page sends them."""
+
+import io
+import os
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+from review_samples import client_of, make_folder, open_folder
+
+from hitnet.audit.correction_files import parse_corrections
+from hitnet.review.evidence import NEIGHBOURS
+from hitnet.review.pictures import SIDE
+
+NASTY = '<img src=x onerror="document.title=1">'
+
+
+def test_a_decision_is_on_disk_when_the_answer_comes(client, folder):
+    answer = client.post("/api/decide", json={"changes": [[3, "drop", ""], [4, "keep", ""]]}).json()
+    (line,) = (folder / "decisions.jsonl").read_text().splitlines()
+    assert answer["step"] in line
+    assert '"reviewer":"anna"' in line
+    assert {number: record["decision"] for number, record in answer["records"]} == {3: "drop", 4: "keep"}
+    assert answer["counts"]["drop"] == answer["counts"]["keep"] == 1
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"changes": 3}, {"changes": [[1]]}, {"changes": []}, {"changes": [["a", "keep", ""]]}]
+)
+def test_a_request_that_makes_no_sense_is_refused(client, review, body):
+    answer = client.post("/api/decide", json=body)
+    assert answer.status_code == 400
+    assert review.board.decisions.steps == {}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"3", b"\xff"])
+def test_what_is_no_json_object_is_refused(client, content):
+    answer = client.post("/api/decide", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_rows_steps_and_undo(client):
+    rows = client.get("/api/rows", params={"limit": 3}).json()
+    assert rows["total"] == 60
+    first = rows["columns"]["id"][0]
+    step = client.post("/api/decide", json={"changes": [[first, "drop", ""]]}).json()["step"]
+    (line,) = client.get("/api/steps").json()["steps"]
+    assert (line["step"], line["first"], line["kinds"], line["stands"]) == (step, first, {"drop": 1}, True)
+    undone = client.post("/api/undo", json={"step": step}).json()
+    assert undone["records"] == [[first, None]]
+    assert [line["stands"] for line in client.get("/api/steps").json()["steps"]] == [True, False]
+    assert client.post("/api/undo", json={}).status_code == 400
+
+
+def test_a_stale_group_is_a_conflict(client):
+    body = {"query": {"given": "0", "suggested": "1"}, "decision": "keep", "version": 0, "expected": 10_000}
+    assert client.post("/api/decide-group", json=body).status_code == 409
+
+
+def test_corrections_go_out_and_come_in(client, folder, tmp_path):
+    client.post("/api/decide", json={"changes": [[3, "drop", ""], [4, "neither", ""]]})
+    answer = client.get("/api/corrections.csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    lines = {c.id: c.decision for c in parse_corrections(answer.text, "it")}
+    assert lines == {3: "drop", 4: "neither"}
+    (folder / "decisions.jsonl").unlink()
+    other = client_of(open_folder(folder, "ben"))
+    assert other.post("/api/import", json={"text": answer.text}).json()["images"] == 2
+    assert other.get("/api/corrections.csv").text == answer.text
+    refused = other.post("/api/import", json={"text": answer.text.replace("drop", "burn")})
+    assert refused.status_code == 400
+    assert "line 2: unknown decision 'burn'" in refused.text
+
+
+def test_thumbnails_and_originals_are_those_of_the_image(client, review, tmp_path):
+    row = review.board.rows.row_of(7)
+    path = tmp_path / "photos" / review.board.rows.paths[row]
+    original = client.get("/image/7")
+    assert original.content == path.read_bytes()
+    assert original.headers["content-type"] == "image/png"
+    thumbnail = Image.open(io.BytesIO(client.get("/thumb/7").content))
+    assert thumbnail.format == "WEBP"
+    assert thumbnail.size == (20, 16)
+    expected = Image.open(path).getpixel((5, 5))
+    assert max(abs(a - b) for a, b in zip(thumbnail.getpixel((5, 5)), expected, strict=True)) < 12
+
+
+def test_large_images_are_sent_small_and_whole(tmp_path):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    path = tmp_path / "photos" / review.board.rows.paths[0]
+    Image.new("RGB", (1600, 800), "red").save(path)
+    client, number = client_of(review), review.board.rows.ids[0]
+    assert Image.open(io.BytesIO(client.get(f"/thumb/{number}").content)).size == (SIDE, SIDE // 2)
+    assert Image.open(io.BytesIO(client.get(f"/image/{number}").content)).size == (1600, 800)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/image/../../etc/passwd", "/image/..%2f..%2fetc%2fpasswd", "/image/-1", "/image/99999", "/image/0.png",
+     "/thumb/1e3", "/page/../../../etc/passwd", "/static/report.js", "/image/" + quote("class 0/image-0.png")],
+)  # fmt: skip
+def test_no_address_leads_to_another_file(client, address):
+    assert client.get(address).status_code == 404
+
+
+def test_only_files_that_the_data_lists_are_served(tmp_path):
+    """A table of an audit may name any file: what the data set does not hold is not served."""
+    folder = make_folder(tmp_path)
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (4, 4), "red").save(secret)
+    review = open_folder(folder)
+    rows = review.board.rows
+    for path in ("../secret.png", str(secret), "class 0/../../secret.png"):
+        rows.paths[0] = path
+        answer = client_of(review).get(f"/image/{rows.ids[0]}")
+        assert answer.status_code == 404
+        assert "is not in photos any more" in answer.text
+
+
+def test_a_file_that_is_no_picture_is_not_served(tmp_path):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    path = tmp_path / "photos" / review.board.rows.paths[0]
+    path.write_bytes(b"<script>alert(1)</script>")
+    client, number = client_of(review), review.board.rows.ids[0]
+    for kind in ("thumb", "image"):
+        answer = client.get(f"/{kind}/{number}")
+        assert answer.status_code == 404
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert "alert" not in answer.text
+
+
+def test_a_link_out_of_the_set_that_is_no_picture_is_not_served(tmp_path):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    path = tmp_path / "photos" / review.board.rows.paths[0]
+    path.unlink()
+    os.symlink("/etc/passwd", path)
+    assert client_of(review).get(f"/image/{review.board.rows.ids[0]}").status_code == 404
+
+
+def test_names_are_data_never_markup(tmp_path):
+    names = [NASTY, "</script><script>document.title=1</script>", "c", "d", "e"]
+    paths = [f"{i % 5}/x{i}.png" for i in range(60)]
+    client = client_of(open_folder(make_folder(tmp_path, names=names, paths=paths), reviewer=NASTY))
+    page = client.get("/").text
+    assert NASTY not in page
+    assert page.count("<script") == 2  # the data and the page's own
+    assert client.get("/api/rows").headers["content-type"] == "application/json"
+
+
+def test_evidence_shows_the_nearest_images_of_both_labels(client, review):
+    rows = review.board.rows
+    row = next(i for i in range(60) if rows.given[i] != rows.own_ranking.suggested[i])
+    why = client.get(f"/api/evidence/{rows.ids[row]}").json()
+    features = rows.kept.features.float()
+    directions = features - features.mean(0)
+    directions /= directions.norm(dim=1, keepdim=True)
+    for role, label in (("given", rows.given[row]), ("suggested", rows.own_ranking.suggested[row])):
+        others = [i for i in range(60) if i != row and rows.given[i] == label]
+        nearest = sorted(others, key=lambda i: -float(directions[i] @ directions[row]))[:NEIGHBOURS]
+        assert [entry["id"] for entry in why["similar"][role]] == rows.ids[nearest].tolist()
+        assert {entry["label"] for entry in why["similar"][role]} == {int(label)}
+    assert why["judges"][0]["kind"] == "heads"
+    assert why["judges"][0]["nearest"][0][0] == int(rows.distances[row].argmin())
+
+
+def test_evidence_follows_the_decisions(client, review):
+    """An image that was relabelled is no longer a neighbour under its old label."""
+    rows = review.board.rows
+    row = next(i for i in range(60) if rows.given[i] != rows.own_ranking.suggested[i])
+    address = f"/api/evidence/{rows.ids[row]}"
+    near = client.get(address).json()["similar"]["given"][0]["id"]
+    label = rows.class_names[rows.own_ranking.suggested[row]]
+    client.post("/api/decide", json={"changes": [[near, "relabel", label]]})
+    assert near not in [entry["id"] for entry in client.get(address).json()["similar"]["given"]]
+
+
+def test_without_kept_features_there_is_still_a_review(tmp_path):
+    client = client_of(open_folder(make_folder(tmp_path, kept=False)))
+    assert client.get("/api/rows").json()["total"] == 60
+    why = client.get("/api/evidence/0").json()
+    assert why["similar"]["given"] == []
+    assert why["judges"] == []
+    assert len(why["typical"]["given"]) > 0
+    assert client.get("/typical/0").status_code == 200
+    assert client.get("/typical/5").status_code == 404

@@ -1,0 +1,306 @@
+"""The page of the review server in a real browser: list, grid, selection, evidence, several reviewers."""
+
+import pytest
+from review_samples import make_folder
+from selenium.webdriver.common.action_chains import ActionChains
+from serving import KEYS, ServedPage, serving
+
+from hitnet.audit import open_audit
+from hitnet.audit.decisions import open_decisions, settled
+
+pytestmark = pytest.mark.browser
+NASTY = '<img src=x onerror="document.title=`run`">'
+
+
+@pytest.fixture
+def page(folder, browser):
+    browser.get_log("browser")
+    with serving(folder) as address:
+        opened = ServedPage(browser, address)
+        yield opened
+        assert opened.complaints() == []
+
+
+@pytest.fixture
+def audit(folder):
+    return open_audit(folder)
+
+
+def on_disk(folder):
+    """What is decided, as {id: (decision, label)}, from the log."""
+    audit = open_audit(folder)
+    return {c.id: c.outcome for c in settled(open_decisions(folder), audit.table).corrections}
+
+
+def test_decisions_by_key_are_on_disk_when_the_page_says_so(page, folder, audit):
+    ids, suggested = audit.table["id"].tolist(), audit.table["suggested"].tolist()
+    assert page.current == ids[0]
+    page.keys("2", "1", "4", "6")
+    page.decided(4)
+    assert page.current == ids[4]
+    assert on_disk(folder) == {
+        ids[0]: ("relabel", suggested[0]),
+        ids[1]: ("keep", ""),
+        ids[2]: ("drop", ""),
+        ids[3]: ("neither", ""),
+    }
+    page.keys("u")
+    page.decided(3)
+    assert ids[3] not in on_disk(folder)
+
+
+def test_a_reload_shows_what_was_decided(page, browser):
+    page.keys("4", "1")
+    page.decided(2)
+    browser.refresh()
+    page.decided(2)
+    page.wait("document.querySelectorAll('.row.drop').length === 1")
+
+
+def test_a_decision_that_is_not_saved_is_not_shown_as_saved(folder, browser):
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+    page.keys("4")
+    page.wait("!document.querySelector('#banner').hidden")
+    assert "Not saved" in page.text("#banner") or "does not answer" in page.text("#banner")
+    assert page.text("#progress-count").startswith("0 of")
+    assert page.js("document.querySelectorAll('.row.drop').length") == 0
+    assert on_disk(folder) == {}
+    browser.get_log("browser")
+
+
+def test_the_grid_is_grouped_and_keeps_the_place(page, audit):
+    page.keys("j", "j", "j")
+    place = page.current
+    page.as_grid()
+    assert page.current == place
+    pairs = audit.table.set_index("id")
+    headings = page.js("[...document.querySelectorAll('.heading h2')].map((h) => h.innerText.replaceAll('\\n', ' '))")
+    assert any(f"{pairs['given'][place]} → {pairs['suggested'][place]}" in text for text in headings)
+    page.keys("right")
+    other = page.current
+    assert other != place
+    page.keys("g")
+    page.wait("document.querySelector('.row.current')")
+    assert page.current == other
+
+
+def test_select_by_click_shift_and_keyboard(page, folder):
+    page.as_grid()
+    page.keys("\ue011")  # Home
+    cards = page.cards()
+    page.click(f".card[data-id='{cards[1]}']")
+    assert page.selected() == [cards[1]]
+    ActionChains(page.browser).key_down(KEYS["shift"]).click(
+        page.browser.find_element("css selector", f".card[data-id='{cards[3]}']")
+    ).key_up(KEYS["shift"]).perform()
+    assert page.selected() == sorted(cards[1:4])
+    page.click(f".card[data-id='{cards[2]}']")
+    assert page.selected() == sorted([cards[1], cards[3]])
+    assert page.text("#selection-count") == "2 selected"
+    page.keys("escape")
+    assert page.selected() == []
+    page.keys("\ue011", " ")
+    page.keys("right", "right", shift=True)
+    assert page.selected() == sorted(cards[:3])
+    page.keys("4")
+    page.decided(3)
+    assert on_disk(folder) == {number: ("drop", "") for number in cards[:3]}
+    assert page.selected() == []
+    page.keys("u")  # all three at once
+    page.decided(0)
+
+
+def test_select_by_dragging(page):
+    page.as_grid()
+    page.keys("\ue011")
+    cards = page.cards()
+    first, second = (page.browser.find_element("css selector", f".card[data-id='{n}']") for n in cards[:2])
+    same_line = first.rect["y"] == second.rect["y"]
+    assert same_line
+    drag = ActionChains(page.browser).move_to_element_with_offset(first, -30, -30).click_and_hold()
+    drag.move_to_element_with_offset(second, 10, 10).release().perform()
+    assert page.selected() == sorted(cards[:2])
+
+
+def test_accept_all_suggestions_here(page, folder, audit):
+    page.as_grid()
+    page.keys("\ue011")
+    first = page.cards()[0]
+    pair = audit.table.set_index("id").loc[first]
+    table = audit.table
+    group = table[(table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])]["id"].tolist()
+    page.keys("1")  # this one is right
+    page.decided(1)
+    page.click(".heading .accept")
+    page.decided(len(group))
+    expected = {number: ("relabel", pair["suggested"]) for number in group} | {first: ("keep", "")}
+    assert on_disk(folder) == expected
+    page.wait("document.querySelector('.heading .accept').disabled")
+    page.keys("u")
+    page.decided(1)
+
+
+def test_any_step_can_be_undone_and_brought_back(page, folder, audit):
+    ids = audit.table["id"].tolist()
+    page.keys("1", "4", "5")
+    page.decided(3)
+    page.keys("h")
+    page.wait("document.querySelectorAll('#history-steps li').length === 3")
+    page.js("document.querySelectorAll('#history-steps button')[1].click()")
+    page.decided(2)
+    assert on_disk(folder) == {ids[0]: ("keep", ""), ids[2]: ("unsure", "")}
+    back = "[...document.querySelectorAll('#history-steps button')].find((b) => b.textContent === 'Bring back')"
+    page.wait(back)
+    page.js(f"{back}.click()")
+    page.decided(3)
+    assert on_disk(folder)[ids[1]] == ("drop", "")
+    page.click("#history [data-close]")
+
+
+def test_filters_and_search_ask_the_server(page, audit):
+    table = audit.table
+    page.js("document.querySelector('#class-filter').value = 2")
+    page.js("document.querySelector('#class-filter').dispatchEvent(new Event('change'))")
+    count = int(((table["given"] == "class 2") | (table["suggested"] == "class 2")).sum())
+    page.wait(f"document.querySelector('#count b').textContent === '{count}'")
+    page.click("#chips button")
+    page.keys("/", "image-17.")
+    page.wait("document.querySelector('#count b').textContent === '1'")
+    page.wait("document.querySelector('.row.current').dataset.id === '17'")
+
+
+def test_the_large_view_shows_the_original_and_why(page, audit):
+    first = audit.table.iloc[0]
+    page.keys("enter")
+    page.wait("document.querySelectorAll('#zoom .why').length >= 4")
+    assert page.js("document.querySelector('#zoom .picture img').getAttribute('src')") == f"/image/{first['id']}"
+    page.wait("document.querySelector('#zoom .picture img').naturalWidth === 20")
+    titles = page.js("[...document.querySelectorAll('#zoom h3')].map((h) => h.innerText.replaceAll('\\n', ''))")
+    assert f"Most like it, labelled {first['given']}" in titles
+    assert f"Typical of {first['suggested']}" in titles
+    images = "[...document.querySelectorAll('#zoom .why img')]"
+    page.wait(f"{images}.length > 8 && {images}.every((i) => i.complete && i.naturalWidth > 0)")
+    assert page.js(f"{images}.every((i) => i.alt.startsWith('Image '))")
+    page.keys("4")
+    page.decided(1)
+    page.keys("escape")
+    assert page.current == audit.table["id"][1]
+
+
+def test_two_reviewers_and_two_tabs(folder, browser, audit):
+    first, second = audit.table["id"].tolist()[:2]
+    with serving(folder, "anna") as anna, serving(folder, "ben") as ben:
+        page = ServedPage(browser, anna)
+        page.keys("4", "1")
+        page.decided(2)
+        browser.switch_to.new_window("tab")
+        try:
+            other = ServedPage(browser, ben)
+            other.decided(2)
+            other.wait(f"document.querySelector(\"[data-id='{first}']\").classList.contains('drop')")
+            other.keys("1", "1")
+            other.wait("document.querySelector('#review-state').textContent.includes('anna and ben agree on 1 of 2')")
+            assert "1 disputed" in other.text("#progress-detail")
+            other.click("[data-state='disputed']")
+            other.wait("document.querySelector('#count b').textContent === '1'")
+            other.wait(f"document.querySelector('.row.current').dataset.id === '{first}'")
+            assert "anna: drop" in other.text(".row.current .who")
+        finally:
+            browser.close()
+            browser.switch_to.window(browser.window_handles[0])
+        page.wait("document.querySelector('#progress-detail').textContent.includes('1 disputed')")
+    browser.get_log("browser")
+    assert set(on_disk(folder)) == {second}
+
+
+def test_the_order_improves_when_the_reader_asks_for_it(folder, browser, audit):
+    with serving(folder, every=5) as address:
+        page = ServedPage(browser, address)
+        page.keys("1", "2", "1", "2", "1")
+        page.decided(5)
+        place = page.current
+        page.wait("!document.querySelector('#new-order').hidden && !document.querySelector('#new-order').disabled", 60)
+        assert page.current == place  # nothing moves by itself
+        assert "Ranked anew after 5 decisions" in page.text("#new-order")
+        page.keys("r")
+        page.wait("document.querySelector('#new-order').hidden")
+        page.wait("document.querySelector('#count b').textContent === '55'")
+        assert page.complaints() == []
+
+
+def test_names_and_reviewers_never_run_as_script(tmp_path, browser):
+    names = [NASTY, "</script><script>document.title='run'</script>", "javascript:alert(1)", "d", "e"]
+    paths = [f"{i % 5}/{'x' * (i % 3)}&lt;{i}'.png" for i in range(60)]
+    folder = make_folder(tmp_path, names=names, paths=paths)
+    browser.get_log("browser")
+    with serving(folder, NASTY) as address:
+        page = ServedPage(browser, address)
+        page.keys("1", "2")
+        page.decided(2)
+        for key in ("g", "h"):
+            page.keys(key)
+        page.wait("document.querySelectorAll('#history-steps li').length === 2")
+        assert NASTY in page.text("#history-steps")
+        page.click("#history [data-close]")
+        page.keys("enter")
+        page.wait("document.querySelectorAll('#zoom .why').length > 2")
+        assert page.js("document.title") != "run"
+        assert page.js("document.querySelectorAll('img[src=x]').length") == 0
+        assert page.complaints() == []
+
+
+def test_an_inline_script_does_not_run(page):
+    """The policy holds even if markup got into the page by a mistake."""
+    page.js("document.body.insertAdjacentHTML('beforeend', arguments[0])", NASTY)
+    page.browser.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'document.title=`run`'; document.body.append(s);"
+    )
+    page.wait("document.querySelector('img[src=x]').complete")
+    assert page.js("document.title") != "run"
+    assert len([text for text in page.complaints() if "Content Security Policy" in text]) >= 2
+
+
+def test_the_page_asks_nobody_else(page, browser):
+    import json
+
+    page.as_grid()
+    page.keys("enter")
+    page.wait("document.querySelectorAll('#zoom .why').length > 2")
+    own = page.js("location.origin")
+    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [m["params"]["request"]["url"] for m in requests if m["method"] == "Network.requestWillBeSent"]
+    here = [url for url in urls if url.startswith(own)]
+    assert len(here) > 5
+    assert all(url.startswith((own, "data:", "chrome")) or "127.0.0.1" in url for url in urls)
+
+
+@pytest.mark.parametrize("width", [1366, 900, 480])
+def test_nothing_is_cut_off_in_the_grid(page, browser, width):
+    metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        page.as_grid()
+        page.wait("[...document.querySelectorAll('.card')].length > 2")
+        outside = """[...document.querySelectorAll(".card, .heading button")].filter((part) => {
+            const own = part.getBoundingClientRect(), edge = document.querySelector("#list").getBoundingClientRect();
+            return own.left < edge.left - 1 || own.right > edge.right + 1;
+        }).length"""
+        assert page.js(outside) == 0
+        overlap = """(() => {
+            const parts = [...document.querySelectorAll(".card, .heading")].map((part) => part.getBoundingClientRect());
+            return parts.flatMap((a, i) => parts.slice(i + 1).filter((b) => a.left < b.right - 1 && b.left < a.right - 1
+              && a.top < b.bottom - 1 && b.top < a.bottom - 1)).length; })()"""
+        assert page.js(overlap) == 0
+        assert page.js("document.documentElement.scrollWidth") <= width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_every_button_and_field_has_a_name(page):
+    page.as_grid()
+    unnamed = """[...document.querySelectorAll("button, input, select, textarea, [role=option], dialog")].filter(
+        (part) => !(part.getAttribute("aria-label") || part.getAttribute("aria-labelledby") || part.textContent.trim()
+          || part.closest("label"))).length"""
+    assert page.js(unnamed) == 0
+    assert page.js("document.querySelector('#rows').getAttribute('role')") == "listbox"
