@@ -58,6 +58,7 @@ LEDGER_LINE = {
     "facts": {str: ANYTHING},
     "check": str,
 }
+DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 CHECKSUMS = {str: str}
 SETTINGS = {"source": str, "split": str, "images": int}
 SUMMARY = {

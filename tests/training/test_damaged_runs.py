@@ -100,7 +100,7 @@ def test_a_resumed_run_keeps_its_number_of_threads(toy, begun, caplog):
 def test_no_flipped_bit_passes_as_weights(finished):
     file = finished / "weights.safetensors"
     sound, tensors = file.read_bytes(), read_tensors(file)[0]
-    places = np.random.default_rng(0).integers(0, 8 * len(sound), 200)
+    places = np.random.default_rng(0).integers(0, 8 * len(sound), 40)
     silent = 0
     for place in places.tolist():
         content = bytearray(sound)

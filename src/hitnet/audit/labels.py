@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hitnet import files
+from hitnet import files, schemas
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
@@ -20,10 +20,12 @@ from hitnet.audit.judges import Judges
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
-from hitnet.data import Images, Source, open_data
+from hitnet.data import Data, Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
+
+CLAIM = ".auditing"  # exists while a process audits into a folder
 
 
 def audit_labels(
@@ -57,9 +59,27 @@ def audit_labels(
     about: dict[str, Any] = {"source": opened.address, "split": split}
     images = opened.load(split)
     folder = prepare(out, about | {"images": len(images)}, resume=resume)
-    where = pick_device(device)
+    try:
+        return _audit(opened, images, about, folder, judges, score, pick_device(device), progress, started)
+    finally:
+        if folder is not None:
+            files.release(folder / CLAIM)
+
+
+def _audit(
+    opened: Data,
+    images: Images,
+    about: dict[str, Any],
+    folder: Path | None,
+    judges: Judges | None,
+    score: scores.Method,
+    where: torch.device,
+    progress: Progress | None,
+    started: float,
+) -> Audit:
+    """Judge the images of a split, and write the result into the folder, if there is one."""
     judgement = (judges or SuitableJudges()).judge(
-        opened, images, split=split, folder=folder, device=where, progress=progress
+        opened, images, split=about["split"], folder=folder, device=where, progress=progress
     )
     result = judge(
         judgement.distances,
@@ -96,6 +116,7 @@ def audit_labels(
         data=opened,
     )
     if folder is not None:
+        check_in_place(folder)
         finished.write(folder)
     return finished
 
@@ -113,7 +134,7 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     folder = Path(out)
     try:
         # An audit that never started, because of a wrong option, leaves only its settings.
-        begun = any(path.name != "settings.json" for path in folder.iterdir())
+        begun = any(path.name not in ("settings.json", CLAIM) for path in folder.iterdir())
     except FileNotFoundError:
         begun = False
     except NotADirectoryError as error:
@@ -125,12 +146,28 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     settings_file = folder / "settings.json"
     if begun and not settings_file.is_file():
         raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
-    if begun and files.read_json(settings_file) != settings:
+    if begun and (earlier := files.read_json(settings_file)) != settings:
+        schemas.check(earlier, schemas.SETTINGS, settings_file)
         raise HitNetError(
-            f"{folder} holds the audit of other images ({files.read_json(settings_file)}). Choose another `out`."
+            f"{folder} holds the audit of other images ({earlier['images']:,} of {earlier['source']}, split "
+            f"{earlier['split']}). Choose another `out`."
         )
+    if not files.claim(folder / CLAIM):
+        raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
+    files.remove_litter(folder)
     files.write_json(settings_file, settings)
     return folder
+
+
+def check_in_place(folder: Path) -> None:
+    """Raise HitNetError if the folder of an audit was moved meanwhile: its name must not be made anew."""
+    claimed = files.moved_to(folder / CLAIM)
+    if claimed is not None:
+        where = "" if claimed.parent == folder.absolute() else f" to {claimed.parent}"
+        raise HitNetError(
+            f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
+            "repeat the audit in its new place with `resume`."
+        )
 
 
 def judge(

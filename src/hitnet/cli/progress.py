@@ -9,7 +9,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from hitnet.cli.terminal import errors
+from hitnet.cli.terminal import errors, printable
 from hitnet.training import Progress, distributed
 
 
@@ -28,7 +28,7 @@ class TrainingProgress(Progress):
             console=errors,
             disable=not errors.is_terminal or distributed.rank() > 0,
         )
-        self.task = self.bar.add_task(title, total=None, figures="")
+        self.task = self.bar.add_task(printable(title), total=None, figures="")
 
     def plan(self, steps: int) -> None:
         self.bar.update(self.task, total=steps, completed=0)

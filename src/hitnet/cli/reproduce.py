@@ -14,6 +14,7 @@ from hitnet.cli.terminal import console, make_table
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT, source_root
+from hitnet.paper.ledger import repair as repair_ledger
 from hitnet.paper.page import made_of
 from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
@@ -33,6 +34,9 @@ def reproduce_command(
         bool, typer.Option("--list", help="List all results, how far they are, and the time left on this machine")
     ] = False,
     render: Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
+    ] = False,
     runs: Annotated[
         int | None, typer.Option(metavar="N", help="Make N runs of each experiment instead of its own number")
     ] = None,
@@ -69,12 +73,17 @@ def reproduce_command(
 
     After an interruption, the same command resumes the work, here or on another machine.
     """
-    if [bool(names), list_, render].count(True) != 1:
-        raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
+    if [bool(names), list_, render, repair].count(True) != 1:
+        raise HitNetError(
+            "Give one of: a NAME to reproduce, --list to see the names, --render to write the page, --repair."
+        )
     for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side-by-side": side_by_side}
     misplaced = [f"--{option}" for option, value in for_runs.items() if value is not None and not names]
     if misplaced:
         raise HitNetError(f"{', '.join(misplaced)} needs the NAME of a result; see `hitnet reproduce --list`.")
+    if repair:
+        print_repaired(ledger_path(ledger, writing=True))
+        return
     book = paper.PAPER
     opened = paper.Ledger(ledger_path(ledger, writing=bool(names)))
     if render and not opened.path.exists():
@@ -104,6 +113,12 @@ def reproduce_command(
                 say=lambda text: console.print(text, soft_wrap=True),
             )
         print_outcome(outcome, opened)
+
+
+def print_repaired(path: Path) -> None:
+    torn = repair_ledger(path)
+    said = f"removed the torn last line, which began with {torn[:100]!r}" if torn else "its last line is whole"
+    console.print(f"{path}: {said}", soft_wrap=True)
 
 
 def ledger_path(given: Path | None, *, writing: bool) -> Path:

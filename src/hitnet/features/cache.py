@@ -22,11 +22,12 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
-from hitnet.files import expand, replacing
+from hitnet.files import expand, remove_litter, replacing
 from hitnet.models.backbones import Backbone
 
 KEY_BYTES = 16
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
+LITTER_AGE = 3600.0  # seconds; other processes may be writing shards into the same folder
 Keys = npt.NDArray[np.void]
 
 
@@ -56,6 +57,7 @@ class FeatureCache:
     def __init__(self, folder: Path, num_features: int) -> None:
         self.folder, self.num_features = folder, num_features
         self.shards: list[Path] = []
+        remove_litter(folder, older_than=LITTER_AGE)
         keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
         for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
             found = self._keys(path)
