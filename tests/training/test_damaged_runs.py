@@ -114,6 +114,14 @@ def test_no_flipped_bit_passes_as_weights(finished):
     assert silent == 0
 
 
+def test_the_same_tensors_give_the_same_file(tmp_path):
+    texts = {name: name for name in "abcdefgh"}
+    for file in ("first", "second"):
+        write_tensors(tmp_path / file, {"x": torch.arange(3)}, texts)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    assert read_tensors(tmp_path / "first")[1] == texts
+
+
 def test_weights_of_earlier_versions_have_no_checksum_and_open(finished):
     file = finished / "weights.safetensors"
     before = hitnet.open_run(finished).model.state_dict()

@@ -82,7 +82,8 @@ class FeatureCache:
                 checksum = (shard.metadata() or {}).get("checksum")
         except (OSError, SafetensorError):
             return None
-        fits = features.shape == (len(keys), self.num_features) and keys.shape[1:] == (KEY_BYTES,)
+        types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
+        fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
         return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
 
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:

@@ -76,9 +76,13 @@ def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, co
         raise HitNetError(
             f"{file}: `{key_name}` must have one entry per row of features, ({count},); got {keys.shape}."
         )
+    names = keys.tolist()
+    sound = all(isinstance(key, str) for key in names) if key_name == "path" else keys.dtype.kind in "iuf"
+    if not sound:
+        raise HitNetError(f"{file}: `{key_name}` must hold {'text' if key_name == 'path' else 'whole numbers'}.")
     wanted = list(images.paths or ()) if key_name == "path" else images.ids.tolist()
     place: dict[Any, int] = {}
-    for i, key in enumerate(keys.tolist()):
+    for i, key in enumerate(names):
         if place.setdefault(key, i) != i:
             raise HitNetError(f"{file} has two rows for the {key_name} {key!r}.")
     missing = [key for key in wanted if key not in place]

@@ -6,6 +6,7 @@ Files of earlier versions have no checksum, and are read without one.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hitnet import files
+from hitnet import files, schemas
 from hitnet.errors import HitNetError
 
-CHECKSUM = "checksum"  # its entry in the file's metadata
+ENTRY = "hitnet"  # the only entry of the file's metadata: safetensors writes several in random order
+CHECKSUM = "checksum"
 LARGEST = 64 << 30  # bytes
 
 
@@ -26,19 +28,28 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
         with files.replacing(path) as temporary:
-            save_file(kept, temporary, {**metadata, CHECKSUM: tensor_checksum(kept, metadata)})
+            save_file(kept, temporary, {ENTRY: about(kept, metadata)})
     except SafetensorError as error:  # hides the system's own error, e.g. of a full disk
         raise HitNetError(f"Cannot write {path}: {error}. Choose another place.") from error
 
 
+def about(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Texts and checksum as one text: the same tensors and texts always give the same file."""
+    return json.dumps({**metadata, CHECKSUM: tensor_checksum(tensors, metadata)}, sort_keys=True)
+
+
 def read_metadata(path: Path) -> dict[str, str]:
-    """The texts beside the tensors; whether the tensors are sound is not checked."""
+    """The texts beside the tensors, and their checksum; whether the tensors are sound is not checked."""
     files.check_regular(path, largest=LARGEST)
     try:
         with safe_open(path, framework="pt") as opened:
-            return opened.metadata() or {}
-    except (SafetensorError, OSError) as error:
+            metadata: dict[str, str] = opened.metadata() or {}
+        if ENTRY in metadata:
+            metadata = json.loads(metadata[ENTRY])
+            schemas.check(metadata, schemas.CHECKSUMS, path)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+    return metadata
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
