@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -395,11 +396,28 @@ def _clear(root: Path, samples: Path, command: Command) -> None:
             shutil.copytree(path, root / path.name) if path.is_dir() else shutil.copyfile(path, root / path.name)
 
 
+def warm_up() -> None:
+    """Import and compile here what every forked process would otherwise do again; start no threads."""
+    for module in (
+        "matplotlib.figure",
+        "matplotlib.backends.backend_agg",
+        "pyarrow.parquet",
+        "jinja2",
+        "scipy.special",
+    ):
+        importlib.import_module(module)
+    for module in set(cli.MODULES.values()):
+        importlib.import_module(f"hitnet.cli.{module}")
+    torch.set_num_threads(1)
+    recipe = hitnet.choose_recipe(epochs=1)
+    hitnet.train(toy_images(48), model=hitnet.choose_model("hitnet-small"), recipe=recipe, device="cpu")
+
+
 def attack(
     seed: int, kills: int, *, seconds: float, only: list[str] | None = None, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
     """Kill each command, `kills` times in all."""
-    torch.set_num_threads(1)
+    warm_up()
     commands = [command for command in COMMANDS if only is None or command.name in only]
     end = time.monotonic() + seconds
     tallies: dict[str, Tally] = {}
