@@ -38,10 +38,12 @@ def main() -> None:
     kill.add_argument("--minutes", type=float, default=30.0)
     kill.add_argument("--only", action="append", help="only this command; may be given several times")
     kill.add_argument("--out", type=Path, default=Path("attack"))
+    cases = commands.add_parser("cases", help="read the inputs that once broke something")
+    cases.add_argument("folder", type=Path)
     again = commands.add_parser("repeat", help="read the input of a finding again")
     again.add_argument("finding", type=Path)
     args = parser.parse_args()
-    {"fuzz": run_fuzz, "kill": run_kills, "repeat": run_repeat}[args.command](args)
+    {"fuzz": run_fuzz, "kill": run_kills, "cases": run_cases, "repeat": run_repeat}[args.command](args)
 
 
 def about(args: argparse.Namespace) -> dict[str, object]:
@@ -105,12 +107,31 @@ def run_kills(args: argparse.Namespace) -> None:
     sys.exit(1 if record["findings"] else 0)
 
 
+def run_cases(args: argparse.Namespace) -> None:
+    """Each case is NAME.json, with the kind of file, and NAME.SUFFIX, the file."""
+    import attack_fuzz
+
+    broken = 0
+    paths = sorted(args.folder.glob("*.json"))
+    with attack_fuzz.samples() as root:
+        for path in paths:
+            kind = json.loads(path.read_text())["kind"]
+            content = path.with_suffix(attack_fuzz.suffix_of(kind)).read_bytes()
+            outcome, why = attack_fuzz.repeat(kind, content, root)
+            if outcome not in (attack_fuzz.READ, attack_fuzz.REFUSED):
+                broken += 1
+                print(f"{path.stem}: {outcome} {why}")
+    print(f"{len(paths)} cases, {broken} broken")
+    sys.exit(1 if broken else 0)
+
+
 def run_repeat(args: argparse.Namespace) -> None:
     import attack_fuzz
 
     finding = json.loads(args.finding.read_text())
-    suffix = Path(attack_fuzz.BY_NAME[finding["kind"]].place).suffix
-    outcome, why = attack_fuzz.repeat(finding["kind"], args.finding.with_suffix(suffix).read_bytes())
+    suffix = attack_fuzz.suffix_of(finding["kind"])
+    with attack_fuzz.samples() as root:
+        outcome, why = attack_fuzz.repeat(finding["kind"], args.finding.with_suffix(suffix).read_bytes(), root)
     print(outcome, why, sep="\n")
     sys.exit(0 if outcome in (attack_fuzz.READ, attack_fuzz.REFUSED) else 1)
 

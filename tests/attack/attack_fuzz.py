@@ -34,7 +34,8 @@ from attack_samples import write_samples
 from hitnet.cli import REFUSALS
 from hitnet.errors import HitNetError
 
-SECONDS = 20.0  # a reader that takes longer hangs
+SECONDS = 20.0  # of the processor: a reader that takes longer hangs
+WAITING = 60.0  # seconds; a reader that waits longer hangs, however busy the machine is
 MEMORY = 1 << 30  # bytes above what the process has: a reader that takes more is a finding
 PER_WORKER = 1000  # inputs
 ADDRESS_SPACE = 8 << 30  # bytes above what the process has: no finding may stop the machine
@@ -47,7 +48,7 @@ class Tally:
 
     Attributes:
         outcomes: How many inputs had which outcome.
-        slowest: Seconds of the slowest input.
+        slowest: Seconds of the processor that the slowest input took.
         memory: Bytes that the hungriest input took above what the process had.
         findings: Inputs that broke something.
     """
@@ -112,21 +113,25 @@ def attack_kind(kind: Kind, root: Path, seed: int, first: int, most: int, second
     return number
 
 
-def _worker(kind: Kind, root: Path, seed: int, first: int, last: int, end: float, tally: Tally) -> int:
-    """Fork a worker for inputs `first` to `last`; returns the number of the next input to try."""
+def _worker(
+    kind: Kind, root: Path, seed: int, first: int, last: int, end: float, tally: Tally, given: bytes | None = None
+) -> int:
+    """Fork a worker for inputs `first` to `last`, or for a `given` one; returns the number of the next input to try."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
         try:
-            _work(kind, root, seed, range(first, last), end, writing)
+            _work(kind, root, seed, range(first, last), end, writing, given)
         finally:
             os._exit(0)
     os.close(writing)
-    number, begun, buffer = first, time.monotonic(), b""
+    number, begun, used, buffer = first, time.monotonic(), 0.0, b""
     outcome = None
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, begun + SECONDS - time.monotonic()))
+        ready, _, _ = select.select([reading], [], [], 1.0)
+        if not ready and _processor(child) - used < SECONDS and time.monotonic() - begun < WAITING:
+            continue
         block = os.read(reading, 1 << 16) if ready else b""
         if not block:
             outcome = HANG if not ready else None
@@ -134,7 +139,7 @@ def _worker(kind: Kind, root: Path, seed: int, first: int, last: int, end: float
         *lines, buffer = (buffer + block).split(b"\n")
         for line in lines:
             _count(json.loads(line), kind, seed, tally)
-            number, begun = number + 1, time.monotonic()
+            number, begun, used = number + 1, time.monotonic(), _processor(child)
     if outcome == HANG:
         os.kill(child, signal.SIGKILL)
     os.close(reading)
@@ -142,7 +147,9 @@ def _worker(kind: Kind, root: Path, seed: int, first: int, last: int, end: float
     if outcome is None and os.WIFSIGNALED(status):
         outcome = CRASH
     if outcome is not None:
-        why = f"no answer in {SECONDS:.0f} s" if outcome == HANG else f"signal {os.WTERMSIG(status)}"
+        why = (
+            f"no answer after {time.monotonic() - begun:.0f} s" if outcome == HANG else f"signal {os.WTERMSIG(status)}"
+        )
         _count({"number": number, "outcome": outcome, "why": why, "seconds": 0.0, "memory": 0}, kind, seed, tally)
         number += 1
     return number
@@ -154,9 +161,10 @@ def _count(report: dict[str, Any], kind: Kind, seed: int, tally: Tally) -> None:
     tally.memory = max(tally.memory, report["memory"])
     if report["outcome"] not in (READ, REFUSED):
         tally.findings.append({"kind": kind.name, "seed": seed, **report})
+        print(f"{kind.name}, seed {seed}, number {report['number']}: {report['outcome']}\n{report['why']}", flush=True)
 
 
-def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing: int) -> None:
+def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing: int, given: bytes | None) -> None:
     """Try inputs in a copy of the samples, and report each; runs in the worker."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
@@ -175,15 +183,13 @@ def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing
         for number in numbers:
             if time.monotonic() > end:
                 break
-            content = make_input(kind, root, seed, number)
+            content = make_input(kind, root, seed, number) if given is None else given
             before = _start_peak()
-            began = time.monotonic()
+            began = time.process_time()
             outcome, why = try_input(kind, work, content)
-            seconds, memory = time.monotonic() - began, _peak() - before
+            seconds, memory = time.process_time() - began, _peak() - before
             if outcome in (READ, REFUSED) and memory > MEMORY:
                 outcome, why = TOO_MUCH, f"{memory:,} bytes"
-            if outcome in (READ, REFUSED) and seconds > SECONDS:
-                outcome, why = HANG, f"{seconds:.0f} s"
             report = {"number": number, "outcome": outcome, "why": why, "seconds": seconds, "memory": memory}
             os.write(writing, json.dumps(report).encode() + b"\n")
             _restore(work, kind, sound)
@@ -205,6 +211,15 @@ def _peak() -> int:
     return _status("VmHWM")
 
 
+def _processor(pid: int) -> float:
+    """Seconds of the processor that a process has used."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _status(name: str) -> int:
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
@@ -223,7 +238,7 @@ def attack_all(
             open_kinds = [kind for kind in kinds if numbers[kind.name] < most]
             if not open_kinds:
                 break
-            share = min(15.0, max(1.0, (end - time.monotonic()) / len(open_kinds)))
+            share = min(8.0, max(1.0, (end - time.monotonic()) / len(open_kinds)))
             for kind in open_kinds:
                 tally, number = tallies[kind.name], numbers[kind.name]
                 left = min(share, end - time.monotonic())
@@ -249,7 +264,7 @@ def keep_findings(tallies: dict[str, Tally], folder: Path) -> list[Path]:
             words = "-".join(re.findall(r"\w+", kind.name))
             name = f"{words}--{finding['seed']}-{finding['number']}"
             content = make_input(kind, root, finding["seed"], finding["number"])
-            (folder / f"{name}{Path(kind.place).suffix}").write_bytes(content)
+            (folder / f"{name}{suffix_of(kind.name)}").write_bytes(content)
             path = folder / f"{name}.json"
             again = f"python tests/attack/attack.py repeat {path}"
             path.write_text(json.dumps({**finding, "repeat": again}, indent=2))
@@ -257,13 +272,18 @@ def keep_findings(tallies: dict[str, Tally], folder: Path) -> list[Path]:
     return kept
 
 
-def repeat(kind_name: str, content: bytes) -> tuple[str, str]:
-    """Read one input in this process."""
-    kind = BY_NAME[kind_name]
-    with samples() as root:
-        if kind.without:
-            (root / kind.without).unlink()
-        return try_input(kind, root, content)
+def suffix_of(kind_name: str) -> str:
+    """The suffix of a kept input; that of a finding itself is .json."""
+    suffix = Path(BY_NAME[kind_name].place).suffix
+    return ".json-input" if suffix == ".json" else suffix
+
+
+def repeat(kind_name: str, content: bytes, root: Path) -> tuple[str, str]:
+    """Read one input in a worker, which may crash; `root` is a folder of samples."""
+    tally = Tally()
+    _worker(BY_NAME[kind_name], root, 0, 0, 1, time.monotonic() + WAITING, tally, content)
+    (outcome,) = tally.outcomes
+    return outcome, "".join(finding["why"] for finding in tally.findings)
 
 
 if __name__ == "__main__":

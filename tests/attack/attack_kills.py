@@ -378,6 +378,7 @@ def _compare(
     if left := litter(root) + [path.name for path in root.parent.iterdir() if files.LITTER.fullmatch(path.name)]:
         problems.append(f"litter: {left}")
     for problem in problems:
+        print(f"{command.name}, killed at {moments}: {problem}", flush=True)
         tally.findings.append({"command": command.name, "moments": list(moments), "problem": problem})
 
 

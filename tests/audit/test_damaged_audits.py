@@ -111,6 +111,15 @@ def test_an_audit_that_is_moved_meanwhile_is_not_made_anew_under_its_old_name(tm
     assert len(open_audit(new).table) == 96
 
 
+def test_an_audit_that_was_killed_before_its_settings_were_written_is_begun_anew(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".settings.0123abcd.json").write_text("half")
+    (tmp_path / "out" / ".auditing").touch()
+    judges = NewNetworks(count=1, recipe=quick_recipe(epochs=1))
+    assert quick_audit(mislabelled(), out=tmp_path / "out", judges=judges).folder is not None
+    assert not (tmp_path / "out" / ".settings.0123abcd.json").exists()
+
+
 def test_two_processes_do_not_audit_into_one_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("hitnet.files.claim", lambda path: False)
     with pytest.raises(HitNetError, match="another process is auditing here"):

@@ -41,8 +41,9 @@ def test_a_parquet_file_that_stands_for_a_huge_table_is_refused(tmp_path, monkey
         check_data(tmp_path / "t.parquet")
 
 
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
 @pytest.mark.parametrize("name", ["labels", "class_names", "split", "paths", "name"])
-def test_text_beyond_unicode_is_refused(tmp_path, name):
+def test_text_beyond_unicode_is_refused(tmp_path, name, code):
     arrays = {
         "images": np.zeros((4, 3, 3), np.uint8),
         "labels": np.array(["a", "b"] * 2),
@@ -51,7 +52,7 @@ def test_text_beyond_unicode_is_refused(tmp_path, name):
         "paths": np.array(list("abcd")),
         "name": np.array("set"),
     }
-    broken = np.array([0x110000] * arrays[name].size, np.uint32).view("<U1").reshape(arrays[name].shape)
+    broken = np.array([code] * arrays[name].size, np.uint32).view("<U1").reshape(arrays[name].shape)
     np.savez(tmp_path / "x.npz", **{**arrays, name: broken})
     with pytest.raises(HitNetError, match=f"{name} holds text that is not Unicode"):
         check_data(tmp_path / "x.npz")

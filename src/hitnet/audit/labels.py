@@ -133,8 +133,8 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
         return None
     folder = Path(out)
     try:
-        # An audit that never started, because of a wrong option, leaves only its settings.
-        begun = any(path.name not in ("settings.json", CLAIM) for path in folder.iterdir())
+        # An audit that never started, because of a wrong option or a kill, leaves only its settings.
+        begun = any(not _is_unimportant(path.name) for path in folder.iterdir())
     except FileNotFoundError:
         begun = False
     except NotADirectoryError as error:
@@ -157,6 +157,11 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool) -
     files.remove_litter(folder)
     files.write_json(settings_file, settings)
     return folder
+
+
+def _is_unimportant(name: str) -> bool:
+    """Whether a file in the folder of an audit is no result of it."""
+    return name in ("settings.json", CLAIM) or files.LITTER.fullmatch(name) is not None
 
 
 def check_in_place(folder: Path) -> None:

@@ -78,6 +78,6 @@ def _checked(array: Array, name: str) -> Array:
     """The array, once it is sure that its texts can be read: NumPy keeps any number as a letter."""
     if array.dtype.kind == "U" and array.size:
         codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
-        if codes.max(initial=0) > 0x10FFFF:
+        if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
             raise HitNetError(f"{name} holds text that is not Unicode; it is damaged")
     return array
