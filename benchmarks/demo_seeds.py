@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import torch
-from parts.record import about, replace_rows
 
 import hitnet
 from hitnet.audit.choice import SuitableJudges
+from parts.record import about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "demo_seeds.json"
 

@@ -18,17 +18,18 @@ CPU = torch.device("cpu")
 
 
 def naive_votes(images, k):
-    """The k most similar other images by the cosine of their blurred pixels, one at a time, weighted by similarity."""
+    """The k most similar other images, one at a time: the cosine of blurred pixels about their mean is their weight."""
     padded = np.pad(images.pixels[:, 0].double().numpy() / 255, ((0, 0), (1, 1), (1, 1)))
     height, width = images.shape[1:]
     rows = sum(padded[:, y : y + height, x : x + width] for y in range(3) for x in range(3)).reshape(len(images), -1)
+    rows -= rows.mean(axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     votes = np.zeros((len(images), images.num_classes))
     for i in range(len(images)):
         similarity = rows @ rows[i]
         similarity[i] = -np.inf
         for j in np.argsort(-similarity)[:k]:
-            votes[i, images.labels[j]] += similarity[j]
+            votes[i, images.labels[j]] += max(similarity[j], 1e-6)
     return votes / votes.sum(axis=1, keepdims=True)
 
 

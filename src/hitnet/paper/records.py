@@ -148,12 +148,13 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     Raises:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
-    records = {entry.seeds[0]: read_record(entry, ledger) for entry in ledger.select(RUN, experiment.name)}
-    for seed, record in records.items():
+    records = {}
+    for entry in ledger.select(RUN, experiment.name):
+        record = records[entry.seeds[0]] = read_record(entry, ledger)
         if reason := why_not_full(record, experiment):
-            line = ledger.lines[(RUN, experiment.name, "", (seed,))]
+            where = f"{ledger.path}, line {ledger.lines[entry.key]}"
             raise HitNetError(
-                f"{ledger.path}, line {line} claims to be a full run of {experiment.name}, but is not: {reason}. "
+                f"{where} claims to be a full run of {experiment.name}, but is not: {reason}. "
                 "Remove the line, or use the version of hitnet that wrote it."
             )
     tested_on = sorted({record.tested_on for record in records.values()})
