@@ -35,7 +35,7 @@ from hitnet.cli import REFUSALS
 from hitnet.errors import HitNetError
 
 SECONDS = 20.0  # of the processor: a reader that takes longer hangs
-WAITING = 60.0  # seconds; a reader that waits longer hangs, however busy the machine is
+WAITING = 300.0  # seconds; a reader that waits longer hangs, however busy the machine is
 MEMORY = 1 << 30  # bytes above what the process has: a reader that takes more is a finding
 PER_WORKER = 1000  # inputs
 ADDRESS_SPACE = 8 << 30  # bytes above what the process has: no finding may stop the machine
