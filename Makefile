@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint attack clean
 
 setup: $(VENV)/.installed
 
@@ -29,10 +29,18 @@ demo: setup
 test: setup lint
 	$(BIN)/python -m pytest
 
+# Damaged files of every kind, and long commands killed at any moment; see docs/reliability.md.
+SEED ?= 0
+MINUTES ?= 40
+KILLS ?= 500
+attack: setup
+	$(BIN)/python tests/attack/attack.py fuzz --seed $(SEED) --minutes $(MINUTES) --out attack
+	$(BIN)/python tests/attack/attack.py kill --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --out attack
+
 lint: setup
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build dist demo runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist demo attack runs .pytest_cache .mypy_cache .ruff_cache

@@ -22,6 +22,18 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels are then interpreted; Triton reads this when it is imported
 
 
+@pytest.fixture(autouse=True)
+def _own_arithmetic():
+    """Leave oneDNN as it was before each test.
+
+    On a CPU without bfloat16, PyTorch switches oneDNN off for the whole process once a test asks for bfloat16, and all
+    later tests would compare results of other arithmetic.
+    """
+    before = torch._C._get_mkldnn_enabled()
+    yield
+    torch._C._set_mkldnn_enabled(before)
+
+
 def missing_gpu() -> str | None:
     """What the tests marked `gpu` lack here, and how to install it; None if nothing is missing."""
     if torch.cuda.is_available():

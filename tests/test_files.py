@@ -228,3 +228,109 @@ def test_a_claim_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HitNetError, match="Choose another place"):
         files.claim(tmp_path / "file" / "claim")
+
+
+class FakeWindows:
+    """Windows' locks of bytes, made of the locks here."""
+
+    LK_LOCK, LK_NBLCK = 1, 2
+
+    def locking(self, handle, mode, count):
+        assert (os.lseek(handle, 0, os.SEEK_CUR), count) == (files.LOCKED_BYTE, 1)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if mode == self.LK_NBLCK else 0))
+        except BlockingIOError as error:
+            raise PermissionError(errno.EACCES, "Permission denied") from error
+
+
+def test_locks_keep_others_out_on_windows_too(tmp_path, monkeypatch):
+    path = tmp_path / "claim"
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(files, "msvcrt", FakeWindows(), raising=False)
+    with held_elsewhere(path):
+        assert not files.claim(path)
+    assert files.claim(path)
+    with path.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    files.release(path)
+    assert not path.exists()
+    with files.appending(tmp_path / "log") as append:
+        append("a line\n")
+    assert (tmp_path / "log").read_text() == "a line\n"
+
+
+def test_files_are_flushed_while_open_for_writing(tmp_path, monkeypatch):
+    modes = []
+
+    def flush(handle):
+        modes.append(fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    files.write_text(tmp_path / "file", "text")
+    assert modes == [os.O_RDWR]  # Windows refuses os.O_RDONLY
+
+
+def test_an_empty_folder_is_taken_where_none_is_renamed_onto(tmp_path, monkeypatch):
+    rename = Path.rename
+
+    def windows(path, target):
+        if Path(target).exists():
+            raise FileExistsError(errno.EEXIST, "exists")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", windows)
+    (tmp_path / "set").mkdir()
+    with files.new_folder(tmp_path / "set") as temporary:
+        (temporary / "a.png").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["set", "a.png"]
+
+
+def test_what_a_killed_process_left_of_a_folder_is_removed_by_the_next(tmp_path):
+    left, other, alive = (tmp_path / name for name in (".set.0123abcd", ".other.0123abcd", ".set.89abcdef"))
+    for folder in (left, other, alive):
+        (folder / "deep").mkdir(parents=True)
+    handle = os.open(alive, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with files.new_folder(tmp_path / "set"):
+        pass
+    os.close(handle)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.0123abcd", ".set.89abcdef", "set"]
+
+
+def test_litter_is_removed_and_nothing_else(tmp_path):
+    litter = {".state.0123abcd.safetensors", ".tmpAb12Cd", ".x.0123abcd"}
+    kept = {"state.safetensors", ".hidden", ".gitignore", ".tmp", "a.0123abcd", ".a.0123abcx"}
+    for name in litter | kept:
+        (tmp_path / name).touch()
+    (tmp_path / ".folder.0123abcd").mkdir()
+    files.remove_litter(tmp_path, older_than=3600)
+    assert {path.name for path in tmp_path.iterdir()} == litter | kept | {".folder.0123abcd"}
+    files.remove_litter(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept | {".folder.0123abcd"}
+    files.remove_litter(tmp_path / "none")
+
+
+def test_only_regular_files_of_a_size_are_read(tmp_path):
+    (tmp_path / "file").write_text("12345")
+    files.check_regular(tmp_path / "file", largest=5)
+    with pytest.raises(HitNetError, match="has 5 bytes, more than the 4 that are read"):
+        files.check_regular(tmp_path / "file", largest=4)
+    os.mkfifo(tmp_path / "pipe")
+    for path, says in ((tmp_path / "pipe", "no regular"), ("/dev/zero", "no regular"), (tmp_path, "a folder")):
+        with pytest.raises(HitNetError, match=says):
+            files.check_regular(path, largest=10)
+
+
+def test_where_a_claimed_file_is_now(tmp_path):
+    path = tmp_path / "old" / "claim"
+    assert files.moved_to(path) is None
+    assert files.claim(path)
+    assert files.moved_to(path) is None
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert files.moved_to(path) == tmp_path / "new" / "claim"
+    (tmp_path / "old").mkdir()
+    path.touch()  # another file of the same name
+    assert files.moved_to(path) == tmp_path / "new" / "claim"
+    (tmp_path / "new" / "claim").unlink()
+    assert files.moved_to(path) == path
+    files.release(path)

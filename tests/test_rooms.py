@@ -12,6 +12,8 @@ ROOT = Path(hitnet.__file__).parent
 ORDER = [
     "errors",
     "files",
+    "schemas",
+    "spreadsheets",
     "capsules",
     "losses",
     "kernels",

@@ -42,7 +42,12 @@ def blank(count, channels):
             FeatureHeads(seed=4),
             "heads on a frozen, pretrained backbone (fewer than 2,000 grey images)",
         ),
-        ((FEW, 1), CPU, NewNetworks(seed=4), "networks trained from scratch (many grey images)"),
+        (
+            (FEW, 1),
+            CPU,
+            NewNetworks(seed=4, neighbours=True),
+            "networks trained from scratch (many grey images, no GPU)",
+        ),
         ((FEW, 1), GPU, NewNetworks(seed=4), "networks trained from scratch (many grey images)"),
     ],
 )

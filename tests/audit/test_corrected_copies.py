@@ -68,7 +68,8 @@ def test_what_else_lies_in_a_folder_is_taken_over(folder, tmp_path):
     ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
     csv = write_csv(tmp_path / "c.csv", table, {ids["cat/0.png"]: ("relabel", "dog"), ids["cat/1.png"]: ("drop", "")})
     done = correct(open_data(folder), table, csv, tmp_path / "out")
-    assert done.note == "other files, copied as they are: 3"
+    assert done.note.startswith("other files, copied as they are: 3; 1 link leads out of the set or to nothing")
+    assert "left out: dog/nowhere.txt." in done.note
     before, after = tree(folder), tree(tmp_path / "out")
     # The one that moves in beside a file that cannot be read takes a number.
     assert after.pop("dog/0-2.png") == before["cat/0.png"]

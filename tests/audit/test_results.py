@@ -27,6 +27,7 @@ def test_files(audited):
     assert sorted(path.name for path in folder.iterdir()) == [
         "audit.csv",
         "audit.parquet",
+        "checksums.json",
         "distances.npy",
         "judged.safetensors",
         "models",

@@ -127,7 +127,7 @@ def test_headers_that_lie(tmp_path, shape):
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.data.npz_file.LARGEST", 1000)
+    monkeypatch.setattr("hitnet.data.array_files.LARGEST", 1000)
     np.savez_compressed(tmp_path / "x.npz", images=np.zeros((2, 50, 50), np.uint8), labels=[0, 1])
     with pytest.raises(HitNetError, match="more than 1,000"):
         open_data(tmp_path / "x.npz").load()

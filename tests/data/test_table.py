@@ -158,7 +158,7 @@ def test_a_tsv_separated_by_commas(folder):
 
 def test_other_files_are_refused(folder):
     (folder / "x.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(HitNetError, match=r"not a readable \.parquet table"):
+    with pytest.raises(HitNetError, match=r"not a readable \.parquet file"):
         open_data(folder / "x.parquet").load()
     (folder / "latin.csv").write_bytes("path,label\ncafé.png,a\n".encode("latin-1"))
     with pytest.raises(HitNetError, match=r"not a readable \.csv table.*Save it as UTF-8"):

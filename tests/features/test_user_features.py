@@ -140,7 +140,7 @@ def test_keys_are_wanted(tmp_path, images):
     file = write(tmp_path / "f.npz", features=ROWS)
     assert said(file, images) == f"{file} must hold `features` and `id` or `path`; it holds features."
     file = write(tmp_path / "g.npz", id=np.arange(5), rows=ROWS)
-    assert said(file, images) == f"{file} must hold `features` and `id` or `path`; it holds id, rows."
+    assert said(file, images) == f"{file} must hold `features` and `id` or `path`; it holds id."
     file = write(tmp_path / "f.parquet", features=ROWS, name=PATHS)
     assert said(file, images) == f"{file} must have a column `id` or `path`; it has name, f0, f1, f2, f3."
 

@@ -1,6 +1,8 @@
 """The ledger: lines, checksums, duplicates, merges, and where a line comes from."""
 
+import errno
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -190,3 +192,68 @@ def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(tmp_path, monk
     assert ledger_module.code_version() == version
     module.write_text("2\n")
     assert ledger_module.code_version().startswith(f"{version}+ sources ")
+
+
+def test_a_full_disk_leaves_no_half_line(ledger, monkeypatch):
+    ledger.add(entry(0))
+    before, write, room = ledger.path.read_bytes(), os.write, [30]
+
+    def until_full(handle, content):
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, content[: room.pop()])
+
+    monkeypatch.setattr(os, "write", until_full)
+    with pytest.raises(HitNetError, match=r"Cannot write the ledger .*No space left on device"):
+        ledger.add(entry(1))
+    monkeypatch.undo()
+    assert ledger.path.read_bytes() == before
+    ledger.add(entry(1))
+    assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_a_write_that_takes_a_part_is_continued(ledger, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:7]))
+    ledger.add(entry(0))
+    ledger.add(entry(1))
+    assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_a_torn_last_line_is_told_and_repaired(ledger):
+    ledger.add(entry(0))
+    whole = ledger.path.read_bytes()
+    line = entry(1).to_line()
+    ledger.path.write_bytes(whole + line[:40].encode())
+    with pytest.raises(HitNetError, match=r"its last line is torn.*`hitnet reproduce --repair`"):
+        Ledger(ledger.path)
+    assert ledger_module.repair(ledger.path) == line[:40]
+    assert ledger.path.read_bytes() == whole
+    assert ledger_module.repair(ledger.path) == ""
+    ledger.path.write_bytes(whole + line.encode())  # whole, only its end is missing
+    assert ledger_module.repair(ledger.path) == ""
+    assert len(Ledger(ledger.path).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"experiment": 3}, {"seeds": ["a"]}, {"seeds": 1}, {"seeds": []}, {"facts": []}, {"label": None}, {"kind": "x"}],
+)
+def test_lines_of_odd_types_are_refused_even_with_a_sound_checksum(ledger, odd):
+    values = {"kind": RUN, "experiment": "toy", "label": "", "seeds": [0], "facts": {}, **odd}
+    ledger.path.write_text(canonical({**values, "check": checksum(values)}) + "\n")
+    with pytest.raises(HitNetError, match=r"line 1 is damaged"):
+        Ledger(ledger.path)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "9" * 5000, '{"check": 1e999}'])
+def test_lines_that_no_reader_survives_are_refused(ledger, line):
+    ledger.path.write_text(line + "\n")
+    with pytest.raises(HitNetError, match=r"line 1 is damaged"):
+        Ledger(ledger.path)
+
+
+def test_a_pipe_is_no_ledger(tmp_path):
+    os.mkfifo(tmp_path / "ledger.jsonl")
+    with pytest.raises(HitNetError, match="no regular file"):
+        Ledger(tmp_path / "ledger.jsonl")

@@ -14,7 +14,7 @@ from hitnet import HitNetError, Run
 from hitnet.data import save_npz
 from hitnet.synthesis import feature_distributions, fitted_gaussians
 from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, run_images, true_capsules
-from hitnet.training.runs import read_tensors, write_tensors
+from hitnet.training.tensor_files import read_tensors, write_tensors
 from toy import toy_images
 
 BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}

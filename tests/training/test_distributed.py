@@ -15,7 +15,7 @@ from hitnet import choose_recipe
 from hitnet.data import save_npz
 from hitnet.training import RunFolder
 from hitnet.training.distributed import Ranks
-from hitnet.training.runs import read_tensors
+from hitnet.training.tensor_files import read_tensors
 from toy import toy_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")

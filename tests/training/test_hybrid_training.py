@@ -54,13 +54,13 @@ def drawn(trainer, epoch):
 
 
 def modified_alone(network, pixels, label, noise):
-    """X_mod + X − X_rec of one image (C, H, W), in whole numbers from 0 to 255."""
+    """X_mod + X − X_rec of one image (C, H, W), from 0 to 255, not rounded."""
     image = pixels[None].float() / 255
     with torch.no_grad():
         output = network.eval()(image)
         capsule = output.capsules[0, label][None]
         before, after = (decode(network, point, label[None], output.extra) for point in (capsule, capsule + noise))
-    return (after[0] + image[0] - before[0]).double().clip(0, 1).mul(255).round()
+    return (after[0] + image[0] - before[0]).double().clip(0, 1).mul(255)
 
 
 def test_images_are_modified_first_and_then_shifted(source, toy):
@@ -76,9 +76,8 @@ def test_images_are_modified_first_and_then_shifted(source, toy):
         assert pixels.dtype == torch.uint8
         if place % 16 < 8:
             expected = modified_alone(source.model, toy.pixels[i], toy.labels[i], noise[place])
-            apart = (pixels.double() - expected).abs()
-            assert apart.max() <= 1  # where the sum is half-way between two grey levels
-            assert apart.mean() < 1e-3
+            # Rounded to whole numbers. CPUs differ in the last bits: a sum near the middle of two may become either.
+            assert (pixels.double() - expected).abs().max() <= 0.5 + 0.02
             changed += int((pixels != toy.pixels[i]).sum())
         else:
             assert torch.equal(pixels, toy.pixels[i])

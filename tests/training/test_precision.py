@@ -1,5 +1,10 @@
 """bfloat16 in training where the CPU has it; float32 everywhere else."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -62,6 +67,26 @@ def test_evaluation_on_a_cpu_is_in_float32(monkeypatch):
         exact = network.double()(images.pixels.double() / 255).distances.float()
     distances = class_distances(network.float(), images.pixels)
     torch.testing.assert_close(distances, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(tmp_path):
+    """PyTorch switches oneDNN off when a CPU fails at bfloat16; the next test must not inherit that."""
+    suite = tmp_path / "test_two.py"
+    suite.write_text(
+        "import torch\n"
+        "def test_first(): torch._C._set_mkldnn_enabled(False)\n"
+        "def test_second(): assert torch._C._get_mkldnn_enabled()\n"
+    )
+    settings = Path(__file__).parents[1] / "conftest.py"
+    shutil.copy(settings, tmp_path / "conftest.py")
+    shutil.copy(settings.with_name("toy.py"), tmp_path / "toy.py")
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", suite],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert "2 passed" in process.stdout, process.stdout
 
 
 def test_an_old_pytorch_cannot_tell(monkeypatch):

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 import hitnet
 from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
-from hitnet.training import runs
+from hitnet.training import runs, tensor_files
 
 MODEL = choose_model("hitnet-small", capsule_dim=4)
 SMALL = {"model": MODEL, "device": "cpu", "recipe": choose_recipe(epochs=1)}
@@ -201,7 +201,7 @@ def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
     def full(*args):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(runs, "save_file", full)
+    monkeypatch.setattr(tensor_files, "save_file", full)
     with pytest.raises(HitNetError, match=r"Cannot write .*weights.*No space left on device.*Choose another place"):
         runs.write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)}, {})
     assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ from hitnet.training import RunFolder, device, engine
 from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
-from hitnet.training.runs import read_tensors
+from hitnet.training.tensor_files import read_tensors
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}

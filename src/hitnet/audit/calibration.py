@@ -3,8 +3,8 @@
 Where judges are sure of a class, they are hardly ever mistaken: a label that they contradict there is wrong. So the
 share of contradicted labels among the images that they are surest of is the share of wrong labels, as long as errors
 fall on clear and on unclear images alike. Errors that people make fall on unclear images more often; of those, the
-estimate counts too few. The surest 58 % of the images are a compromise (benchmarks/TRIALS.md): of errors at random, they
-count up to 50 % too many, of errors by people up to 34 % too few.
+estimate counts too few. The surest 58 % of the images are a compromise (benchmarks/TRIALS.md): of errors at random,
+they count up to 50 % too many, of errors by people up to 34 % too few.
 
 Shapes as in `hitnet.audit.scores`: distances (M, N, K), labels (N,).
 """

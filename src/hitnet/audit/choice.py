@@ -38,7 +38,9 @@ class SuitableJudges(Judges):
         if len(images) < FEW:
             reason = f"heads on a frozen, pretrained backbone (fewer than {FEW:,} grey images)"
             return FeatureHeads(seed=self.seed), reason
-        return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
+        if device.type == "cuda":
+            return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
+        return NewNetworks(seed=self.seed, neighbours=True), "networks trained from scratch (many grey images, no GPU)"
 
     def judge(
         self,

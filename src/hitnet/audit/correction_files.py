@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.errors import HitNetError
+from hitnet.files import check_regular
 
 COLUMNS = ("id", "path", "given", "decision", "label")
 DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")
+LARGEST = 1 << 30  # bytes
 SHOWN = 20  # problems named in one message
 
 
@@ -49,6 +51,7 @@ def read_corrections(path: str | Path) -> list[Correction]:
 
     What each means is not yet checked, its form is.
     """
+    check_regular(path, largest=LARGEST)
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -87,7 +90,7 @@ def parse_tasks(text: str, name: str) -> list[Correction]:
     """
     try:
         tasks = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HitNetError(f"{name} is not JSON: {error}.") from None
     if not isinstance(tasks, list):
         raise HitNetError(f"{name} is no export of Label Studio: it holds no list of tasks. Choose the format JSON.")

@@ -17,6 +17,7 @@ from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_a
 from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.errors import HitNetError
+from hitnet.spreadsheets import undefuse
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,10 @@ def check_corrections(
     decided: dict[int, Correction] = {}
     problems = []
     for c in corrections:
-        if c.label not in class_names:
-            c = replace(c, label=spelt.get(_comparable(c.label), c.label))
+        if undefuse(c.label) in class_names:  # the page marks names that a spreadsheet would run as formulas
+            c = replace(c, label=undefuse(c.label))
+        elif c.label not in class_names:
+            c = replace(c, label=spelt.get(_comparable(undefuse(c.label)), c.label))
         earlier = decided.setdefault(c.id, c)
         problem = _problem(c, audited.get(c.id), class_names)
         if problem is None and earlier.outcome != c.outcome:
@@ -119,9 +122,9 @@ def _problem(c: Correction, audited: tuple[str, str] | None, class_names: Sequen
     if audited is None:
         return f"the audit has no image {c.id}"
     path, given = audited
-    if _comparable(c.path) != _comparable(path):
+    if not _same(c.path, path):
         return f"image {c.id} is {path!r} in the audit, not {c.path!r}"
-    if _comparable(c.given) != _comparable(given):
+    if not _same(c.given, given):
         return f"image {c.id} is labelled {given!r} in the audit, not {c.given!r}"
     if c.decision not in DECISIONS:
         return f"unknown decision {c.decision!r}; use {', '.join(DECISIONS)}"
@@ -132,6 +135,11 @@ def _problem(c: Correction, audited: tuple[str, str] | None, class_names: Sequen
     if c.label not in class_names:
         return f"{c.label!r} is not a class of the set or of the audit; new classes cannot be made here"
     return "it relabels to the label it has; write keep" if c.label == given else None
+
+
+def _same(read: str, known: str) -> bool:
+    """Whether a text is the one that the audit has, perhaps marked against spreadsheets."""
+    return _comparable(known) in (_comparable(read), _comparable(undefuse(read)))
 
 
 def _comparable(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from hitnet import files, plots
+from hitnet import files, plots, spreadsheets
 from hitnet.audit.judges import collect
 from hitnet.audit.scores import Floats, Ints, others
 from hitnet.capsules import HIT_RADIUS
@@ -122,8 +122,7 @@ def write_ghosts(ghosts: Ghosts, images: Images, out: Path) -> list[Path]:
         "doubtful.csv": table.loc[doubtful.index],
     }
     for name, frame in tables.items():
-        with files.replacing(out / name) as temporary:
-            frame.to_csv(temporary, index=False)
+        spreadsheets.write_csv(out / name, frame)
     pictures = plots.save([plots.analysis_figure(ghosts)], out / "analysis.png")
     if len(doubtful):
         pictures += plots.save(plots.doubtful_figures(ghosts, images), out / "doubtful.png")

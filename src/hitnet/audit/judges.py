@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitnet.audit.grey_neighbours import neighbour_distances
 from hitnet.audit.plan import Model, Planned, need_hit_or_miss, plan
 from hitnet.data import Data, Images
 from hitnet.data.opened import match_classes
@@ -30,7 +31,7 @@ from hitnet.training.evaluation import check_fit, class_distances
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
 
 BATCH = 10_000  # images on the device at once, in all their views
-VIEW_SHIFT = 2  # pixels
+VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,15 @@ class NewNetworks(Judges):
         count: How many networks. None: 4, 3 if they are pretrained and images are many, or 2 of each kind.
         recipe: How they are trained. `fast` uses the audit's own number of epochs.
         seed: Seed of the first network; the others count on from it.
+        neighbours: Look at grey images in shifted views too, and ask the most similar images, where these know the
+            labels (see grey_neighbours.py). The result then depends less on seeds and on the machine.
     """
 
     model: Model | Sequence[Model] | None = None
     count: int | None = None
     recipe: str | Recipe | RecipeChoice = "fast"
     seed: int = 0
+    neighbours: bool = False
 
     def judge(
         self,
@@ -114,12 +118,17 @@ class NewNetworks(Judges):
             if pretrained:
                 seen = same_images(images, at_backbone_size(data, networks[places[0]].choice).load(split))
             trained = self._train(networks, places, data, seen, folder, device, progress)
-            distances = collect(trained, seen, device)
+            distances = collect(trained, seen, device, grey_shift=GREY_SHIFT if self.neighbours else 0)
             for i, run, each in zip(places, trained, distances, strict=True):
                 runs[i], judgements[i] = run, each
         ordered = [runs[i] for i in range(len(networks))]
         stacked = np.stack([judgements[i] for i in range(len(networks))])
-        return Judgement(stacked, images, describe_networks(ordered), prototype_images(ordered))
+        about, prototypes = describe_networks(ordered), prototype_images(ordered)
+        votes = neighbour_distances(images, device) if self.neighbours else None
+        if votes is None:
+            return Judgement(stacked, images, about, prototypes)
+        about |= {"models": len(stacked) + len(votes), "model": f"{about['model']} and neighbours"}
+        return Judgement(np.concatenate([stacked, votes]), images, about, prototypes, capsules=len(stacked))
 
     def _train(
         self,
@@ -212,7 +221,9 @@ def describe_networks(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def collect(runs: Sequence[Run], images: Images, device: torch.device, *, plain: bool = False) -> np.ndarray:
+def collect(
+    runs: Sequence[Run], images: Images, device: torch.device, *, plain: bool = False, grey_shift: int = 0
+) -> np.ndarray:
     """Class distances (M, N, K) in float32: the mean over each image's views or, if `plain`, of the image as it is."""
     distances = []
     check_differ(runs)
@@ -229,7 +240,9 @@ def collect(runs: Sequence[Run], images: Images, device: torch.device, *, plain:
             seen = class_distances(network, images.pixels).cpu()
         else:
             parts = images.pixels.split(BATCH)
-            seen = torch.cat([mean_distances(network, part.to(device), flip=images.flip) for part in parts])
+            seen = torch.cat(
+                [mean_distances(network, part.to(device), flip=images.flip, grey_shift=grey_shift) for part in parts]
+            )
         distances.append(seen.numpy())
     return np.stack(distances)
 
@@ -244,17 +257,19 @@ def check_differ(runs: Sequence[Run]) -> None:
         folders[weights] = run.folder
 
 
-def mean_distances(network: Network, pixels: Tensor, *, flip: bool) -> Tensor:
+def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:
     """Class distances (N, K) on the CPU: the mean over each image's views."""
-    shifted = not network.config.pretrained  # a pretrained network has seen shifts enough
-    seen = [class_distances(network, view) for view in views(pixels, flip=flip, shifted=shifted)]
+    shift = VIEW_SHIFT if pixels.shape[1] > 1 else grey_shift
+    if network.config.pretrained:  # it has seen shifts enough
+        shift = 0
+    seen = [class_distances(network, view) for view in views(pixels, flip=flip, shift=shift)]
     return torch.stack(seen).mean(dim=0).cpu()
 
 
-def views(pixels: Tensor, *, flip: bool, shifted: bool = True) -> Iterator[Tensor]:
-    """Images (N, C, H, W) as they are; colour images also shifted four ways; each also mirrored if `flip`."""
+def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
+    """Images (N, C, H, W) as they are, and shifted four ways by `shift` pixels; each also mirrored if `flip`."""
     height, width = pixels.shape[2:]
-    by = VIEW_SHIFT if shifted and pixels.shape[1] > 1 else 0
+    by = shift
     around = F.pad(pixels, [by] * 4)
     for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
         view = around[:, :, by + down : by + down + height, by + right : by + right + width]

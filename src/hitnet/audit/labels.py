@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hitnet import files
+from hitnet import files, schemas
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
@@ -21,11 +21,13 @@ from hitnet.audit.kept import Kept
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
-from hitnet.data import Images, Source, open_data
+from hitnet.data import Data, Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
 from hitnet.training.distributed import started_by_torchrun
+
+CLAIM = ".auditing"  # exists while a process audits into a folder
 
 
 def audit_labels(
@@ -65,9 +67,27 @@ def audit_labels(
     images = opened.load(split)
     grows = opened.by_path and opened.options.limit is None
     folder = prepare(out, about | {"images": len(images)}, resume=resume, may_grow=grows)
-    where = pick_device(device)
+    try:
+        return _audit(opened, images, about, folder, judges, score, pick_device(device), progress, started)
+    finally:
+        if folder is not None:
+            files.release(folder / CLAIM)
+
+
+def _audit(
+    opened: Data,
+    images: Images,
+    about: dict[str, Any],
+    folder: Path | None,
+    judges: Judges | None,
+    score: scores.Method,
+    where: torch.device,
+    progress: Progress | None,
+    started: float,
+) -> Audit:
+    """Judge the images of a split, and write the result into the folder, if there is one."""
     judgement = (judges or SuitableJudges()).judge(
-        opened, images, split=split, folder=folder, device=where, progress=progress
+        opened, images, split=about["split"], folder=folder, device=where, progress=progress
     )
     result = judge(
         judgement.distances,
@@ -107,6 +127,7 @@ def audit_labels(
         data=opened,
     )
     if folder is not None:
+        check_in_place(folder)
         finished.write(folder)
     return finished
 
@@ -131,8 +152,8 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
         return None
     folder = Path(out)
     try:
-        # An audit that never started, because of a wrong option, leaves only its settings.
-        begun = any(path.name != "settings.json" for path in folder.iterdir())
+        # An audit that never started, because of a wrong option or a kill, leaves only its settings.
+        begun = any(not _is_unimportant(path.name) for path in folder.iterdir())
     except FileNotFoundError:
         begun = False
     except NotADirectoryError as error:
@@ -145,12 +166,35 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
     if begun and not settings_file.is_file():
         raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
     earlier = files.read_json(settings_file) if begun else settings
+    schemas.check(earlier, schemas.SETTINGS, settings_file)
     # Networks that were trained on other images cannot be resumed; what heads stand on can.
     grown = may_grow and earlier | {"images": 0} == settings | {"images": 0} and not (folder / "models").exists()
     if earlier != settings and not grown:
-        raise HitNetError(f"{folder} holds the audit of other images ({earlier}). Choose another `out`.")
+        raise HitNetError(
+            f"{folder} holds the audit of other images ({earlier['images']:,} of {earlier['source']}, split "
+            f"{earlier['split']}). Choose another `out`."
+        )
+    if not files.claim(folder / CLAIM):
+        raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
+    files.remove_litter(folder)
     files.write_json(settings_file, settings)
     return folder
+
+
+def _is_unimportant(name: str) -> bool:
+    """Whether a file in the folder of an audit is no result of it."""
+    return name in ("settings.json", CLAIM) or files.LITTER.fullmatch(name) is not None
+
+
+def check_in_place(folder: Path) -> None:
+    """Raise HitNetError if the folder of an audit was moved meanwhile: its name must not be made anew."""
+    claimed = files.moved_to(folder / CLAIM)
+    if claimed is not None:
+        where = "" if claimed.parent == folder.absolute() else f" to {claimed.parent}"
+        raise HitNetError(
+            f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
+            "repeat the audit in its new place with `resume`."
+        )
 
 
 def judge(

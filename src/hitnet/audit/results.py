@@ -8,6 +8,7 @@ decisions.jsonl            what people decided in the review, step by step
 summary.json               figures of the audit
 report.html                the review page
 settings.json              what was audited
+checksums.json             of the files above that are read again
 models/                    the networks that judged, where they were trained for it
 """
 
@@ -21,17 +22,20 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from hitnet import files
+from hitnet import files, schemas, spreadsheets
 from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
 from hitnet.audit.decisions import Settled, open_decisions, settled
 from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.array_files import read_npy
 from hitnet.data.catalogue import recorded_folder
+from hitnet.data.parquet import read_parquet
 from hitnet.errors import HitNetError, check_choice
 
 FORMATS = ("label-studio", "pred-probs")
+TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -118,19 +122,16 @@ class Audit:
         return [Path(out)]
 
     def write(self, folder: Path) -> None:
-        """Write table, distances, summary and page."""
-        with files.replacing(folder / "audit.parquet") as temporary:
+        """Write table, distances, page and, last, the summary: it says that the audit is finished."""
+        with files.replacing(folder / TABLE) as temporary:
             self.table.to_parquet(temporary, index=False)
-        with files.replacing(folder / "audit.csv") as temporary:
-            self.table.to_csv(temporary, index=False)
-        with files.replacing(folder / "distances.npy") as temporary, temporary.open("wb") as opened:
+        spreadsheets.write_csv(folder / "audit.csv", self.table)
+        with files.replacing(folder / DISTANCES) as temporary, temporary.open("wb") as opened:
             np.save(opened, self.distances, allow_pickle=False)
         if self.duplicates is not None:
-            with files.replacing(folder / "duplicates.csv") as temporary:
-                self.duplicates.to_csv(temporary, index=False)
+            spreadsheets.write_csv(folder / "duplicates.csv", self.duplicates)
         if self.kept is not None:
             write_kept(folder, self.kept)
-        files.write_json(folder / "summary.json", self.summary)
         if self.images is not None:
             write_page(
                 folder / "report.html",
@@ -142,6 +143,10 @@ class Audit:
                 prototypes=self.prototypes,
                 summary=self.summary,
             )
+        with files.replacing(folder / SUMMARY) as temporary:
+            files.write_json(temporary, self.summary)
+            checksums = {name: files.checksum(folder / name) for name in (TABLE, DISTANCES)}
+            files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
     def audited_data(self, data: Source | None = None) -> Data:
         """The data that was audited, opened anew; `data` says where it is now, if it has moved."""
@@ -160,15 +165,35 @@ class Audit:
 def open_audit(folder: str | Path) -> Audit:
     """Open the folder of a finished audit."""
     path = files.expand(folder)
-    if not (path / "summary.json").is_file():
+    if not (path / SUMMARY).is_file():
         raise HitNetError(f"{path} is not the folder of a finished audit: it has no summary.json.")
-    summary = files.read_json(path / "summary.json")
-    try:
-        table = pd.read_parquet(path / "audit.parquet")
-        distances = np.load(path / "distances.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise HitNetError(f"{path} is not a finished audit: {error}") from error
-    return Audit(table, distances, tuple(summary["class_names"]), summary, folder=path)
+    _check_sums(path)
+    summary = files.read_json(path / SUMMARY)
+    schemas.check(summary, schemas.SUMMARY, path / SUMMARY)
+    names = tuple(summary["class_names"])
+    table = read_parquet(path / TABLE)
+    schemas.check_audit_table(table, names, path / TABLE)
+    distances = read_npy(path / DISTANCES)
+    if distances.shape != (len(table), len(names)) or distances.dtype.kind != "f":
+        raise HitNetError(
+            f"{path / DISTANCES} must hold fractions of shape {(len(table), len(names))}, images by classes; it holds "
+            f"{distances.dtype} {distances.shape}. Run the audit again."
+        )
+    return Audit(table, distances, names, summary, folder=path)
+
+
+def _check_sums(folder: Path) -> None:
+    """Raise HitNetError if a file of an audit is not as it was written; earlier versions kept no checksums."""
+    if not (folder / CHECKSUMS).is_file():
+        return
+    checksums = files.read_json(folder / CHECKSUMS)
+    schemas.check(checksums, schemas.CHECKSUMS, folder / CHECKSUMS)
+    for name, recorded in checksums.items():
+        if name in (TABLE, DISTANCES, SUMMARY) and files.checksum(folder / name) != recorded:
+            raise HitNetError(
+                f"{folder / name} is damaged or of another audit: its checksum does not match. Restore it from a copy, "
+                "or repeat the audit with `resume`."
+            )
 
 
 def apply_corrections(

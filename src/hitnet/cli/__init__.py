@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from hitnet.cli.terminal import errors
+from hitnet.cli.terminal import errors, printable
 from hitnet.errors import HitNetError, ToldElsewhereError
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
@@ -143,7 +143,7 @@ class OptionFormatter(logging.Formatter):
     """Prints log messages of the library in the words of the command line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return with_options(super().format(record))
+        return printable(with_options(super().format(record)))
 
 
 def stop_on_signal(number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from hitnet.cli.terminal import errors
+from hitnet.cli.terminal import errors, printable
 from hitnet.training import Progress, distributed
 
 
@@ -45,7 +45,7 @@ class TrainingProgress(Progress):
             console=errors,
             disable=not errors.is_terminal or distributed.rank() > 0,
         )
-        self.task = self.bar.add_task(title, total=None, figures="")
+        self.task = self.bar.add_task(printable(title), total=None, figures="")
 
     def plan(self, steps: int) -> None:
         self.bar.update(self.task, total=steps, completed=0)

@@ -15,6 +15,7 @@ from hitnet.cli.terminal import console, make_table
 from hitnet.errors import HitNetError
 from hitnet.paper.cost import device_name, in_words
 from hitnet.paper.ledger import SHORT, source_root
+from hitnet.paper.ledger import repair as repair_ledger
 from hitnet.paper.page import made_of
 from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
@@ -34,6 +35,9 @@ def reproduce_command(
         bool, typer.Option("--list", help="List all results, how far they are, and the time left on this machine")
     ] = False,
     render: Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
+    ] = False,
     runs: Annotated[
         int | None, typer.Option(metavar="N", help="Make N runs of each experiment instead of its own number")
     ] = None,
@@ -70,11 +74,16 @@ def reproduce_command(
 
     After an interruption, the same command resumes the work, here or on another machine.
     """
-    if [bool(names), list_, render].count(True) != 1:
-        raise HitNetError("Give one of: a NAME to reproduce, --list to see the names, --render to write the page.")
+    if [bool(names), list_, render, repair].count(True) != 1:
+        raise HitNetError(
+            "Give one of: a NAME to reproduce, --list to see the names, --render to write the page, --repair."
+        )
     for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side_by_side": side_by_side}
     if not names:
         refuse_misplaced(for_runs)
+    if repair:
+        print_repaired(ledger_path(ledger, writing=True))
+        return
     book = paper.PAPER
     opened = paper.Ledger(ledger_path(ledger, writing=bool(names)))
     if render and not opened.path.exists():
@@ -109,6 +118,12 @@ def make_runs(names: list[str], *, book: paper.Book, ledger: paper.Ledger, **opt
             **options,
         )
     print_outcome(outcome, ledger)
+
+
+def print_repaired(path: Path) -> None:
+    torn = repair_ledger(path)
+    said = f"removed the torn last line, which began with {torn[:100]!r}" if torn else "its last line is whole"
+    console.print(f"{path}: {said}", soft_wrap=True)
 
 
 def ledger_path(given: Path | None, *, writing: bool) -> Path:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from hitnet.data.copying import check_target
 from hitnet.data.decode import fit
-from hitnet.data.image_files import check_target
 from hitnet.data.images import Images
 from hitnet.data.npz_file import save_npz
 from hitnet.data.opened import Data, DataOptions, ImageSet, Relabelling, Report, Room

@@ -7,6 +7,7 @@ refused. A picture of another shape is scaled to fit, with its aspect ratio, and
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,6 +102,8 @@ UNREAD_SUFFIXES = frozenset(
 # Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 LARGEST = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
+IN_FLIGHT = LARGEST  # pixels that all threads together hold decoded at full size
+STRIP = 4_000_000  # pixels of a large picture that are converted at a time
 ORIENTATION = 0x0112
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -128,8 +131,7 @@ def read_image(path: str | Path, shape: tuple[int, int, int]) -> Tensor:
     """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do."""
     check_shape(shape)
     try:
-        with quiet():
-            return torch.from_numpy(decode(Path(path), shape))
+        return torch.from_numpy(decode(Path(path), shape))
     except OddFileError as error:
         raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
 
@@ -155,10 +157,13 @@ def decode(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
     with _opened(path) as image:
         # JPEG can be decoded at 1/2, 1/4 or 1/8 of its size: at least twice the wanted size is left to scale down.
         image.draft(None, (2 * max(height, width), 2 * max(height, width)))  # type: ignore[arg-type]
-        image.load()
-        turn = TURNS.get(_orientation(image))
-        flat = _flat(image, grey=channels == 1)
-        return fit(flat.transpose(turn) if turn is not None else flat, height, width)
+        with _in_flight(image.width * image.height):
+            image.load()
+            turn = TURNS.get(_orientation(image))
+            flat = _flat(image, grey=channels == 1)
+            if flat is not image:
+                image.close()  # frees its pixels
+            return fit(flat.transpose(turn) if turn is not None else flat, height, width)
 
 
 def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -173,12 +178,27 @@ def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
+# What matters of Pillow's warnings about odd files is raised as an error. The filter stands for the whole process:
+# files are decoded in threads, which have no filters of their own.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+_turn = threading.Condition()
+_held = 0  # pixels in flight
+
+
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Hide Pillow's warnings about odd files: what matters is raised as an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def _in_flight(pixels: int) -> Iterator[None]:
+    """Wait until so many pixels fit into memory beside those of other threads; a picture alone always fits."""
+    global _held
+    with _turn:
+        _turn.wait_for(lambda: _held == 0 or _held + pixels <= IN_FLIGHT)
+        _held += pixels
+    try:
         yield
+    finally:
+        with _turn:
+            _held -= pixels
+            _turn.notify_all()
 
 
 @contextmanager
@@ -228,7 +248,20 @@ def _is_grey(image: Image.Image) -> bool:
 
 
 def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
-    """The picture in mode L or RGB: eight bits, nothing transparent."""
+    """The picture in mode L or RGB: eight bits, nothing transparent. Large ones are converted in strips."""
+    if image.mode == ("L" if grey else "RGB") and "transparency" not in image.info:
+        return image
+    rows = max(1, STRIP // image.width)
+    if image.height <= rows:
+        return _flat_strip(image, grey=grey)
+    flat = Image.new("L" if grey else "RGB", image.size)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        flat.paste(_flat_strip(strip, grey=grey), (0, top))
+    return flat
+
+
+def _flat_strip(image: Image.Image, *, grey: bool) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image = Image.fromarray(_eight_bits(np.asarray(image)))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:

@@ -14,9 +14,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hitnet.data.copying import check_target, copy_folder_links, copy_set, files_below, inside, links_in_words
 from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
-from hitnet.data.image_files import FileData, check_target, copy_file, copy_files, files_below, inside
+from hitnet.data.image_files import FileData
 from hitnet.data.left_out import OUTSIDE, Skipped, ignored_in_words
 from hitnet.data.opened import Relabelling
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
@@ -40,16 +41,22 @@ class FolderData(FileData):
         return list_folder(self.path)
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
-        """Copy each file to the folder of its new class, and all other files (captions, unreadable files) unchanged."""
+        """Copy each file to the folder of its new class, and all other files (captions, unreadable files) unchanged.
+
+        Links stay links; those that lead out of the set are left out.
+        """
         check_target(out, originals=[self.path])
         paths = relabelling.paths
         others = files_below(self.path) - {*paths, *relabelling.dropped}
-        targets = _targets(relabelling, others)
+        targets = dict(zip(paths, _targets(relabelling, others), strict=True))
         with new_folder(out) as folder:
-            copy_files(paths, targets, self.path, folder)
-            for other in others:
-                copy_file(self.path / other, folder / other)
-        return out, f"other files, copied as they are: {len(others)}" if others else ""
+            left_out = copy_set(self.path, targets | {other: PurePosixPath(other) for other in others}, folder)
+            left_out += copy_folder_links(self.path, folder, used=paths)
+            if set(paths) <= set(left_out):
+                raise HitNetError(f"{links_in_words(left_out)}. No image is left; nothing was written.")
+        copied = len(others - set(left_out))
+        words = [f"other files, copied as they are: {copied}" if copied else "", links_in_words(left_out)]
+        return out, "; ".join(filter(None, words))
 
 
 def list_folder(root: Path) -> Listing:

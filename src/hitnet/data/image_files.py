@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import shutil
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar
 
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
 from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
-from hitnet.errors import HitNetError
-from hitnet.files import check_vacant, expand
+from hitnet.files import expand
 
 log = logging.getLogger("hitnet")
 
@@ -99,46 +96,3 @@ class FileData(Data):
         images, skipped = stream_survey(surveyed) if stream else read_survey(surveyed)
         log_left_out(surveyed.listing.name, skipped, surveyed.listing.ignored)
         return images
-
-
-def inside(path: str) -> PurePosixPath:
-    """The path, after a check that it stays below the folder it is joined to."""
-    parts = PurePosixPath(path).parts
-    if not parts or leads_out(path) or "\0" in path:
-        raise HitNetError(f"The file name {path!r} leads out of the data folder; nothing was written.")
-    return PurePosixPath(*parts)
-
-
-def leads_out(path: str) -> bool:
-    """Whether a path may lead out of the folder that it is joined to."""
-    system = Path(path)  # also knows the system's own separators and drives
-    return path.startswith("/") or system.is_absolute() or ".." in system.parts
-
-
-def check_target(out: Path, *, originals: Sequence[Path]) -> None:
-    """Raise HitNetError if the folder for a copy is in use or lies inside the original data."""
-    check_vacant(out)
-    for original in originals:
-        if out.resolve().is_relative_to(original.resolve()):
-            raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it.")
-
-
-def copy_files(paths: Sequence[str], targets: Sequence[PurePosixPath | None], root: Path, folder: Path) -> None:
-    """Copy each file below `root` to its target in `folder`; files without a target only have to exist."""
-    for path, target in zip(paths, targets, strict=True):
-        original = root / path
-        if not original.is_file():
-            raise HitNetError(f"{original} is not there any more. Nothing was written.")
-        if target is not None:
-            copy_file(original, folder / target)
-
-
-def copy_file(original: Path, copy: Path) -> None:
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(original, copy)
-
-
-def files_below(root: Path) -> set[str]:
-    """The paths of all files below a folder, without broken links, pipes and the like."""
-    paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in names)
-    return {path.relative_to(root).as_posix() for path in paths if path.is_file()}

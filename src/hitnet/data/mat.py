@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.data.matlab import MatlabError, read_variables
 from hitnet.errors import HitNetError
+from hitnet.files import check_regular
 
-LARGEST = 8 << 30  # bytes of one variable
+LARGEST = 8 << 30  # bytes
 
 Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -19,6 +22,8 @@ def read_svhn(path: Path) -> Arrays:
     """Images (N, 3, 32, 32) and digits (N,) of an SVHN file; the digit 0, stored as class 10, is 0."""
     content = _load(path, ("X", "y"))
     x, y = content["X"], content["y"]
+    if isinstance(x, dict) or isinstance(y, dict):
+        raise HitNetError(f"{path}: X and y must be arrays. Check that it is the file its name says.")
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or y.size != x.shape[3]:
         raise HitNetError(
             f"{path}: X must be uint8 (32, 32, 3, N) and y (N, 1); got {x.dtype} {x.shape} and {y.shape}."
@@ -30,10 +35,10 @@ def read_svhn(path: Path) -> Arrays:
 def read_affnist(path: Path) -> Arrays:
     """Images (N, 40, 40) and digits (N,) of an original affNIST file."""
     content = _load(path, ("affNISTdata",))["affNISTdata"]
-    names = content.dtype.names or ()
-    if content.size != 1 or not {"image", "label_int"} <= set(names):
+    names = tuple(content) if isinstance(content, dict) else ()
+    if not {"image", "label_int"} <= set(names):
         raise HitNetError(f"{path}: affNISTdata must hold image and label_int; it holds {', '.join(names) or 'none'}.")
-    x, y = np.asarray(content.flat[0]["image"]), np.asarray(content.flat[0]["label_int"])
+    x, y = content["image"], content["label_int"]
     if x.dtype != np.uint8 or x.ndim != 2 or x.shape[0] != 1600 or y.size != x.shape[1]:
         raise HitNetError(
             f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
@@ -43,29 +48,17 @@ def read_affnist(path: Path) -> Arrays:
 
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """The named variables of a Matlab file (version 5 to 7), after a look at the sizes it claims."""
-    from scipy.io import loadmat, whosmat  # takes a while to import
-
+    """The named variables of a Matlab file (version 5 to 7)."""
+    check_regular(path, largest=LARGEST)
     try:
-        with path.open("rb") as file:
-            shapes = {name: shape for name, shape, _ in whosmat(file)}
-            missing = [name for name in names if name not in shapes]
-            if missing:
-                raise HitNetError(
-                    f"{path} has no variable {missing[0]!r}; it holds {', '.join(shapes) or 'none'}. "
-                    "Check that it is the file its name says."
-                )
-            if any(int(np.prod(shapes[name], dtype=object)) > LARGEST for name in names):
-                raise HitNetError(f"{path} claims more data than it can hold; it is damaged. Fetch it again.")
-            file.seek(0)
-            content: dict[str, Any] = loadmat(file, variable_names=list(names))
-    except HitNetError:
-        raise
+        content = read_variables(path, names)
     except OSError as error:
         raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
-    # A damaged file makes the reader raise almost anything.
-    except Exception as error:
+    except (MatlabError, zlib.error, MemoryError) as error:
         raise HitNetError(f"{path} is not a readable Matlab file ({error}). Fetch it again.") from error
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise HitNetError(f"{path} has no variable {missing[0]!r}. Check that it is the file its name says.")
     return content
 
 

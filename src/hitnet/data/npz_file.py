@@ -12,8 +12,6 @@ ids, paths, name, flip   optional; `save_npz` also keeps these, so that `open_da
 
 from __future__ import annotations
 
-import math
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from hitnet.data import array_files
 from hitnet.data.images import Images
 from hitnet.data.split import TEST, TRAIN, natural, split_name
 from hitnet.errors import HitNetError
 from hitnet.files import replacing
 
-LARGEST = 32 << 30  # bytes, all arrays together
 KNOWN = ("images", "labels", "class_names", "split", "masks", "ids", "paths", "name", "flip")
 PAIRS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -66,7 +64,7 @@ def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None
 
 def read_npz(path: Path) -> tuple[Images, list[str] | None]:
     """The set, and the split of each image where the file gives it."""
-    arrays = _arrays(path)
+    arrays = array_files.read_npz(path, (*KNOWN, *PAIRS))
     if set(PAIRS) <= set(arrays):
         x, split = _pairs(arrays, path)
         labels = np.concatenate([arrays["y_train"].reshape(-1), arrays["y_test"].reshape(-1)])
@@ -116,38 +114,6 @@ def _masks(masks: Array, images: Images, path: Path) -> torch.Tensor:
     if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
         raise HitNetError(f"{path}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
     return torch.from_numpy((masks != 0).astype(np.uint8) * np.uint8(255)).view(shapes[2])
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    """The known arrays, once the types and sizes that their headers claim have been checked."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            total = 0
-            for info in archive.infolist():
-                if info.filename.removesuffix(".npy") in (*KNOWN, *PAIRS):
-                    total += _claimed(archive, info, path)
-        if total > LARGEST:
-            raise HitNetError(f"{path} claims {total:,} bytes of arrays, more than {LARGEST:,}.")
-        with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files if name in (*KNOWN, *PAIRS)}
-    except HitNetError:
-        raise
-    # A damaged file makes zipfile, zlib and numpy raise almost anything.
-    except Exception as error:
-        raise HitNetError(f"{path} is not a readable .npz file ({error or type(error).__name__}).") from error
-
-
-def _claimed(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> int:
-    with archive.open(info) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    if dtype.hasobject:
-        raise HitNetError(f"{path}: {info.filename} holds Python objects, which are not read. Save plain arrays.")
-    claimed = math.prod(shape) * dtype.itemsize
-    if claimed > info.file_size:
-        raise HitNetError(f"{path}: {info.filename} claims {claimed:,} bytes but holds {info.file_size:,}.")
-    return max(claimed, info.file_size)
 
 
 def _pairs(arrays: dict[str, Array], path: Path) -> tuple[Array, list[str]]:

@@ -17,9 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitnet.data.image_files import FileData, check_target, copy_file, copy_files, inside, leads_out
+from hitnet.data.copying import check_target, copy_set, inside, is_within, leads_out, links_in_words
+from hitnet.data.image_files import FileData
 from hitnet.data.opened import Relabelling
 from hitnet.data.survey import Listing
+from hitnet.errors import HitNetError
 from hitnet.files import expand, new_folder
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ class TableData(FileData):
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         """Copy the table in its own format, and the files that it names inside its own folder.
 
-        Files outside that folder stay where they are: the copy gives their absolute paths. Rows without an image are
-        copied unchanged.
+        Files outside that folder, also those that a link in it leads to, stay where they are: the copy gives their
+        absolute paths. Rows without an image are copied unchanged.
         """
         from hitnet.data.table_copy import write_table
 
@@ -68,11 +70,14 @@ class TableData(FileData):
         folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
+        outside = {file for file in (*paths, *others) if leads_out(file) or not is_within(root, file)}
+        there = {file for file in others - outside if (root / file).is_file()}
+        gone = [path for path in paths if path in outside and not (root / path).is_file()]
+        if gone:
+            raise HitNetError(f"{root / gone[0]} is not there any more. Nothing was written.")
         with new_folder(out) as folder:
-            copy_files(paths, [None if leads_out(path) else inside(path) for path in paths], root, folder)
-            for file in others:
-                if not leads_out(file) and (root / file).is_file():
-                    copy_file(root / file, folder / file)
+            kept = ({*paths} - outside) | there
+            left_out = copy_set(root, {file: inside(file) for file in sorted(kept)}, folder)
             changes = zip(paths, relabelling.before, relabelling.after, strict=True)
             note = write_table(
                 self.table,
@@ -80,6 +85,6 @@ class TableData(FileData):
                 labels=dict(zip(paths, relabelling.after, strict=True)),
                 relabelled={path for path, old, new in changes if old != new},
                 dropped=relabelling.dropped,
-                renamed={file: os.path.abspath(root / file) for file in {*paths, *others} if leads_out(file)},
+                renamed={file: os.path.abspath(root / file) for file in outside},
             )
-        return out / self.path.name, note
+        return out / self.path.name, "; ".join(filter(None, [note, links_in_words(left_out)]))

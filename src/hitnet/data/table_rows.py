@@ -13,9 +13,11 @@ import pandas as pd
 
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.left_out import Skipped
+from hitnet.data.parquet import read_parquet
 from hitnet.data.split import assign, natural, split_name
 from hitnet.data.survey import Listing
 from hitnet.errors import HitNetError
+from hitnet.files import check_regular
 
 PATHS = (
     "path",
@@ -30,6 +32,7 @@ PATHS = (
     "img",
 )
 LABELS = ("label", "class", "target", "category")
+LARGEST = 4 << 30  # bytes of a table in text
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 
@@ -165,9 +168,10 @@ def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: 
 
 def _read(path: Path) -> pd.DataFrame:
     kind = path.suffix.lower()
+    if kind == ".parquet":
+        return read_parquet(path)
+    check_regular(path, largest=LARGEST)
     try:
-        if kind == ".parquet":
-            return pd.read_parquet(path)
         separator = "\t" if kind == ".tsv" else ","
         header = pd.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns
         if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
-from hitnet.data import decode
 from hitnet.data.entries import Entry
 
 AHEAD = 4096  # how many files threads may read before they are asked for
@@ -34,8 +33,7 @@ def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: i
         for handful in islice(handfuls, ahead // size):
             pending.append(pool.submit(_each, work, handful))
         while pending:
-            with decode.quiet():
-                results = pending.popleft().result()
+            results = pending.popleft().result()
             for handful in islice(handfuls, 1):
                 pending.append(pool.submit(_each, work, handful))
             yield from results

@@ -22,12 +22,13 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
-from hitnet.files import expand, replacing
+from hitnet.files import expand, remove_litter, replacing
 from hitnet.models.backbones import Backbone
 from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
+LITTER_AGE = 3600.0  # seconds; other processes may be writing shards into the same folder
 Keys = npt.NDArray[np.void]
 
 
@@ -57,6 +58,7 @@ class FeatureCache:
     def __init__(self, folder: Path, num_features: int) -> None:
         self.folder, self.num_features = folder, num_features
         self.shards: list[Path] = []
+        remove_litter(folder, older_than=LITTER_AGE)
         keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
         for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
             own = self._keys(path)
@@ -81,7 +83,8 @@ class FeatureCache:
                 checksum = (shard.metadata() or {}).get("checksum")
         except (OSError, SafetensorError):
             return None
-        fits = features.shape == (len(keys), self.num_features) and keys.shape[1:] == (KEY_BYTES,)
+        types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
+        fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
         return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
 
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:

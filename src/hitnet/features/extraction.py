@@ -19,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.data.decode import quiet
 from hitnet.errors import HitNetError, whole
 from hitnet.features import photographs
 from hitnet.features.folding import folded
@@ -131,9 +130,7 @@ class Extractor:
             read = self.gpu_decoder(self.size, self.device, pool)
             for start in range(0, len(source), batch):
                 which = range(start, min(start + batch, len(source)))
-                with quiet():
-                    pixels = read(source[start : which.stop])
-                yield which, pixels
+                yield which, read(source[start : which.stop])
 
 
 def _in_order(
@@ -146,16 +143,15 @@ def _in_order(
     """Results of consecutive parts of the source, two tasks per thread under way at most."""
     waiting: deque[tuple[range, Future[Tensor]]] = deque()
     try:
-        with quiet():
-            for start in range(0, len(source), per_task):
-                which = range(start, min(start + per_task, len(source)))
-                waiting.append((which, pool.submit(work, source[start : which.stop])))
-                if len(waiting) >= 2 * workers:
-                    done, result = waiting.popleft()
-                    yield done, result.result()
-            while waiting:
+        for start in range(0, len(source), per_task):
+            which = range(start, min(start + per_task, len(source)))
+            waiting.append((which, pool.submit(work, source[start : which.stop])))
+            if len(waiting) >= 2 * workers:
                 done, result = waiting.popleft()
                 yield done, result.result()
+        while waiting:
+            done, result = waiting.popleft()
+            yield done, result.result()
     finally:
         for _, result in waiting:
             result.cancel()

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images
+from hitnet.data.array_files import read_npy, read_npz
+from hitnet.data.parquet import read_parquet
 from hitnet.errors import HitNetError
 from hitnet.files import expand
 
@@ -31,16 +33,7 @@ def read_features(path: str | Path, images: Images) -> Tensor:
         raise HitNetError(f"{file}: `features` must be a file of type {', '.join(KINDS)}.")
     if not file.is_file():
         raise HitNetError(f"`features`: there is no file {file}.")
-    try:
-        values, keys, key_name = _read(file, kind)
-    except HitNetError:
-        raise
-    # A damaged file makes the readers raise almost anything.
-    except Exception as error:
-        reason = str(error) or type(error).__name__
-        if "pickle" in reason:  # numpy's words say how to load one
-            reason = "it is damaged, or holds Python objects, which are not loaded"
-        raise HitNetError(f"{file} is not a readable {kind} file ({reason}).") from error
+    values, keys, key_name = _read(file, kind)
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiu" or not _finite(values):
         raise HitNetError(f"{file}: features must be finite numbers (N, D); got {values.dtype} {values.shape}.")
     return torch.from_numpy(np.ascontiguousarray(values[_rows(file, keys, key_name, images, len(values))], np.float32))
@@ -54,18 +47,15 @@ def _finite(values: np.ndarray) -> bool:
 def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
     """Values (N, D), the key of each row (None: the order of ids), and whether keys are ids or paths."""
     if kind == ".npy":
-        return np.load(file, allow_pickle=False), None, "id"
+        return read_npy(file), None, "id"
     if kind == ".npz":
-        with np.load(file, allow_pickle=False) as content:
-            name = next((name for name in ("id", "path") if name in content.files), None)
-            if name is None or "features" not in content.files:
-                raise HitNetError(
-                    f"{file} must hold `features` and `id` or `path`; it holds {', '.join(content.files)}."
-                )
-            return content["features"], content[name], name
-    import pandas as pd  # takes a second to import
-
-    frame = pd.read_parquet(file)
+        arrays = read_npz(file, ("features", "id", "path"))
+        name = next((name for name in ("id", "path") if name in arrays), None)
+        if name is None or "features" not in arrays:
+            held = ", ".join(arrays) or "none of these"
+            raise HitNetError(f"{file} must hold `features` and `id` or `path`; it holds {held}.")
+        return arrays["features"], arrays[name], name
+    frame = read_parquet(file)
     name = next((name for name in ("id", "path") if name in frame), None)
     if name is None:
         raise HitNetError(f"{file} must have a column `id` or `path`; it has {', '.join(map(str, frame.columns))}.")
@@ -86,9 +76,13 @@ def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, co
         raise HitNetError(
             f"{file}: `{key_name}` must have one entry per row of features, ({count},); got {keys.shape}."
         )
+    names = keys.tolist()
+    sound = all(isinstance(key, str) for key in names) if key_name == "path" else keys.dtype.kind in "iuf"
+    if not sound:
+        raise HitNetError(f"{file}: `{key_name}` must hold {'text' if key_name == 'path' else 'whole numbers'}.")
     wanted = list(images.paths or ()) if key_name == "path" else images.ids.tolist()
     place: dict[Any, int] = {}
-    for i, key in enumerate(keys.tolist()):
+    for i, key in enumerate(names):
         if place.setdefault(key, i) != i:
             raise HitNetError(f"{file} has two rows for the {key_name} {key!r}.")
     missing = [key for key in wanted if key not in place]

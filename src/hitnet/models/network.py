@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hitnet import schemas
 from hitnet.capsules import CapsuleLayer
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
@@ -89,6 +90,7 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
         check_entries("model option", values, (f.name for f in fields(cls)))
+        schemas.check(values, schemas.schema_of(cls), "the network's configuration")
         return cls(**values)
 
 

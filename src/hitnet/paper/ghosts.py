@@ -7,17 +7,16 @@ counts.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from hitnet import plots
 from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.audit.scores import others
+from hitnet.data.array_files import read_npz
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.files import replacing
@@ -68,15 +67,9 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
     distances = np.full((len(files), len(labels), classes), np.inf)
     fingerprints, networks = set(), []
     for rows, file in zip(distances, files, strict=True):
-        try:
-            with np.load(file, allow_pickle=False) as reading:
-                ghost, distance = reading["ghost"], reading["distance"]
-                fingerprints.add(str(reading["fingerprint"]))
-                networks.append(str(reading["weights"]))
-        except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
-            raise HitNetError(
-                f"{file} cannot be read: {error}. Copy it again from where it was made, or remove it."
-            ) from error
+        ghost, distance, fingerprint, weights = read_reading(file, classes)
+        fingerprints.add(fingerprint)
+        networks.append(weights)
         if len(ghost) != len(labels) or len(fingerprints) > 1:
             raise HitNetError(f"{file} is of other images than the other readings. Do all runs use the same data?")
         if networks.count(networks[-1]) > 1:
@@ -84,6 +77,23 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
             raise HitNetError(f"{file} and {twin} are of the same network. Copy each from its own run folder.")
         rows[np.arange(len(labels)), ghost] = distance
     return distances, networks
+
+
+def read_reading(file: Path, classes: int) -> tuple[np.ndarray, np.ndarray, str, str]:
+    """Ghosts (N,), their distances (N,), and the fingerprints of images and weights, as `save_reading` wrote them."""
+    hint = "Copy it again from where it was made, or remove it."
+    try:
+        reading = read_npz(file, ("ghost", "distance", "fingerprint", "weights"))
+    except HitNetError as error:
+        raise HitNetError(f"{file} cannot be read: {error} {hint}") from error
+    kinds = {name: (array.dtype.kind, array.ndim) for name, array in reading.items()}
+    expected = {"ghost": ("i", 1), "distance": ("f", 1), "fingerprint": ("U", 0), "weights": ("U", 0)}
+    if kinds != expected or reading["ghost"].shape != reading["distance"].shape:
+        raise HitNetError(f"{file} cannot be read: it does not hold the ghosts of a network. {hint}")
+    ghost = reading["ghost"]
+    if len(ghost) and not 0 <= int(ghost.min()) <= int(ghost.max()) < classes:
+        raise HitNetError(f"{file} cannot be read: it names classes beyond the {classes} that there are. {hint}")
+    return ghost, reading["distance"], str(reading["fingerprint"]), str(reading["weights"])
 
 
 def analyse_ghosts(

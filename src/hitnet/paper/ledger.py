@@ -19,10 +19,11 @@ from typing import Any
 import torch
 
 import hitnet
-from hitnet import files
+from hitnet import files, schemas
 from hitnet.errors import HitNetError
 
 RUN, ARM, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "arm", "short", "diverged", "analysis", "picture")
+LARGEST = 1 << 30  # bytes
 ORIGIN_FILE = "origin.json"  # in a run folder
 Key = tuple[str, str, str, tuple[int, ...]]
 
@@ -71,13 +72,20 @@ def parse_line(line: str) -> Entry:
     Raises:
         ValueError: The line is damaged, or of an unknown kind; the message says which.
     """
-    values = json.loads(line)
+    try:
+        values = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(values, dict) or "check" not in values:
         raise ValueError("it is not an entry with a checksum")
     if checksum({key: value for key, value in values.items() if key != "check"}) != values["check"]:
         raise ValueError("its checksum does not match its content")
     if set(values) != {"kind", "experiment", "label", "seeds", "facts", "check"} or values["kind"] not in KINDS:
         raise ValueError("it is of a kind that this version of hitnet does not know")
+    if problem := schemas.find_problem(values, schemas.LEDGER_LINE, ""):
+        raise ValueError(problem)
+    if not values["seeds"]:
+        raise ValueError("it names no seed")
     return Entry(values["kind"], values["experiment"], tuple(values["seeds"]), values["facts"], values["label"])
 
 
@@ -97,14 +105,17 @@ class Ledger:
         Raises:
             HitNetError: The file cannot be read, a line is damaged, or two lines contradict each other.
         """
-        try:
-            text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise HitNetError(f"The ledger {self.path} cannot be read: {error}") from error
+        text = _read_text(self.path)
         self.entries.clear()
         self.lines.clear()
         self.unended = bool(text) and not text.endswith("\n")
-        for number, line in enumerate(text.split("\n"), start=1):
+        lines = text.split("\n")
+        if self.unended and _is_torn(lines[-1]):
+            raise HitNetError(
+                f"{self.path}: its last line is torn, as a crash or a full disk leaves it. Remove it with "
+                "`hitnet reproduce --repair`, then repeat the command: the run is recorded again from its run folder."
+            )
+        for number, line in enumerate(lines, start=1):
             if line.strip():
                 self._keep(line, number)
 
@@ -131,21 +142,13 @@ class Ledger:
         Raises:
             HitNetError: The ledger has an entry for the same run, or cannot be written.
         """
-        self.read()  # another process may have written since
-        if entry.key in self.entries:
-            raise HitNetError(f"{self.path} already has {describe_entry(entry)}, in line {self.lines[entry.key]}.")
-        text = entry.to_line() + "\n"
-        if self.unended:
-            text = "\n" + text
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One write at the end of the file: lines of several processes follow each other, whole.
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                os.write(handle, text.encode())
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            with files.appending(self.path) as append:
+                self.read()  # another process may have written since; none does now
+                if entry.key in self.entries:
+                    where = self.lines[entry.key]
+                    raise HitNetError(f"{self.path} already has {describe_entry(entry)}, in line {where}.")
+                append(("\n" if self.unended else "") + entry.to_line() + "\n")
         except OSError as error:
             raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Choose another `ledger`.") from (
                 error
@@ -181,6 +184,39 @@ class Ledger:
         return self.entries.get((kind, experiment, label, seeds))
 
 
+def _read_text(path: Path) -> str:
+    if not path.exists():
+        return ""
+    files.check_regular(path, largest=LARGEST)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HitNetError(f"The ledger {path} cannot be read: {error}") from error
+
+
+def _is_torn(line: str) -> bool:
+    """Whether a line without an end is only the beginning of an entry."""
+    try:
+        parse_line(line)
+    except (ValueError, TypeError):
+        return True
+    return False
+
+
+def repair(path: str | Path) -> str:
+    """Remove a torn last line from a ledger.
+
+    Returns:
+        What was removed; empty if the last line was whole.
+    """
+    text = _read_text(Path(path))
+    kept, torn = text[: text.rfind("\n") + 1], text[text.rfind("\n") + 1 :]
+    if not torn or not _is_torn(torn):
+        return ""
+    os.truncate(path, len(kept.encode()))
+    return torn
+
+
 def describe_entry(entry: Entry) -> str:
     seeds = ", ".join(map(str, entry.seeds))
     return f"{entry.kind} {entry.experiment}{' ' + entry.label if entry.label else ''} with seed {seeds}"
@@ -189,10 +225,16 @@ def describe_entry(entry: Entry) -> str:
 def note_origin(folder: Path, device: str) -> None:
     """Add this machine and this code to those that worked on the run in a folder."""
     file = folder / ORIGIN_FILE
-    origins = files.read_json(file) if file.is_file() else []
+    origins = _origins(file) if file.is_file() else []
     current = {"device": device, "torch": torch.__version__, "code": code_version()}
     if current not in origins:
         files.write_json(file, [*origins, current])
+
+
+def _origins(file: Path) -> list[dict[str, str]]:
+    origins: list[dict[str, str]] = files.read_json(file)
+    schemas.check(origins, schemas.ORIGIN, file)
+    return origins
 
 
 def read_origin(folder: Path) -> dict[str, str]:
@@ -202,7 +244,7 @@ def read_origin(folder: Path) -> dict[str, str]:
             f"{folder} has no {ORIGIN_FILE}, which says where a run was trained, so it cannot be recorded. If the run "
             "was copied, copy all files of its folder; otherwise move the folder away, and the run is made again."
         )
-    origins: list[dict[str, Any]] = files.read_json(folder / ORIGIN_FILE)
+    origins = _origins(folder / ORIGIN_FILE)
     return {
         key: ", then ".join(dict.fromkeys(origin[key] for origin in origins)) for key in ("device", "torch", "code")
     }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from hitnet import schemas
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, ARM, DIVERGED, RUN, SHORT, Entry, Ledger
@@ -91,6 +92,7 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
         tested: How many images were tested after each epoch.
         final_test_seconds: The time of a further test at the end.
     """
+    schemas.check(list(history), schemas.COUNTED_HISTORY, "The run's history")
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),
@@ -112,6 +114,9 @@ def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
     known, recipe_options = ({entry.name for entry in fields(kind)} for kind in (RunRecord, Recipe))
     optional = {"teacher", "model_options", "top_wrong"}  # which the first records did not have
     strange = set(entry.facts) - known or known - set(entry.facts) - optional
+    if not strange:
+        place = f"{ledger.path}, line {ledger.lines[entry.key]}"
+        schemas.check(entry.facts, schemas.schema_of(RunRecord), place)
     if strange or set(entry.facts["recipe"]) - recipe_options:
         raise HitNetError(
             f"{ledger.path}, line {ledger.lines[entry.key]}: the record of {entry.experiment} has other entries than "
@@ -148,13 +153,13 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     Raises:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
-    selected = ledger.select(experiment.kind, experiment.name)
-    records = {entry.seeds[0]: read_record(entry, ledger) for entry in selected}
-    for seed, record in records.items():
+    records = {}
+    for entry in ledger.select(experiment.kind, experiment.name):
+        record = records[entry.seeds[0]] = read_record(entry, ledger)
         if reason := why_not_full(record, experiment):
-            line = ledger.lines[(experiment.kind, experiment.name, "", (seed,))]
+            where = f"{ledger.path}, line {ledger.lines[entry.key]}"
             raise HitNetError(
-                f"{ledger.path}, line {line} claims to be a full run of {experiment.name}, but is not: {reason}. "
+                f"{where} claims to be a full run of {experiment.name}, but is not: {reason}. "
                 "Remove the line, or use the version of hitnet that wrote it."
             )
     tested_on = sorted({record.tested_on for record in records.values()})
@@ -172,9 +177,12 @@ def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:
     They are a finding too, and are not tried again. Those of another recipe or other options, which the experiment may
     have had before, are left out.
     """
+    entries = ledger.select(DIVERGED, experiment.name)
+    for entry in entries:
+        schemas.check(entry.facts, schemas.DIVERGED_FACTS, f"{ledger.path}, line {ledger.lines[entry.key]}")
     return {
         entry.seeds[0]: entry.facts["why"]
-        for entry in ledger.select(DIVERGED, experiment.name)
+        for entry in entries
         if same_recipe(entry.facts["recipe"], experiment)
         and entry.facts["model_options"] == dict(experiment.model_options)
     }

@@ -96,7 +96,7 @@ def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
 def _finish(axes: Axes, title: str) -> Axes:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+    values = np.concatenate([np.zeros(0), *(np.asarray(line.get_ydata(), dtype=float) for line in axes.lines)])
     positive = values[values > 0]  # a logarithmic scale cannot show an error of 0
     if len(positive) and positive.max() > WIDE_SPAN * positive.min():
         axes.set_yscale("log")

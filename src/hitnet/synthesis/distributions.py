@@ -24,7 +24,8 @@ from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder
 from hitnet.training.evaluation import check_fit, load_for, to_device
-from hitnet.training.runs import Run, RunFolder, read_tensors, write_tensors
+from hitnet.training.runs import Run, RunFolder
+from hitnet.training.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
@@ -202,7 +203,10 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
     if file is not None and file.is_file():
         try:
             tensors, metadata = read_tensors(file)
-            if metadata.get("weights") == weights and {"mean", "covariance", "count"} <= set(tensors):
+            config = trained.config.model
+            k, n = config.num_classes, config.capsule_dim + config.extra_dim
+            shapes = {"mean": (k, n), "covariance": (k, n, n), "count": (k,)}
+            if metadata.get("weights") == weights and {name: t.shape for name, t in tensors.items()} == shapes:
                 return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
         except HitNetError as error:
             log.warning("%s The Gaussians are fitted again.", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
-from hitnet.errors import DivergedError
+from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
 from hitnet.training.device import Stopwatch
@@ -23,9 +24,10 @@ from hitnet.training.hybrid_batches import TOGETHER, HybridAugmentation, add, de
 from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipes import Recipe
-from hitnet.training.runs import History, RunFolder
+from hitnet.training.runs import History, RunFolder, Saved
 from hitnet.training.step import TERMS, Batch, Step, copy_into
 
+log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
 CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
@@ -61,8 +63,8 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_random_state(state: dict[str, Tensor]) -> None:
-    torch.set_rng_state(state["random.cpu"])
-    if "random.cuda" in state:
+    torch.set_rng_state(state["random.cpu"].to(torch.uint8))
+    if "random.cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["random.cuda"])
 
 
@@ -113,6 +115,7 @@ class Trainer:
         self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
+        self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to resume, its state
         self.next_save = time.monotonic() + CHECKPOINT_SECONDS
         self.resume()
@@ -134,9 +137,31 @@ class Trainer:
         saved = self.ranks.from_first(lambda: self.run.saved() if self.run else None)
         if saved is None:
             return
+        self.check_state(saved)
         copy_into(self.state(), saved.tensors)
+        self.threads = self.ranks.from_first(lambda: self.run.threads() if self.run else None) or self.threads
+        if self.device.type == "cpu" and self.threads != torch.get_num_threads() and self.ranks.first:
+            log.info(
+                "The run was begun with %d threads, and is resumed with as many (otherwise: %d), so that it ends with "
+                "the same weights.",
+                self.threads,
+                torch.get_num_threads(),
+            )
         self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
         self.begun = (saved.step, saved.tensors) if saved.step else None
+
+    def check_state(self, saved: Saved) -> None:
+        """Raise unless a checkpoint holds all tensors of this training, each of its own shape."""
+        expected = self.state()
+        if saved.step:
+            expected = expected | {"totals": self.step.totals, "random.cpu": torch.get_rng_state()}
+        for name, value in expected.items():
+            if name not in saved.tensors or saved.tensors[name].shape != value.shape:
+                place = "its checkpoint" if self.run is None else self.run.state_file
+                raise HitNetError(
+                    f"{place} does not fit this training: {name} is missing or of another shape. Remove it to begin "
+                    "the run anew."
+                )
 
     def work(self) -> Iterator[None]:
         """The training as a generator of steps, so that the caller can do other work in between."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
+from hitnet import schemas
 from hitnet.data.augment import Augmentation, Fill
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
@@ -160,6 +161,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
+        schemas.check(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
 
 

@@ -13,22 +13,24 @@ from __future__ import annotations
 import operator
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hitnet import files
+from hitnet import files, schemas
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig, Network
 from hitnet.training.recipes import Recipe
+from hitnet.training.tensor_files import read_metadata, read_tensors, write_tensors
 
 FORMAT = 1
+MOST_THREADS = 1024
 # Fingerprints tell whether weights and images are the same, so their location does not matter.
 NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "data_dir")}
 History = list[dict[str, Any]]
@@ -74,8 +76,9 @@ class RunConfig:
     def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
+        schemas.check(values, schemas.RUN_CONFIG, where)
         try:
-            return cls(
+            config = cls(
                 model_name=values["model_name"],
                 model=ModelConfig.from_dict(values["model"]),
                 recipe=Recipe.from_dict(values["recipe"]),
@@ -83,10 +86,12 @@ class RunConfig:
                 data=_data_entries(values["data"]),
                 augment_from=values.get("augment_from"),
             )
-        except (KeyError, TypeError) as error:
-            raise HitNetError(f"{where} is damaged: {error!r}.") from error
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
+        names, classes = config.data["class_names"], config.model.num_classes
+        if len(names) != classes or len(set(names)) < len(names):
+            raise HitNetError(f"{where} is damaged: it must name {classes} different classes; it names {len(names)}.")
+        return config
 
 
 def _data_entries(entries: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +133,10 @@ class RunFolder:
             raise HitNetError(f"{self.path} is a file; choose another `out`.")
         if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
             raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another `out`.")
-        return files.claim(self.claim_file)
+        claimed = files.claim(self.claim_file)
+        if claimed:
+            files.remove_litter(self.path)
+        return claimed
 
     def release(self) -> None:
         files.release(self.claim_file)
@@ -148,17 +156,46 @@ class RunFolder:
         if not self.history_file.is_file():
             return []
         rows: History = files.read_json(self.history_file)
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise HitNetError(f"{self.history_file} is damaged: it is no list of epochs.")
+        schemas.check(rows, schemas.HISTORY, self.history_file)
         return rows
+
+    def threads(self) -> int | None:
+        """How many threads of a CPU the run was begun with, where this is known: other numbers round otherwise."""
+        file = self.path / "environment.json"
+        if not file.is_file():
+            return None
+        recorded = files.read_json(file)
+        schemas.check(recorded, schemas.ENVIRONMENT, file)
+        threads: int | None = recorded.get("threads")
+        return threads if threads is not None and 1 <= threads <= MOST_THREADS else None
+
+    @contextmanager
+    def present(self) -> Iterator[RunFolder]:
+        """Yield the folder to write into: this one, or where it was moved to while it is trained; then, stop."""
+        claimed = files.moved_to(self.claim_file)
+        if claimed is None:
+            yield self
+            return
+        moved = RunFolder(claimed.parent)
+        if not moved.exists:
+            raise HitNetError(
+                f"{self.path} was moved or removed while it was trained. Training stopped. If the folder still exists, "
+                "resume the run there, from its last checkpoint."
+            )
+        yield moved
+        raise HitNetError(
+            f"{self.path} was moved to {moved.path} while it was trained. Training stopped, and nothing is lost: "
+            "resume the run in its new place."
+        )
 
     def save(self, state: dict[str, Tensor], history: History, *, step: int = 0) -> None:
         """Write a checkpoint, `step` steps after the last epoch in `history`.
 
         The state says how many epochs are done; on resuming, a longer history is cut to it.
         """
-        files.write_json(self.history_file, history)
-        write_tensors(self.state_file, state, {"epoch": str(len(history)), "step": str(step)})
+        with self.present() as folder:
+            files.write_json(folder.history_file, history)
+            write_tensors(folder.state_file, state, {"epoch": str(len(history)), "step": str(step)})
 
     def position(self) -> tuple[int, int]:
         """How many epochs, and how many steps of the next, the last checkpoint holds."""
@@ -166,9 +203,12 @@ class RunFolder:
             return 0, 0
         metadata = read_metadata(self.state_file)
         try:
-            return int(metadata["epoch"]), int(metadata.get("step", 0))
+            epoch, step = int(metadata["epoch"]), int(metadata.get("step", 0))
+            if min(epoch, step) < 0:
+                raise ValueError(f"{epoch} epochs, {step} steps")
         except (KeyError, ValueError) as error:
             raise HitNetError(f"{self.state_file} is damaged: it does not say how far it is ({error!r}).") from error
+        return epoch, step
 
     def saved(self) -> Saved | None:
         """The last checkpoint, or None."""
@@ -183,48 +223,40 @@ class RunFolder:
         return Saved(epoch, step, read_tensors(self.state_file)[0])
 
     def finish(self, model: Network, history: History) -> None:
-        files.write_json(self.history_file, history)
-        write_tensors(self.weights_file, model.state_dict(), {"epoch": str(history[-1]["epoch"])})
-        self.state_file.unlink(missing_ok=True)
+        with self.present() as folder:
+            files.write_json(folder.history_file, history)
+            write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(history[-1]["epoch"])})
+            folder.state_file.unlink(missing_ok=True)
 
     def model(self) -> Network:
         """The trained network, in evaluation mode, on the CPU."""
         config = self.config()
         if not self.finished:
             raise HitNetError(f"{self.path} has not been trained to its end. Train it with `resume`.")
+        tensors, _ = read_tensors(self.weights_file)
+        self._check_fit(config.model, tensors)
         with torch.random.fork_rng(devices=[]):  # weights are loaded below: leave the caller's random state alone
             model = Network(config.model)
-        tensors, _ = read_tensors(self.weights_file)
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise HitNetError(f"{self.weights_file} does not fit the network in config.json: {error}") from error
+        model.load_state_dict(tensors)
         return model.eval()
 
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    try:
-        with files.replacing(path) as temporary:
-            save_file(kept, temporary, metadata)
-    except SafetensorError as error:  # hides the system's own error, e.g. of a full disk
-        raise HitNetError(f"Cannot write {path}: {error}. Choose another place.") from error
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    try:
-        with safe_open(path, framework="pt") as opened:
-            return opened.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    metadata = read_metadata(path)
-    try:
-        return load_file(path), metadata
-    except (SafetensorError, OSError) as error:
-        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+    def _check_fit(self, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+        """Raise unless the weights are those of the network, before a damaged configuration makes a huge one."""
+        try:
+            with torch.device("meta"):  # takes no memory
+                expected = Network(config).state_dict()
+        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
+            raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
+        wrong = sorted(
+            name
+            for name in expected.keys() | tensors.keys()
+            if name not in tensors or name not in expected or tensors[name].shape != expected[name].shape
+        )
+        if wrong:
+            raise HitNetError(
+                f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "
+                f"unknown or of another shape; the first is {wrong[0]}."
+            )
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -47,7 +47,7 @@ class Running:
         Returns:
             Whether there was a step left.
         """
-        with self.on_stream():
+        with self.on_stream(), self.on_threads():
             try:
                 next(self.work)
             except StopIteration:
@@ -55,6 +55,19 @@ class Running:
                     self.stream.synchronize()
                 return False
         return True
+
+    @contextmanager
+    def on_threads(self) -> Iterator[None]:
+        """Use as many threads of a CPU as the training was begun with."""
+        before = torch.get_num_threads()
+        if self.trainer.threads == before:
+            yield
+            return
+        torch.set_num_threads(self.trainer.threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 class Scheduler:

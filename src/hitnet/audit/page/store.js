@@ -105,9 +105,13 @@ function comparable(text) {
   return String(text).replace(/\r\n?/g, "\n").toWellFormed();
 }
 
-// Text is always quoted and never changed: a name that begins with "=" must come back unchanged.
+// Spreadsheets run text that begins with "=" and the like: it gets a ' before it, which `hitnet audit apply` and
+// importing remove again. Plain numbers are harmless. The same rule is in spreadsheets.py.
+const FORMULA = /^'*(?![-+]?[0-9]*[.]?[0-9]+$)[=+\-@\t\r\n]/;
+const undefuse = (text) => (text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text);
+
 function toCsv(records) {
-  const quote = (text) => `"${text.replaceAll('"', '""')}"`;
+  const quote = (text) => `"${(FORMULA.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const lines = [...records]
     .sort(([a], [b]) => a - b)
     .map(([id, r]) => [id, quote(r.path), quote(r.given), r.decision, quote(r.label)].join(","));
@@ -148,11 +152,12 @@ function readCorrections(audit, text) {
   const at = COLUMNS.map((name) => (header ? header.fields.indexOf(name) : -1));
   if (at.includes(-1)) return { entries: [], problems: [`The first line must name the columns ${COLUMNS.join(",")}.`] };
   const exactName = new Map(audit.names.map((name) => [comparable(name), name]));
-  const className = (text) => (audit.classIndex.has(text) ? text : exactName.get(comparable(text)) ?? text);
+  const className = (text) =>
+    [undefuse(text), text].find((name) => audit.classIndex.has(name)) ?? exactName.get(comparable(undefuse(text))) ?? text;
   const entries = new Map();
   const problems = [];
   for (const { line, fields } of lines) {
-    const [id, path, decision] = [at[0], at[1], at[3]].map((i) => fields[i] ?? "");
+    const [id, path, decision] = [at[0], at[1], at[3]].map((i) => undefuse(fields[i] ?? ""));
     const [given, label] = [at[2], at[4]].map((i) => className(fields[i] ?? ""));
     const number = /^\d+$/.test(id) ? Number(id) : NaN;
     const record = { path, given, decision, label: decision === "relabel" || label !== given ? label : "" };

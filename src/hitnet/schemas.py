@@ -1,0 +1,198 @@
+"""What the JSON files and tables that hitnet reads must hold: one schema per kind of file, checked before use.
+
+A schema is built of these parts:
+
+str, bool, int, float     a value of that type; an int counts as a float, and floats must be finite
+None                      null
+(a, b)                    a or b
+[a]                       a list of a
+{"x": a, "y?": b, str: c} an object with the entry x, perhaps y, and others of type c (without `str`: any)
+ANYTHING                  any value
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from hitnet.errors import HitNetError
+
+ANYTHING = object()
+LARGEST = 2**64  # no number in a file that hitnet writes is larger
+
+ENVIRONMENT = {"threads?": int}
+HISTORY = [{"epoch": int, "beside?": int, str: float}]
+COUNTED_HISTORY = [
+    {"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}
+]
+RUN_DATA = {
+    "source": str,
+    "name?": str,
+    "images": int,
+    "class_names": [str],
+    "fingerprint?": str,
+    "flip?": bool,
+    "limit?": (int, None),
+    "data_dir?": (str, None),
+}
+RUN_CONFIG = {
+    "format": int,
+    "model_name": str,
+    "model": {str: ANYTHING},
+    "recipe": {str: ANYTHING},
+    "seed": int,
+    "data": RUN_DATA,
+    "augment_from?": ({"run?": (str, None), "weights?": str}, None),
+}
+ORIGIN = [{"device": str, "torch": str, "code": str}]
+LEDGER_LINE = {
+    "kind": str,
+    "experiment": str,
+    "label": str,
+    "seeds": [int],
+    "facts": {str: ANYTHING},
+    "check": str,
+}
+DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
+CHECKSUMS = {str: str}
+SETTINGS = {"source": str, "split": str, "images": int}
+SUMMARY = {
+    "data": str,
+    "images": int,
+    "class_names": [str],
+    "source": str,
+    "split?": str,
+    "score?": str,
+    "limit?": (int, None),
+    "image_size?": [int],
+    "data_dir?": (str, None),
+    "seconds?": float,
+    "models": int,
+    "model": str,
+    "networks?": [{str: ANYTHING}],
+    "in_words?": str,
+    "expected_errors": float,
+    "flags": {str: int},
+    "classes?": [{"name": str, "images": int, "suspects": int, "expected_errors": float, "mean_score?": (float, None)}],
+    "pairs?": [[(str, int)]],
+    "verified_errors?": ({str: int}, None),
+    "duplicates?": {str: int},
+    "prototypes?": str,
+}
+# Columns of an audit's table, by the kinds of their types: i and u whole numbers, f fractions, O text.
+AUDIT_COLUMNS = {
+    **dict.fromkeys(("id", "hits", "votes", "models"), "iu"),
+    **dict.fromkeys(("score", "margin_mean", "margin_std", "ghost_distance"), "fiu"),
+    **dict.fromkeys(("path", "given", "suggested", "ghost", "flag", "rule"), "O"),
+}
+CLASS_COLUMNS = ("given", "suggested", "ghost")
+
+
+def check(value: Any, schema: Any, where: str | Path) -> None:
+    """Raise HitNetError, naming the first entry that is wrong, unless a value fits a schema.
+
+    Args:
+        value: What was read.
+        schema: See the head of this file.
+        where: The file, or the line of a file, for the message.
+    """
+    problem = find_problem(value, schema, "")
+    if problem is not None:
+        raise HitNetError(f"{where} is damaged: {problem}. Restore it from a copy, or make it again.")
+
+
+def find_problem(value: Any, schema: Any, place: str) -> str | None:
+    """What is wrong with a value, or None."""
+    if schema is ANYTHING:
+        return None
+    if isinstance(schema, tuple):
+        return None if any(find_problem(value, option, place) is None for option in schema) else _wrong(value, place)
+    if isinstance(schema, list):
+        if not isinstance(value, list):
+            return _wrong(value, place, "a list")
+        entries = ((find_problem(item, schema[0], f"{place}[{i}]")) for i, item in enumerate(value))
+        return next((problem for problem in entries if problem is not None), None)
+    if isinstance(schema, Mapping):
+        return _object_problem(value, schema, place)
+    return None if _is_a(value, schema) else _wrong(value, place, "null" if schema is None else schema.__name__)
+
+
+def _object_problem(value: Any, schema: Mapping[Any, Any], place: str) -> str | None:
+    if not isinstance(value, dict):
+        return _wrong(value, place, "an object")
+    named = {str(key).removesuffix("?"): part for key, part in schema.items() if key is not str}
+    missing = [key for key in schema if key is not str and not str(key).endswith("?") and key not in value]
+    if missing:
+        return f"{place or 'it'} lacks {', '.join(missing)}"
+    for key, item in value.items():
+        part = named.get(key, schema.get(str, ANYTHING))
+        problem = find_problem(item, part, f"{place}.{key}" if place else str(key))
+        if problem is not None:
+            return problem
+    return None
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if kind is None or kind is type(None):
+        return value is None
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(_small(value))
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and math.isfinite(_small(value))
+    return isinstance(value, kind)
+
+
+def _small(value: float) -> float:
+    return value if not isinstance(value, int) or abs(value) <= LARGEST else math.inf
+
+
+def _wrong(value: Any, place: str, expected: str = "of another type") -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) <= LARGEST else "a number that is too large"
+    return f"{place or 'it'} must be {expected}; got {text if len(text) <= 60 else text[:60] + '…'}"
+
+
+def schema_of(definition: type) -> dict[Any, Any]:
+    """The schema of a dataclass that was written as a JSON object; entries with a default may be missing."""
+    hints = typing.get_type_hints(definition)
+    return {
+        entry.name if entry.default is MISSING and entry.default_factory is MISSING else f"{entry.name}?": _part(
+            hints[entry.name]
+        )
+        for entry in fields(definition)
+    }
+
+
+def _part(hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return str
+    if origin in (typing.Union, types.UnionType):
+        return tuple(_part(option) for option in arguments)
+    if origin in (list, tuple):
+        return [_part(arguments[0])]
+    if origin is dict:
+        return {str: _part(arguments[1])}
+    return ANYTHING if hint is Any else hint
+
+
+def check_audit_table(table: Any, class_names: Sequence[str], where: str | Path) -> None:
+    """Raise HitNetError unless a pandas table is that of an audit over these classes."""
+    missing = [column for column in AUDIT_COLUMNS if column not in table.columns]
+    if missing:
+        raise HitNetError(f"{where} is damaged: it lacks the columns {', '.join(missing)}. Run the audit again.")
+    for column, kinds in AUDIT_COLUMNS.items():
+        values = table[column]
+        text = kinds == "O" and all(isinstance(value, str) for value in values.fillna(""))
+        if not text and values.dtype.kind not in kinds.replace("O", ""):
+            expected = "text" if kinds == "O" else "numbers"
+            raise HitNetError(f"{where} is damaged: the column {column} must hold {expected}. Run the audit again.")
+    if table["id"].duplicated().any():
+        raise HitNetError(f"{where} is damaged: two images have the same id. Run the audit again.")
+    unknown = {name for column in CLASS_COLUMNS for name in table[column].unique()} - set(class_names)
+    if unknown:
+        raise HitNetError(f"{where} names a class that the audit does not have: {min(map(repr, unknown))}.")

@@ -1,0 +1,140 @@
+"""Attack the project: damaged files of every kind that it reads, and processes killed at any moment.
+
+python tests/attack/attack.py fuzz --seed 0 --minutes 30 --most 15000 --out attack
+python tests/attack/attack.py kill --seed 0 --kills 500 --out attack
+python tests/attack/attack.py repeat attack/findings/NAME.json
+
+`make attack` does both. The record goes to OUT/fuzz.json and OUT/kills.json, findings to OUT/findings. Exit code 1 if
+anything broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS), str(TESTS / "attack")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fuzz = commands.add_parser("fuzz", help="read damaged files")
+    fuzz.add_argument("--seed", type=int, default=0)
+    fuzz.add_argument("--minutes", type=float, default=30.0)
+    fuzz.add_argument("--most", type=int, default=15_000, help="inputs per kind")
+    fuzz.add_argument("--kind", action="append", help="only this kind; may be given several times")
+    fuzz.add_argument("--out", type=Path, default=Path("attack"))
+    kill = commands.add_parser("kill", help="kill long commands")
+    kill.add_argument("--seed", type=int, default=0)
+    kill.add_argument("--kills", type=int, default=500)
+    kill.add_argument("--minutes", type=float, default=30.0)
+    kill.add_argument("--only", action="append", help="only this command; may be given several times")
+    kill.add_argument("--out", type=Path, default=Path("attack"))
+    cases = commands.add_parser("cases", help="read the inputs that once broke something")
+    cases.add_argument("folder", type=Path)
+    again = commands.add_parser("repeat", help="read the input of a finding again")
+    again.add_argument("finding", type=Path)
+    args = parser.parse_args()
+    {"fuzz": run_fuzz, "kill": run_kills, "cases": run_cases, "repeat": run_repeat}[args.command](args)
+
+
+def about(args: argparse.Namespace) -> dict[str, object]:
+    from hitnet.paper.ledger import code_version
+
+    return {
+        "command": "python tests/attack/attack.py " + " ".join(sys.argv[1:]),
+        "seed": args.seed,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "code": code_version(),
+    }
+
+
+def write(path: Path, record: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"written: {path}", flush=True)
+
+
+def run_fuzz(args: argparse.Namespace) -> None:
+    import attack_fuzz
+
+    tallies = attack_fuzz.attack_all(
+        args.seed,
+        most=args.most,
+        seconds=60 * args.minutes,
+        names=args.kind,
+        say=lambda text: print(text, flush=True),
+    )
+    kept = attack_fuzz.keep_findings(tallies, args.out / "findings")
+    rows = {
+        name: {
+            "inputs": tally.inputs,
+            **tally.outcomes,
+            "slowest_seconds": round(tally.slowest, 3),
+            "most_megabytes": round(tally.memory / 2**20, 1),
+        }
+        for name, tally in tallies.items()
+    }
+    total = sum(tally.inputs for tally in tallies.values())
+    write(args.out / "fuzz.json", {**about(args), "inputs": total, "findings": len(kept), "kinds": rows})
+    for path in kept[:20]:
+        finding = json.loads(path.read_text())
+        print(
+            f"{finding['kind']}: {finding['outcome']}: {finding['why'].strip().splitlines()[-1]}\n  {finding['repeat']}"
+        )
+    print(f"{total:,} inputs, {len(kept)} findings")
+    sys.exit(1 if kept else 0)
+
+
+def run_kills(args: argparse.Namespace) -> None:
+    import attack_kills
+
+    record = attack_kills.attack(
+        args.seed, args.kills, seconds=60 * args.minutes, only=args.only, say=lambda text: print(text, flush=True)
+    )
+    write(args.out / "kills.json", {**about(args), **record})
+    print(f"{record['kills']} kills, {len(record['findings'])} findings")
+    sys.exit(1 if record["findings"] else 0)
+
+
+def run_cases(args: argparse.Namespace) -> None:
+    """Each case is NAME.json, with the kind of file, and NAME.SUFFIX, the file."""
+    import attack_fuzz
+
+    broken = 0
+    paths = sorted(args.folder.glob("*.json"))
+    with attack_fuzz.samples() as root:
+        for path in paths:
+            kind = json.loads(path.read_text())["kind"]
+            content = path.with_suffix(attack_fuzz.suffix_of(kind)).read_bytes()
+            outcome, why = attack_fuzz.repeat(kind, content, root)
+            if outcome not in (attack_fuzz.READ, attack_fuzz.REFUSED):
+                broken += 1
+                print(f"{path.stem}: {outcome} {why}")
+    print(f"{len(paths)} cases, {broken} broken")
+    sys.exit(1 if broken else 0)
+
+
+def run_repeat(args: argparse.Namespace) -> None:
+    import attack_fuzz
+
+    finding = json.loads(args.finding.read_text())
+    suffix = attack_fuzz.suffix_of(finding["kind"])
+    with attack_fuzz.samples() as root:
+        outcome, why = attack_fuzz.repeat(finding["kind"], args.finding.with_suffix(suffix).read_bytes(), root)
+    print(outcome, why, sep="\n")
+    sys.exit(0 if outcome in (attack_fuzz.READ, attack_fuzz.REFUSED) else 1)
+
+
+if __name__ == "__main__":
+    main()

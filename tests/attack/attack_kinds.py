@@ -1,0 +1,210 @@
+"""The kinds of files that the project reads: how a file of each kind is read, as a command would read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from attack_samples import COUNT, PICTURES
+
+import hitnet
+from hitnet.audit.corrections import check_corrections, read_corrections
+from hitnet.audit.labels import prepare
+from hitnet.data import check_data, open_data, read_image
+from hitnet.data.cifar import read_batches
+from hitnet.data.idx import read_idx
+from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.features.cache import FeatureCache
+from hitnet.features.user_features import read_features
+from hitnet.files import release
+from hitnet.models.backbones import open_backbone
+from hitnet.models.network import Network
+from hitnet.paper import Ledger
+from hitnet.paper.ghosts import load_readings
+from hitnet.paper.ledger import read_origin
+from hitnet.paper.records import all_records, diverged_runs, full_runs, history_facts
+from hitnet.plots import plot_history
+from hitnet.training import RunFolder
+from hitnet.training.engine import Trainer
+from hitnet.training.feed import Feed
+from toy import toy_images
+from toy_book import toy_book
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    Attributes:
+        name: What to call it.
+        samples: Sound files, from the folder of samples on.
+        place: Where the damaged file is put, from the folder of samples on.
+        read: Reads it, given the folder; raises HitNetError for what it refuses.
+        structured: How it is also taken apart, changed and put together again: "json", "lines", "npz", "gz", "mat",
+            "parquet", "tensors", "csv" or "".
+        without: A file that is taken away: damage must be found without its checksums.
+    """
+
+    name: str
+    samples: tuple[str, ...]
+    place: str
+    read: Callable[[Path], object]
+    structured: str = ""
+    without: str = ""
+
+
+def read_run(root: Path) -> object:
+    return hitnet.open_run(root / "run")
+
+
+def read_history(root: Path) -> object:
+    plot_history([root / "run"])
+    return history_facts(RunFolder(root / "run").history(), 10, 1.0)
+
+
+@cache
+def feed() -> Feed:
+    return Feed(toy_images(COUNT), torch.device("cpu"))
+
+
+def resume_run(root: Path) -> None:
+    """Resume a begun run, up to its first step."""
+    folder = RunFolder(root / "begun")
+    folder.position()
+    config = folder.config()
+    Trainer(Network(config.model), feed(), None, config.recipe, seed=0, device=torch.device("cpu"), run=folder)
+
+
+def read_audit(root: Path) -> None:
+    audit = hitnet.open_audit(root / "audit")
+    audit.export(root / "out" / "tasks.json")
+    audit.export(root / "out" / "probabilities.npy", format="pred-probs")
+
+
+def read_settings(root: Path) -> None:
+    try:
+        prepare(root / "audit", {"source": "x", "split": "all", "images": COUNT}, resume=True)
+    finally:
+        release(root / "audit" / ".auditing")
+
+
+def read_ledger(root: Path) -> None:
+    ledger = Ledger(root / "ledger.jsonl")
+    all_records(ledger)
+    book = toy_book(root)
+    for experiment in book.experiments.values():
+        full_runs(ledger, experiment)
+        diverged_runs(ledger, experiment)
+    hitnet.paper.write_page(book, ledger, root / "out" / "docs")
+
+
+def read_table(name: str) -> Callable[[Path], object]:
+    def read(root: Path) -> None:
+        data = open_data(root / name)
+        data.report("all")
+        data.annotations()
+
+    return read
+
+
+def read_check(root: Path) -> None:
+    corrections = read_corrections(root / "corrections.csv")
+    table = hitnet.open_audit(root / "audit").table
+    check_corrections(table, corrections, ["band 0", "band 1", "band 2"], name="corrections.csv")
+
+
+def read_cache(root: Path) -> None:
+    cache = FeatureCache(root / "cache", 5)
+    cache.read(np.arange(len(cache)), np.empty((len(cache), 5), np.float16))
+
+
+def picture_kind(kind: str, samples: tuple[str, ...]) -> Kind:
+    def read(root: Path) -> None:
+        read_image(root / f"broken.{kind}", (3, 8, 8))
+        read_image(root / f"broken.{kind}", (1, 5, 9))
+
+    return Kind(f"picture .{kind}", samples, f"broken.{kind}", read)
+
+
+SUMS = "audit/checksums.json"
+KINDS = (
+    Kind("run: config.json", ("run/config.json",), "run/config.json", read_run, "json"),
+    Kind("run: history.json", ("run/history.json",), "run/history.json", read_history, "json"),
+    Kind("run: environment.json", ("begun/environment.json",), "begun/environment.json", resume_run, "json"),
+    Kind("run: weights", ("run/weights.safetensors",), "run/weights.safetensors", read_run, "tensors"),
+    Kind("run: checkpoint", ("begun/state.safetensors",), "begun/state.safetensors", resume_run, "tensors"),
+    Kind("run: origin.json", ("run/origin.json",), "run/origin.json", lambda root: read_origin(root / "run"), "json"),
+    Kind("audit: summary.json", ("audit/summary.json",), "audit/summary.json", read_audit, "json", SUMS),
+    Kind("audit: checksums.json", ("audit/checksums.json",), "audit/checksums.json", read_audit, "json"),
+    Kind("audit: settings.json", ("audit/settings.json",), "audit/settings.json", read_settings, "json"),
+    Kind("audit: audit.parquet", ("audit/audit.parquet",), "audit/audit.parquet", read_audit, "parquet", SUMS),
+    Kind("audit: distances.npy", ("audit/distances.npy",), "audit/distances.npy", read_audit, without=SUMS),
+    Kind("corrections.csv", ("corrections.csv",), "corrections.csv", read_check, "csv"),
+    Kind("ledger", ("ledger.jsonl",), "ledger.jsonl", read_ledger, "lines"),
+    Kind(
+        "ghost readings",
+        ("ghosts.npz",),
+        "ghosts.npz",
+        lambda r: load_readings([r / "ghosts.npz"], np.zeros(5, int), 3),
+        "npz",
+    ),
+    Kind("table .csv", ("table.csv", "votes.csv"), "broken.csv", read_table("broken.csv"), "csv"),
+    Kind("table .tsv", ("table.tsv",), "broken.tsv", read_table("broken.tsv"), "csv"),
+    Kind("table .parquet", ("table.parquet",), "broken.parquet", read_table("broken.parquet"), "parquet"),
+    Kind("arrays .npz", ("set.npz", "plain.npz"), "broken.npz", lambda root: check_data(root / "broken.npz"), "npz"),
+    Kind("idx", ("images.idx",), "broken.idx", lambda root: read_idx(root / "broken.idx", ndim=3)),
+    Kind(
+        "idx, gzipped", ("images.idx.gz",), "broken.idx.gz", lambda root: read_idx(root / "broken.idx.gz", ndim=3), "gz"
+    ),
+    Kind("CIFAR-10", ("cifar.bin",), "broken.bin", lambda root: read_batches([root / "broken.bin"])),
+    Kind("SVHN .mat", ("svhn0.mat", "svhn1.mat"), "broken.mat", lambda root: read_svhn(root / "broken.mat"), "mat"),
+    Kind("affNIST .mat", ("affnist0.mat", "affnist1.mat"), "b.mat", lambda root: read_affnist(root / "b.mat"), "mat"),
+    *(
+        picture_kind(
+            kind,
+            (
+                f"picture.{kind}",
+                *{"png": ("alpha.png", "deep.png", "palette.png"), "jpg": ("turned.jpg",)}.get(kind, ()),
+            ),
+        )
+        for kind in PICTURES
+    ),
+    Kind("features .npy", ("features.npy",), "f.npy", lambda root: read_features(root / "f.npy", toy_images(COUNT))),
+    Kind(
+        "features .npz",
+        ("features.npz",),
+        "f.npz",
+        lambda root: read_features(root / "f.npz", toy_images(COUNT)),
+        "npz",
+    ),
+    Kind(
+        "features .parquet",
+        ("features.parquet",),
+        "f.parquet",
+        lambda root: read_features(root / "f.parquet", toy_images(COUNT)),
+        "parquet",
+    ),
+    Kind("kept features", ("cache/shard.safetensors",), "cache/shard.safetensors", read_cache, "tensors"),
+    Kind(
+        "backbone weights",
+        ("linear.safetensors",),
+        "w.safetensors",
+        lambda root: open_backbone(Pooled(), root / "w.safetensors", input_size=8),
+        "tensors",
+    ),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+class Pooled(torch.nn.Linear):
+    """A module from images to features, as a user's own backbone would be."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return super().forward(images.mean(dim=(1, 2, 3))[:, None].expand(-1, 4))

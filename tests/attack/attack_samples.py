@@ -1,0 +1,161 @@
+"""Sound files of every kind that the project reads, from which the attack makes damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from scipy.io import savemat
+
+import hitnet
+from hitnet.audit.results import Audit
+from hitnet.audit.summary import summarise
+from hitnet.data import Images, save_npz
+from hitnet.features.cache import FeatureCache
+from hitnet.paper import Ledger
+from hitnet.training import RunFolder, engine
+from toy import Interrupting, Stop, toy_images
+from toy_book import add, toy_book
+
+MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)
+RECIPE = hitnet.choose_recipe(epochs=2, batch_size=8)
+COUNT = 24
+PICTURES = ("png", "jpg", "webp", "bmp", "gif", "tif", "ppm")
+
+
+def write_samples(root: Path) -> None:
+    """Write a folder of samples: run, begun run, audit, ledger, tables, arrays, known sets, pictures, features."""
+    images = toy_images(COUNT)
+    save_npz(images, root / "set.npz", split=["train", "test"] * (COUNT // 2))
+    np.savez(root / "plain.npz", images=images.pixels.numpy(), labels=np.array(["a", "b", "c"] * (COUNT // 3)))
+    hitnet.train(root / "set.npz", out=root / "run", model=MODEL, recipe=RECIPE, device="cpu")
+    engine.CHECKPOINT_SECONDS = 0.0
+    with contextlib.suppress(Stop):
+        hitnet.train(
+            root / "set.npz", out=root / "begun", model=MODEL, recipe=RECIPE, device="cpu", progress=Interrupting(3)
+        )
+    RunFolder(root / "begun").release()
+    _write_audit(root, images)
+    _write_ledger(root)
+    _write_known(root)
+    _write_pictures(root)
+    _write_features(root)
+    shutil.copyfile(root / "run" / "weights.safetensors", root / "weights.safetensors")
+
+
+def _write_audit(root: Path, images: Images) -> None:
+    labels = images.labels.numpy()
+    names = np.array(images.class_names, dtype=object)
+    paths = [f"{names[k]}/{i}.png" for i, k in enumerate(labels)]
+    table = pd.DataFrame(
+        {
+            "id": np.arange(COUNT),
+            "path": paths,
+            "given": names[labels],
+            "suggested": names[(labels + 1) % 3],
+            "score": np.linspace(0, 1, COUNT),
+            "hits": 1,
+            "votes": 2,
+            "models": 4,
+            "margin_mean": 0.1,
+            "margin_std": 0.01,
+            "ghost": names[(labels + 2) % 3],
+            "ghost_distance": 0.5,
+            "flag": ["wrong", "ok"] * (COUNT // 2),
+            "rule": "a rule",
+        }
+    )
+    about = {"source": str(root / "set.npz"), "split": "all", "models": 4, "model": "m", "networks": [], "seconds": 1.0}
+    distances = np.random.default_rng(0).random((COUNT, 3)).astype(np.float32)
+    audit = Audit(table, distances, images.class_names, summarise(table, images, about))
+    (root / "audit").mkdir()
+    audit.write(root / "audit")
+    (root / "audit" / "settings.json").write_text(json.dumps({"source": "x", "split": "all", "images": COUNT}))
+    rows = "".join(
+        f'{i},"{path}",{names[k]},{("keep", "drop", "unsure")[i % 3]},\r\n'
+        for i, (path, k) in enumerate(zip(paths, labels, strict=True))
+    )
+    (root / "corrections.csv").write_text("id,path,given,decision,label\r\n" + rows)
+
+
+def _write_ledger(root: Path) -> None:
+    book = toy_book(root)
+    ledger = Ledger(root / "ledger.jsonl")
+    for seed in range(3):
+        add(ledger, book.experiments["toy"], seed)
+    (root / "run" / "origin.json").write_text(json.dumps([{"device": "cpu", "torch": "2", "code": "c"}]))
+
+
+def _write_known(root: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 9, 9), dtype=np.uint8)
+    raw = bytes([0, 0, 8, 3]) + struct.pack(">3I", *pixels.shape) + pixels.tobytes()
+    (root / "images.idx").write_bytes(raw)
+    (root / "images.idx.gz").write_bytes(gzip.compress(raw, mtime=0))
+    records = np.random.default_rng(1).integers(0, 256, (3, 3073), dtype=np.uint8)
+    records[:, 0] %= 10
+    (root / "cifar.bin").write_bytes(records.tobytes())
+    crop = np.random.default_rng(2).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+    svhn = {"X": crop, "y": np.array([[1], [10]], np.uint8)}
+    affnist = {"affNISTdata": {"other": "x", "image": np.zeros((1600, 2), np.uint8), "label_int": np.array([[1, 2]])}}
+    for packed in (False, True):
+        savemat(root / f"svhn{int(packed)}.mat", svhn, do_compression=packed)
+        savemat(root / f"affnist{int(packed)}.mat", affnist, do_compression=packed)
+
+
+def _write_pictures(root: Path) -> None:
+    values = np.random.default_rng(3).integers(0, 256, (14, 11, 4), dtype=np.uint8)
+    for kind in PICTURES:
+        Image.fromarray(values[:, :, :3]).save(root / f"picture.{kind}")
+    Image.fromarray(values).save(root / "alpha.png")
+    Image.fromarray(values[:, :, 0].astype(np.uint16) * 200).save(root / "deep.png")
+    Image.fromarray(values[:, :, :3]).quantize(8).save(root / "palette.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(values[:, :, :3]).save(root / "turned.jpg", exif=exif)
+    for name in ("a", "b"):
+        (root / "photos" / name).mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(values[:, :, i]).save(root / "photos" / name / f"{i}.png")
+    frame = pd.DataFrame(
+        {
+            "path": [f"photos/{name}/{i}.png" for name in "ab" for i in range(3)],
+            "label": list("aaabbb"),
+            "split": "train",
+        }
+    )
+    frame.to_csv(root / "table.csv", index=False)
+    frame.to_csv(root / "table.tsv", index=False, sep="\t")
+    frame.to_parquet(root / "table.parquet", index=False)
+    frame.assign(label_1=frame["label"], label_2="a").drop(columns=["label", "split"]).to_csv(
+        root / "votes.csv", index=False
+    )
+
+
+def _write_features(root: Path) -> None:
+    rows = np.random.default_rng(4).random((COUNT, 5)).astype(np.float32)
+    np.save(root / "features.npy", rows)
+    np.savez(root / "features.npz", features=rows, id=np.arange(COUNT))
+    pd.DataFrame(rows, columns=[f"f{i}" for i in range(5)]).assign(id=np.arange(COUNT)).to_parquet(
+        root / "features.parquet", index=False
+    )
+    cache = FeatureCache(root / "cache", 5)
+    cache.add([os.urandom(16) for _ in range(4)], torch.rand(4, 5))
+    next((root / "cache").glob("*.safetensors")).rename(root / "cache" / "shard.safetensors")
+    save_file({"weight": torch.rand(3, 4), "bias": torch.rand(3)}, root / "linear.safetensors")
+    np.savez_compressed(
+        root / "ghosts.npz",
+        ghost=np.zeros(5, np.int16),
+        distance=np.ones(5, np.float32),
+        fingerprint=np.array("f"),
+        weights=np.array("w"),
+    )

@@ -1,0 +1,64 @@
+"""A short run of the fuzzer, and every input that once broke something."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ATTACK = Path(__file__).with_name("attack.py")
+CASES = Path(__file__).with_name("cases")
+
+
+def attack(*arguments):
+    return subprocess.run(
+        [sys.executable, ATTACK, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def test_damaged_files_are_read_or_refused(tmp_path):
+    """40 inputs of each kind; `make attack` tries thousands."""
+    ended = attack("fuzz", "--seed", 0, "--most", 40, "--minutes", 5, "--out", tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    record = json.loads((tmp_path / "fuzz.json").read_text())
+    assert {row["inputs"] for row in record["kinds"].values()} == {40}
+    assert record["findings"] == 0
+
+
+def test_inputs_that_once_broke_something_are_read_or_refused():
+    ended = attack("cases", CASES)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{len(list(CASES.glob('*.json')))} cases" in ended.stdout
+
+
+def test_the_attack_sees_a_reader_that_fails_hangs_crashes_or_takes_too_much(tmp_path):
+    """An attack that finds nothing must be able to find something."""
+    script = tmp_path / "weak.py"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(ATTACK.parent)!r}, {str(ATTACK.parents[1])!r}]\n"
+        "import os, time, attack_fuzz\n"
+        "from attack_kinds import Kind\n"
+        "from hitnet import HitNetError\n"
+        "attack_fuzz.WAITING = 2.0\n"
+        "def crash(root): os.kill(os.getpid(), 11)\n"
+        "def fail(root): raise KeyError('x')\n"
+        "def refuse(root): raise HitNetError('no')\n"
+        "def hungry(root): bytearray(1_200_000_000)\n"
+        "def late(root): time.sleep(30)\n"
+        "with attack_fuzz.samples() as root:\n"
+        "    for read in (crash, fail, refuse, hungry, late, str):\n"
+        "        tally = attack_fuzz.Tally()\n"
+        "        attack_fuzz.attack_kind(Kind('x', ('cifar.bin',), 'y', read), root, 0, 0, 1, 20, tally)\n"
+        "        print(getattr(read, '__name__'), *tally.outcomes)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    expected = "crash crash\nfail traceback\nrefuse refused\nhungry memory\nlate hang\nstr read\n"
+    assert ended.stdout == expected, ended.stderr
+
+
+@pytest.mark.parametrize("finding", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+def test_each_case_says_what_it_is(finding):
+    about = json.loads(finding.read_text())
+    assert about["kind"]
+    assert about["once"]

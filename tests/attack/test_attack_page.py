@@ -1,0 +1,156 @@
+"""The review page of a hostile data set, in Chromium: no script runs, nothing is fetched, the export is defused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from hitnet.audit.corrections import check_corrections, read_corrections
+from hitnet.audit.page import write_page
+
+MARK = "window.hacked=1"
+HOSTILE = [
+    f"<img src=x onerror={MARK}>",
+    f"</script><script>{MARK}</script>",
+    f"<!--<script>{MARK}",
+    f'"><svg onload={MARK}>',
+    f"javascript:{MARK}",
+    "${" + MARK + "}",
+    "{{" + MARK + "}}",
+    '=HYPERLINK("http://attack.invalid")',
+    "\u2028\u2029\u202e",
+    "__proto__",
+    "constructor",
+    "https://attack.invalid/x.png",
+    "a" * 5000,
+    "\x1b[2J\r\n\t\"',;",
+    "\ud800",
+    "@import url(http://attack.invalid)",
+]
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+
+
+@pytest.fixture
+def driver(tmp_path):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield opened
+    opened.quit()
+
+
+def hostile_table() -> pd.DataFrame:
+    count = 3 * len(HOSTILE)
+    given = np.arange(count) % len(HOSTILE)
+    names = np.array(HOSTILE, dtype=object)
+
+    def text(values: object) -> pd.Series:
+        return pd.Series(list(values), dtype=object)  # pandas' own text cannot hold half a surrogate pair
+
+    return pd.DataFrame(
+        {
+            "id": np.arange(count),
+            "path": pd.Series(
+                [f"{names[k]}/{i}{names[(k + 1) % len(names)]}" for i, k in enumerate(given)], dtype=object
+            ),
+            "given": text(names[given]),
+            "suggested": text(names[(given + 1) % len(names)]),
+            "score": np.linspace(0, 1, count),
+            "hits": 1,
+            "votes": 2,
+            "models": 4,
+            "margin_mean": 0.1,
+            "margin_std": 0.1,
+            "ghost": text(names[(given + 2) % len(names)]),
+            "ghost_distance": 0.4,
+            "flag": ["wrong", "ok", "ambiguous: two labels"] * len(HOSTILE),
+            "rule": pd.Series([HOSTILE[i % len(HOSTILE)] for i in range(count)], dtype=object),
+        }
+    )
+
+
+def write(path: Path) -> pd.DataFrame:
+    table = hostile_table()
+    pixels = torch.zeros(len(table), 1, 8, 8, dtype=torch.uint8)
+    distances = np.full((len(table), len(HOSTILE)), 0.5, np.float32)
+    summary = {
+        "data": HOSTILE[0],
+        "images": len(table),
+        "models": 4,
+        "model": HOSTILE[1],
+        "seconds": 1.0,
+        "expected_errors": 2.0,
+        "flags": {"wrong": 3, HOSTILE[2]: 4},
+        "classes": [
+            {"name": name, "images": 3, "suspects": 1, "expected_errors": 0.5, "mean_score": 0.5} for name in HOSTILE
+        ],
+    }
+    write_page(path, table, distances, pixels, class_names=HOSTILE, title=HOSTILE[1], summary=summary)
+    return table
+
+
+@pytest.mark.browser
+def test_a_hostile_set_runs_no_script_and_fetches_nothing(driver, tmp_path):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    table = write(tmp_path / "report.html")
+    driver.get_log("performance")  # of the browser's own start
+    driver.get((tmp_path / "report.html").as_uri())
+    assert driver.execute_script("return window.hacked") is None
+    assert driver.execute_script("return document.querySelectorAll('.row').length") > 0
+    for key in ("r", "1", "k", "d", "u", "?"):  # decide, and open what can be opened
+        ActionChains(driver).send_keys(key).perform()
+    ActionChains(driver).send_keys("\ue00c").perform()
+    driver.execute_script("for (const row of document.querySelectorAll('.row')) row.click()")
+    stored = json.dumps(
+        [[0, {"path": table["path"][0], "given": table["given"][0], "decision": "relabel", "label": HOSTILE[1]}]]
+    )
+    driver.execute_script(
+        "for (const key of [...Object.keys(localStorage)]) localStorage.setItem(key, arguments[0])", stored
+    )
+    assert driver.execute_script("return window.hacked") is None
+    assert driver.execute_script("return document.scripts.length") == driver.page_source.count("<script")
+    requests = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    fetched = {
+        request["params"]["request"]["url"].split(":", 1)[0]
+        for request in requests
+        if request["method"] == "Network.requestWillBeSent" and request["params"]["documentURL"].startswith("file:")
+    }
+    assert fetched <= {"file", "data", "blob"}
+    refused = [entry["message"] for entry in driver.get_log("browser") if "Content Security Policy" in entry["message"]]
+    assert refused == []  # nothing even tried
+
+
+@pytest.mark.browser
+def test_what_the_page_exports_holds_no_formula_and_is_read_back(driver, tmp_path):
+    table = write(tmp_path / "report.html")
+    driver.get((tmp_path / "report.html").as_uri())
+    text = driver.execute_script(
+        "const records = new Map(arguments[0]); return toCsv(records)",
+        [
+            [
+                int(row.id),
+                {"path": well_formed(row.path), "given": well_formed(row.given), "decision": "keep", "label": ""},
+            ]
+            for row in table.itertuples()
+        ],
+    )
+    (tmp_path / "c.csv").write_text(text, encoding="utf-8", newline="")
+    assert '"=' not in text
+    assert '"@' not in text
+    corrections = read_corrections(tmp_path / "c.csv")
+    assert len(check_corrections(table, corrections, HOSTILE, name="c.csv")) == len(table)
+
+
+def well_formed(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

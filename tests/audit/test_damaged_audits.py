@@ -1,0 +1,191 @@
+"""Audit folders that are damaged or moved, and names that a spreadsheet would run as formulas."""
+
+import csv
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from audit_samples import Counting, audit_of, make_folder, mislabelled, quick_audit, quick_recipe, write_csv
+
+import hitnet
+from hitnet import HitNetError, NewNetworks, open_audit
+from hitnet.audit.corrections import correct, read_corrections
+from hitnet.data import open_data
+from hitnet.files import claim, release
+from hitnet.spreadsheets import defuse, undefuse
+from hitnet.spreadsheets import write_csv as write_table
+
+FORMULA = '=HYPERLINK("http://x","y")'
+
+
+@pytest.fixture
+def own(audited, tmp_path):
+    """A copy of a finished audit."""
+    shutil.copytree(audited.folder, tmp_path / "own")
+    return tmp_path / "own"
+
+
+@pytest.mark.parametrize("name", ["audit.parquet", "distances.npy", "summary.json"])
+def test_no_flipped_bit_passes_as_an_audit(own, name):
+    file = own / name
+    sound = file.read_bytes()
+    for place in np.random.default_rng(0).integers(0, 8 * len(sound), 20).tolist():
+        content = bytearray(sound)
+        content[place // 8] ^= 1 << place % 8
+        file.write_bytes(content)
+        with pytest.raises(HitNetError, match=f"{name} is damaged or of another audit"):
+            open_audit(own)
+
+
+def test_audits_of_earlier_versions_have_no_checksums_and_open(own, audited):
+    (own / "checksums.json").unlink()
+    pd.testing.assert_frame_equal(open_audit(own).table, audited.table)
+
+
+def without_checksums(own):
+    (own / "checksums.json").unlink()
+    return own / "summary.json", pd.read_parquet(own / "audit.parquet")
+
+
+@pytest.mark.parametrize(
+    "summary",
+    ["{}", "[]", "null", "[" * 100_000, "9" * 5000, '{"class_names": [1]}'],
+)
+def test_a_summary_that_is_none_is_refused(own, summary):
+    without_checksums(own)[0].write_text(summary)
+    with pytest.raises(HitNetError, match=r"summary\.json is (damaged|not readable JSON)"):
+        open_audit(own)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"class_names": ["a", "b"]}, "names a class that the audit does not have"),
+        ({"class_names": ["band 0", "band 1", 2]}, r"class_names\[2\] must be str"),
+        ({"images": 10**400}, "images must be int; got a number that is too large"),
+        ({"split": ["all"]}, "split must be str"),
+        ({"source": None}, "source must be str; got None"),
+    ],
+)
+def test_odd_entries_of_a_summary_are_named(own, change, says):
+    file, _ = without_checksums(own)
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(HitNetError, match=says):
+        open_audit(own)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.drop(columns="ghost"), "lacks the columns ghost"),
+        (lambda t: t.assign(score="high"), "the column score must hold numbers"),
+        (lambda t: t.assign(given=1), "the column given must hold text"),
+        (lambda t: t.assign(id=0), "two images have the same id"),
+        (lambda t: t.head(3), "must hold fractions of shape"),
+    ],
+)
+def test_odd_tables_of_audits_are_named(own, change, says):
+    _, table = without_checksums(own)
+    change(table).to_parquet(own / "audit.parquet", index=False)
+    with pytest.raises(HitNetError, match=says):
+        open_audit(own)
+
+
+def test_an_audit_that_is_moved_meanwhile_is_not_made_anew_under_its_old_name(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+
+    class Moving(Counting):
+        def step(self):
+            super().step()
+            if self.steps == 3:
+                old.rename(new)
+
+    judges = NewNetworks(count=1, recipe=quick_recipe(epochs=2))
+    with pytest.raises(HitNetError, match="was moved"):
+        quick_audit(mislabelled(), out=old, judges=judges, progress=Moving())
+    assert not old.exists()
+    quick_audit(mislabelled(), out=new, judges=judges, resume=True)
+    assert len(open_audit(new).table) == 96
+
+
+def test_an_audit_that_was_killed_before_its_settings_were_written_is_begun_anew(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".settings.0123abcd.json").write_text("half")
+    (tmp_path / "out" / ".auditing").touch()
+    judges = NewNetworks(count=1, recipe=quick_recipe(epochs=1))
+    assert quick_audit(mislabelled(), out=tmp_path / "out", judges=judges).folder is not None
+    assert not (tmp_path / "out" / ".settings.0123abcd.json").exists()
+
+
+def test_two_processes_do_not_audit_into_one_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("hitnet.files.claim", lambda path: False)
+    with pytest.raises(HitNetError, match="another process is auditing here"):
+        quick_audit(mislabelled(), out=tmp_path / "out")
+
+
+def test_what_a_killed_audit_left_is_removed(own):
+    data = mislabelled()
+    (own / ".audit.0123abcd.parquet").write_text("half")
+    assert claim(own / ".auditing")
+    release(own / ".auditing")
+    quick_audit(data, out=own, resume=True)
+    assert not list(own.glob(".*"))
+
+
+@pytest.mark.parametrize("text", [FORMULA, "+1+1", "-x", "@sum", "\tx", "\r=1", "'=1", "''@", "=", "-1e5x"])
+def test_formulas_are_defused_and_come_back(text):
+    assert defuse(text) == "'" + text
+    assert undefuse(defuse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "cat", "'cat'", "-1", "+2.5", "1-2", "a=b", "'", ".5"])
+def test_other_texts_stay_as_they_are(text):
+    assert defuse(text) == text
+    assert undefuse(text) == text
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path):
+    table = pd.DataFrame(
+        {"=name": [FORMULA, "x", None], "number": [-1.5, 2, 3], "odd": pd.Series(["-a", 3, None], dtype=object)}
+    )
+    write_table(tmp_path / "t.csv", table)
+    rows = list(csv.reader((tmp_path / "t.csv").open(newline="")))
+    assert rows == [["'=name", "number", "odd"], ["'" + FORMULA, "-1.5", "'-a"], ["x", "2.0", "3"], ["", "3.0", ""]]
+
+
+def test_audit_csv_holds_no_formula_and_apply_reads_the_names_back(tmp_path):
+    names = [FORMULA.replace("/", ""), "@b"]
+    root = make_folder(tmp_path / "set", [f"{name}/={i}.png" for name in names for i in range(4)])
+    audit = hitnet.audit_labels(
+        root, judges=NewNetworks(count=1, recipe=quick_recipe(1)), out=tmp_path / "audit", device="cpu"
+    )
+    for row in csv.reader((tmp_path / "audit" / "audit.csv").open(newline="")):
+        assert not any(cell.startswith(("=", "@", "+")) for cell in row)
+    table = audit.table
+    row = table.iloc[0]
+    other = next(name for name in names if name != row["given"])
+    fields = [str(row["id"]), defuse(row["path"]), defuse(row["given"]), "relabel", defuse(other)]
+    with (tmp_path / "c.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "path", "given", "decision", "label"], fields])
+    done = audit.apply(tmp_path / "c.csv", out=tmp_path / "out")
+    assert done.relabelled == 1
+    assert sum(1 for path in (tmp_path / "out" / other).iterdir()) == 5
+
+
+def test_corrections_without_marks_are_read_as_well(tmp_path):
+    root = make_folder(tmp_path / "set", [f"{name}/{i}.png" for name in ("=a", "'=a") for i in range(3)])
+    images = open_data(root).load("all")
+    table = audit_of(images)
+    number = int(images.ids[images.paths.index("'=a/0.png")])
+    corrections = write_csv(tmp_path / "c.csv", table, {number: ("relabel", "=a")})
+    assert correct(open_data(root), table, corrections, tmp_path / "out").relabelled == 1
+    assert len(list((tmp_path / "out" / "=a").iterdir())) == 4
+
+
+def test_a_pipe_given_as_corrections_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(HitNetError, match="no regular file"):
+        read_corrections(tmp_path / "pipe.csv")

@@ -1,0 +1,168 @@
+"""Sources that would hang, fill the memory or crash the interpreter: pipes, devices, bombs, damaged Matlab files."""
+
+import contextlib
+import os
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from hitnet.data import check_data, decode, matlab, open_data
+from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.errors import HitNetError
+from hitnet.features.user_features import read_features
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".npz"])
+def test_pipes_are_not_waited_for_and_devices_not_read(tmp_path, suffix):
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    (tmp_path / f"zero{suffix}").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        with pytest.raises(HitNetError, match=r"no regular file|of no known kind"):
+            check_data(tmp_path / f"{name}{suffix}")
+
+
+def test_a_table_larger_than_any_is_refused_by_its_size(tmp_path):
+    with (tmp_path / "t.csv").open("wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk
+    with pytest.raises(HitNetError, match=r"has 1,099,511,627,776 bytes, more than"):
+        check_data(tmp_path / "t.csv")
+
+
+def test_a_parquet_file_that_stands_for_a_huge_table_is_refused(tmp_path, monkeypatch):
+    pd.DataFrame({"path": ["a"] * 10_000, "label": ["b"] * 10_000}).to_parquet(tmp_path / "t.parquet")
+    assert (tmp_path / "t.parquet").stat().st_size < 5000
+    monkeypatch.setattr("hitnet.data.parquet.LARGEST", 100_000)
+    with pytest.raises(HitNetError, match="claims 10,000 rows, more than are read"):
+        check_data(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
+@pytest.mark.parametrize("name", ["labels", "class_names", "split", "paths", "name"])
+def test_text_beyond_unicode_is_refused(tmp_path, name, code):
+    arrays = {
+        "images": np.zeros((4, 3, 3), np.uint8),
+        "labels": np.array(["a", "b"] * 2),
+        "class_names": np.array(["a", "b"]),
+        "split": np.array(["train", "test"] * 2),
+        "paths": np.array(list("abcd")),
+        "name": np.array("set"),
+    }
+    broken = np.array([code] * arrays[name].size, np.uint32).view("<U1").reshape(arrays[name].shape)
+    np.savez(tmp_path / "x.npz", **{**arrays, name: broken})
+    with pytest.raises(HitNetError, match=f"{name} holds text that is not Unicode"):
+        check_data(tmp_path / "x.npz")
+
+
+def test_features_with_keys_beyond_unicode_are_refused(tmp_path):
+    keys = np.array([0x110000, 1], np.uint32).view("<U1")
+    np.savez(tmp_path / "f.npz", features=np.zeros((2, 3)), path=keys)
+    with pytest.raises(HitNetError, match="path holds text that is not Unicode"):
+        read_features(tmp_path / "f.npz", None)
+
+
+def test_pixels_in_flight_are_counted_over_all_threads(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{i}.png" for i in range(6)]
+    for path in paths:
+        Image.new("L", (30, 30), 7).save(path)
+    monkeypatch.setattr(decode, "IN_FLIGHT", 2000)
+    inside, most, lock, flat = 0, 0, threading.Lock(), decode._flat
+
+    def watched(image, *, grey):
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.05)
+        result = flat(image, grey=grey)
+        with lock:
+            inside -= 1
+        return result
+
+    monkeypatch.setattr(decode, "_flat", watched)
+    threads = [threading.Thread(target=decode.decode, args=(path, (1, 8, 8))) for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most <= 2
+    assert decode._held == 0
+
+
+def test_a_picture_larger_than_what_may_be_in_flight_is_decoded_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(decode, "IN_FLIGHT", 10)
+    Image.new("L", (30, 30), 7).save(tmp_path / "x.png")
+    assert int(decode.decode(tmp_path / "x.png", (1, 30, 30)).max()) == 7
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16", "1", "CMYK"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_large_pictures_are_converted_in_strips_to_the_same_pixels(tmp_path, monkeypatch, mode, channels):
+    values = np.random.default_rng(0).integers(0, 256, (21, 13, 4), dtype=np.uint8)
+    if mode == "I;16":
+        image = Image.fromarray(values[:, :, 0].astype(np.uint16) * 257)
+    else:
+        image = Image.fromarray(values, "RGBA").convert("RGB" if mode in ("P", "CMYK") else mode).convert(mode)
+    suffix = "tif" if mode == "CMYK" else "png"
+    image.save(tmp_path / f"x.{suffix}")
+    whole = decode.decode(tmp_path / f"x.{suffix}", (channels, 21, 13))
+    monkeypatch.setattr(decode, "STRIP", 40)
+    assert np.array_equal(decode.decode(tmp_path / f"x.{suffix}", (channels, 21, 13)), whole)
+
+
+def svhn_file(path, **options):
+    images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), dtype=np.uint8)
+    savemat(path, {"X": images, "y": np.array([[1], [2], [10]], np.float64)}, **options)
+    return images
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_matlab_files_are_read_as_scipy_writes_them(tmp_path, compressed):
+    images = svhn_file(tmp_path / "t.mat", do_compression=compressed)
+    pixels, digits = read_svhn(tmp_path / "t.mat")
+    assert np.array_equal(pixels, images.transpose(3, 2, 0, 1))
+    assert digits.tolist() == [1, 2, 0]
+    others = {"text": "caption", "cell": np.array([[1], ["a"]], object), "deep": {"a": 1}}
+    picture = np.arange(3200, dtype=np.uint64).reshape(1600, 2).astype(np.uint8)
+    content = {**others, "image": picture, "label_int": np.array([[3, 4]], np.int32)}
+    savemat(tmp_path / "a.mat", {"other": 1, "affNISTdata": content}, do_compression=compressed)
+    pixels, digits = read_affnist(tmp_path / "a.mat")
+    assert np.array_equal(pixels.reshape(2, 1600).T, picture)
+    assert digits.tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damaged_matlab_files_are_refused_or_read(tmp_path, compressed):
+    """Each byte of the first kilobyte, which holds all sizes and types, takes other values."""
+    svhn_file(tmp_path / "t.mat", do_compression=compressed)
+    sound = (tmp_path / "t.mat").read_bytes()
+    path = tmp_path / "x.mat"
+    for place in range(0, 400, 3):
+        for value in (0, 14, 127, 255):
+            path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
+            with contextlib.suppress(HitNetError):
+                assert read_svhn(path)[0].shape[1:] == (3, 32, 32)
+
+
+def test_a_matlab_file_that_claims_too_much_takes_no_memory(tmp_path):
+    svhn_file(tmp_path / "t.mat")
+    content = bytearray((tmp_path / "t.mat").read_bytes())
+    content[132:136] = (2**32 - 8).to_bytes(4, "little")
+    (tmp_path / "t.mat").write_bytes(content)
+    with pytest.raises(matlab.MatlabError, match="ends within an element"):
+        matlab.read_variables(tmp_path / "t.mat", ("X", "y"))
+
+
+def test_a_hostile_table_names_no_file_that_is_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    rows = "pipe.png,a\n/dev/zero,b\n" + "".join(f"{i}.png,{'ab'[i % 2]}\n" for i in range(4))
+    for i in range(4):
+        Image.new("L", (4, 4), i).save(tmp_path / f"{i}.png")
+    (tmp_path / "t.csv").write_text("path,label\n" + rows)
+    report = open_data(tmp_path / "t.csv").report("all")
+    assert {item.path for item in report.skipped} == {"pipe.png", "/dev/zero"}
+    assert len(report.images) == 4
