@@ -221,3 +221,19 @@ def test_images_in_memory_are_shown_too(tmp_path):
     assert client.get("/thumb/7").headers["content-type"] == "image/webp"
     client.post("/api/decide", json={"changes": [[7, "drop", ""]]})
     assert client_of(open_review(audit, reviewer="ben")).get("/api/state").json()["counts"]["drop"] == 1
+
+
+def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path):
+    """The first picture waits for the list; the others are told to come again."""
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    review.board.rows.paths[0] = "/elsewhere/a.png"  # such a path needs the list
+    pictures, number = review.pictures, review.board.rows.ids[0]
+    pictures._opening.acquire()  # another thread is at it
+    try:
+        answer = client_of(review).get(f"/thumb/{number}")
+        assert answer.status_code == 503
+        assert client_of(review).get(f"/thumb/{review.board.rows.ids[1]}").status_code == 200
+    finally:
+        pictures._opening.release()
+    assert client_of(review).get(f"/thumb/{number}").status_code == 404

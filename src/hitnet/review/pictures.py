@@ -115,8 +115,8 @@ class Pictures:
         return not leads_out(path) and (self._root / path).resolve().is_relative_to(self._root.resolve())
 
     def _listed_files(self) -> frozenset[str]:
-        """The paths of all files of the audited set. One thread lists them; others do not wait, but ask again."""
-        with self._one_at_a_time():
+        """The paths of all files of the audited set."""
+        with self._one_at_a_time("_listed"):
             return self._listed
 
     @cached_property
@@ -124,8 +124,15 @@ class Pictures:
         return frozenset(self.data.listing.entries.paths) if isinstance(self.data, FileData) else frozenset()
 
     @contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
-        if not self._opening.acquire(blocking=False):
+    def _one_at_a_time(self, what: str) -> Iterator[None]:
+        """One thread computes what is slow; others wait for a second at most, and are then asked to come again.
+
+        If they waited longer, pictures would take all connections of the browser, and nothing else would be answered.
+        """
+        if what in vars(self):
+            yield
+            return
+        if not self._opening.acquire(timeout=1):
             raise NotReadyError("The files of the set are being listed.")
         try:
             yield
@@ -133,7 +140,7 @@ class Pictures:
             self._opening.release()
 
     def _from_memory(self, row: int) -> Image.Image:
-        with self._one_at_a_time():
+        with self._one_at_a_time("_loaded"):
             images, places = self._loaded
         place = places.get(int(self.rows.ids[row]))
         if place is None:
@@ -149,7 +156,7 @@ class Pictures:
     def warm(self) -> None:
         """Load the images before the first picture is asked for, where they do not come from files."""
         if not self._of_files:
-            with self._one_at_a_time():
+            with self._one_at_a_time("_loaded"):
                 self._loaded  # noqa: B018
 
 
