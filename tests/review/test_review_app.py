@@ -2,15 +2,21 @@
 
 import io
 import os
+from dataclasses import replace
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from audit_samples import make_audit, make_images, make_summary
 from PIL import Image
 from review_samples import client_of, make_folder, open_folder
 
+from hitnet.audit import Audit, open_audit
 from hitnet.audit.correction_files import parse_corrections
+from hitnet.data import open_data
 from hitnet.review.evidence import NEIGHBOURS
 from hitnet.review.pictures import SIDE
+from hitnet.review.server import open_review
 
 NASTY = '<img src=x onerror="document.title=1">'
 
@@ -186,3 +192,48 @@ def test_without_kept_features_there_is_still_a_review(tmp_path):
     assert len(why["typical"]["given"]) > 0
     assert client.get("/typical/0").status_code == 200
     assert client.get("/typical/5").status_code == 404
+
+
+def test_annotators_are_shown_where_there_are_several(tmp_path):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    table = review.board.rows.table.sort_values("id")
+    votes = table.assign(label_1=table["given"], label_2=table["given"], label_3=table["suggested"])
+    votes[["path", "label_1", "label_2", "label_3"]].to_csv(tmp_path / "photos" / "votes.csv", index=False)
+    audit = replace(open_audit(folder), table=review.board.rows.table.assign(agreement=0.7))
+    several = open_review(audit, reviewer="anna", data=tmp_path / "photos" / "votes.csv")
+    line = next(line for line in table.itertuples() if line.given != line.suggested)
+    said = client_of(several).get(f"/api/evidence/{line.id}").json()["annotators"]
+    assert said == {line.given: 2, line.suggested: 1}
+    assert client_of(review).get(f"/api/evidence/{line.id}").json()["annotators"] == {}
+
+
+def test_images_in_memory_are_shown_too(tmp_path):
+    table, distances, pixels, names = make_audit()
+    (tmp_path / "audit").mkdir()
+    summary = make_summary(table, names) | {"data": "memory", "split": "all"}
+    Audit(table.assign(path=""), distances, tuple(names), summary).write(tmp_path / "audit")
+    audit = replace(open_audit(tmp_path / "audit"), data=open_data(make_images()))
+    client = client_of(open_review(audit, reviewer="anna"))
+    row = int(table.index[table["id"] == 7][0])
+    picture = Image.open(io.BytesIO(client.get("/image/7").content))
+    assert np.array_equal(np.asarray(picture), pixels[row, 0].numpy())
+    assert client.get("/thumb/7").headers["content-type"] == "image/webp"
+    client.post("/api/decide", json={"changes": [[7, "drop", ""]]})
+    assert client_of(open_review(audit, reviewer="ben")).get("/api/state").json()["counts"]["drop"] == 1
+
+
+def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path):
+    """The first picture waits for the list; the others are told to come again."""
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    review.board.rows.paths[0] = "/elsewhere/a.png"  # such a path needs the list
+    pictures, number = review.pictures, review.board.rows.ids[0]
+    pictures._opening.acquire()  # another thread is at it
+    try:
+        answer = client_of(review).get(f"/thumb/{number}")
+        assert answer.status_code == 503
+        assert client_of(review).get(f"/thumb/{review.board.rows.ids[1]}").status_code == 200
+    finally:
+        pictures._opening.release()
+    assert client_of(review).get(f"/thumb/{number}").status_code == 404

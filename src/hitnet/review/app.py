@@ -24,7 +24,7 @@ from hitnet.review.board import Board, StaleError
 from hitnet.review.evidence import Evidence
 from hitnet.review.guard import Guard
 from hitnet.review.page import PageFiles
-from hitnet.review.pictures import Picture, Pictures
+from hitnet.review.pictures import NotReadyError, Picture, Pictures
 from hitnet.review.queries import MOST_ROWS, read_query, read_whole
 from hitnet.review.ranking import Ranker
 
@@ -95,6 +95,8 @@ class ReviewApp:
                 picture = await anyio.to_thread.run_sync(
                     lambda: make(self.board.rows.need_row(request.path_params["number"]))
                 )
+            except NotReadyError as error:
+                return PlainTextResponse(str(error), 503)
             except HitNetError as error:
                 return PlainTextResponse(str(error), 404)
             return Response(picture.content, media_type=picture.kind, headers={"cache-control": "private, max-age=600"})

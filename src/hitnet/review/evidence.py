@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from hitnet.data import Data
 from hitnet.features.neighbours import directions, most_typical
 from hitnet.review.rows import Ints, Ranking, Rows
 
@@ -24,7 +25,7 @@ class Evidence:
         rows: The audit.
         features: (N, D) in the table's order, where the audit kept them.
         duplicates: The audit's pairs of near-duplicates, where it looked for them.
-        annotations: What several annotators said, as `Data.annotations` gives it.
+        data: The audited data, asked for what several annotators said when someone wants to know.
     """
 
     def __init__(
@@ -32,9 +33,9 @@ class Evidence:
         rows: Rows,
         features: Tensor | None = None,
         duplicates: pd.DataFrame | None = None,
-        annotations: pd.DataFrame | None = None,
+        data: Data | None = None,
     ) -> None:
-        self.rows, self.features, self.annotations = rows, features, annotations
+        self.rows, self.features, self.data = rows, features, data
         self.duplicates = duplicates if duplicates is not None and len(duplicates) else None
 
     @cached_property
@@ -80,12 +81,18 @@ class Evidence:
         places = [(self.rows.row_of(int(other)), value) for other, value in first + second]
         return [(place, round(value, 3)) for place, value in places if place is not None]
 
+    @cached_property
+    def _annotations(self) -> pd.DataFrame | None:
+        if self.data is None or "agreement" not in self.rows.table:
+            return None
+        return self.data.annotations()
+
     def annotators(self, row: int) -> dict[str, int]:
         """How many annotators chose each class, where several labelled the image."""
         number = int(self.rows.ids[row])
-        if self.annotations is None or number not in self.annotations.index:
+        if self._annotations is None or number not in self._annotations.index:
             return {}
-        ballots = self.annotations.loc[number].filter(regex="^votes_")
+        ballots = self._annotations.loc[number].filter(regex="^votes_")
         return {str(name).removeprefix("votes_"): int(count) for name, count in ballots.items() if count}
 
     def of(self, row: int, ranking: Ranking, labels: Ints) -> dict[str, Any]:

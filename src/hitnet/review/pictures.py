@@ -1,7 +1,7 @@
 """Pictures of the audited set, and of nothing else: thumbnails and the original files.
 
-A picture is asked for by the number of its image. Its file must be one that the audited data lists, and must be a
-picture: no address leads to any other file.
+A picture is asked for by the number of its image. Its file must lie in the folder of the audited data, or be one that
+the data lists, and it must be a picture: no address leads to any other file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ import torch
 from PIL import Image, ImageOps
 
 from hitnet.data import Data
-from hitnet.data.image_files import FileData
+from hitnet.data.image_files import FileData, leads_out
 from hitnet.errors import HitNetError
 from hitnet.review.rows import Rows
 
 SIDE = 320  # pixels of a thumbnail's longest side: sharp in the grid and in the list on most screens
 KEPT_BYTES = 64 * 2**20  # thumbnails in memory
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
+
+
+class NotReadyError(HitNetError):
+    """A picture cannot be had yet, but soon."""
 
 
 class Picture(NamedTuple):
@@ -83,7 +87,7 @@ class Pictures:
     def _opened(self, row: int) -> Iterator[Image.Image]:
         """The picture of a row; raises HitNetError if there is none, or if it cannot be decoded."""
         try:
-            with Image.open(self._file(row)) if self._files is not None else self._from_memory(row) as picture:
+            with Image.open(self._file(row)) if self._of_files else self._from_memory(row) as picture:
                 yield picture
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             if isinstance(error, HitNetError):
@@ -91,27 +95,52 @@ class Pictures:
             raise HitNetError(f"Image {self.rows.ids[row]} cannot be shown: {error}") from error
 
     def _file(self, row: int) -> Path:
-        path, files = self.rows.paths[row], self._files
-        if files is None or self._root is None or path not in files:
-            raise HitNetError(f"Image {self.rows.ids[row]} is not in {self.data.name} any more.")
-        return self._root / path
-
-    @cached_property
-    def _root(self) -> Path | None:
-        return self.data.listing.entries.root if isinstance(self.data, FileData) else None
+        path = self.rows.paths[row]
+        if self._lies_inside(path) or path in self._listed_files():
+            return self._root / path
+        raise HitNetError(f"Image {self.rows.ids[row]} is not in {self.data.name} any more.")
 
     @property
-    def _files(self) -> frozenset[str] | None:
-        """The paths of all files of the audited set; None where it is not made of files."""
-        with self._opening:  # one thread lists them, the others wait
+    def _of_files(self) -> bool:
+        return isinstance(self.data, FileData)
+
+    @cached_property
+    def _root(self) -> Path:
+        """The folder that paths start from."""
+        path = Path(self.data.address)
+        return path if path.is_dir() else path.parent
+
+    def _lies_inside(self, path: str) -> bool:
+        """Whether a path stays in the folder of the set, links included; then no list of all files is needed."""
+        return not leads_out(path) and (self._root / path).resolve().is_relative_to(self._root.resolve())
+
+    def _listed_files(self) -> frozenset[str]:
+        """The paths of all files of the audited set."""
+        with self._one_at_a_time("_listed"):
             return self._listed
 
     @cached_property
-    def _listed(self) -> frozenset[str] | None:
-        return frozenset(self.data.listing.entries.paths) if isinstance(self.data, FileData) else None
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.data.listing.entries.paths) if isinstance(self.data, FileData) else frozenset()
+
+    @contextmanager
+    def _one_at_a_time(self, what: str) -> Iterator[None]:
+        """One thread computes what is slow; others wait for a second at most, and are then asked to come again.
+
+        If they waited longer, pictures would take all connections of the browser, and nothing else would be answered.
+        """
+        if what in vars(self):
+            yield
+            return
+        if not self._opening.acquire(timeout=1):
+            raise NotReadyError("The files of the set are being listed.")
+        try:
+            yield
+        finally:
+            self._opening.release()
 
     def _from_memory(self, row: int) -> Image.Image:
-        with self._opening:
+        with self._one_at_a_time("_loaded"):
             images, places = self._loaded
         place = places.get(int(self.rows.ids[row]))
         if place is None:
@@ -125,9 +154,9 @@ class Pictures:
         return images.pixels, {number: place for place, number in enumerate(images.ids.tolist())}
 
     def warm(self) -> None:
-        """List the files, or load the images, before the first picture is asked for."""
-        if self._files is None:
-            with self._opening:
+        """Load the images before the first picture is asked for, where they do not come from files."""
+        if not self._of_files:
+            with self._one_at_a_time("_loaded"):
                 self._loaded  # noqa: B018
 
 

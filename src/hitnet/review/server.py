@@ -49,7 +49,7 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> R
     rows = Rows(audit.table, audit.distances, audit.class_names, kept)
     board = Board(rows, audit.folder, reviewer)
     features = None if kept is None else kept.features
-    evidence = Evidence(rows, features, _duplicates(audit.folder), opened.annotations())
+    evidence = Evidence(rows, features, _duplicates(audit.folder), opened)
     pictures = Pictures(opened, rows, audit.summary.get("split", "all"))
     return ReviewApp(board, pictures, evidence, Ranker(board, features), make_page(audit, rows, reviewer))
 

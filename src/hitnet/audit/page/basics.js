@@ -1,6 +1,7 @@
 // Small parts that all others use: elements, names, numbers, thumbnails.
 "use strict";
 
+const RETRIES = 5;
 const SMALL_IMAGE = 48; // pixels; larger images are photographs
 
 const $ = (selector) => document.querySelector(selector);
@@ -61,6 +62,11 @@ function createThumbs(audit) {
 
 // From the server, pictures are loaded when they are needed.
 function createRemoteThumbs() {
-  const picture = (kind) => (number, label) => el("img", { class: "thumb", src: `/${kind}/${number}`, alt: label, decoding: "async", draggable: "false" });
+  // While the server lists the files of a very large set, pictures are asked for again.
+  const again = ({ target }) => {
+    target.tries = (target.tries ?? 0) + 1;
+    if (target.isConnected && target.tries <= RETRIES) setTimeout(() => { target.src = target.getAttribute("src"); }, 1000 * target.tries);
+  };
+  const picture = (kind) => (number, label) => el("img", { class: "thumb", src: `/${kind}/${number}`, alt: label, decoding: "async", draggable: "false", onerror: again });
   return { of: picture("thumb"), original: picture("image"), typical: picture("typical") };
 }

@@ -48,7 +48,10 @@ function createSelection(app) {
   function changed() {
     $("#selection").hidden = rows.size === 0;
     $("#selection-count").textContent = `${count(rows.size)} selected`;
-    app.view.redraw();
+    app.view.each((node, row) => {
+      node.classList.toggle("selected", rows.has(row));
+      node.setAttribute("aria-selected", String(rows.has(row)));
+    });
   }
 
   function put(positions, on) {

@@ -13,6 +13,7 @@ function listLayout(length, base, line) {
     box: (position) => ({ left: 0, top: (position - base) * line, width: null, height: line }),
     range: (top, bottom) => [base + Math.max(0, Math.floor(top / line) - OVERSCAN), base + Math.min(length, Math.ceil(bottom / line) + OVERSCAN)],
     headings: () => [],
+    lead: (position) => (position - base) * line,
     step: (position, right, down) => position + right + down,
     within: () => [],
   };
@@ -71,7 +72,9 @@ function gridLayout(groups, base, end, width, card, heading) {
     }
     return positions;
   }
-  return { height: top, margin: 0, box, range, step, within, headings: (from, to) => partsWithin(from, to) };
+  // The heading of a group belongs to its first line.
+  const lead = (position) => (position - partOf(position).first < columns ? partOf(position).top : box(position).top);
+  return { height: top, margin: 0, box, range, step, within, lead, headings: (from, to) => partsWithin(from, to) };
 }
 
 function createView(parts) {
@@ -165,7 +168,7 @@ function createView(parts) {
     if (!order.length) return;
     const box = layout.box(cursor);
     const margin = view.clientHeight >= 3 * layout.margin ? layout.margin : 0;
-    const top = box.top - margin, bottom = box.top + box.height + margin;
+    const top = layout.lead(cursor) - margin, bottom = box.top + box.height + margin;
     if (top < view.scrollTop) view.scrollTop = top;
     else if (bottom > view.scrollTop + view.clientHeight) view.scrollTop = bottom - view.clientHeight;
   }
@@ -205,6 +208,7 @@ function createView(parts) {
   new ResizeObserver(() => { measure(); draw(true); }).observe(view);
   return {
     show, moveTo, inSight, redraw, rows,
+    each: (change) => nodes.forEach((node, position) => change(node, order.row(position))),
     order: () => order,
     layout: () => layout,
     position: () => cursor,
