@@ -83,8 +83,7 @@ class Audit:
         check_choice("export", "format", format, FORMATS)
         if format == "label-studio":
             return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=image_root)
-        export.write_pred_probs(self.table, self.distances, out)
-        return [Path(out)]
+        return export.write_pred_probs(self.table, self.distances, self.class_names, out)
 
     def write(self, folder: Path) -> None:
         """Write table, distances, summary and page."""
