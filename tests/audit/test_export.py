@@ -3,6 +3,7 @@ import xml.etree.ElementTree as ElementTree
 from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import pytest
 from audit_samples import make_audit
 
@@ -35,23 +36,38 @@ def test_distances_that_are_not_numbers_are_refused():
         pred_probs(np.array([[0.1, np.nan]]))
 
 
-def test_written_probabilities_go_by_id_and_find_the_issues_with_cleanlab(tmp_path):
+def test_written_probabilities_go_by_id_with_their_labels_beside_them(tmp_path):
     table, distances, _, names = make_audit(200, 5, suspects=20)
-    write_pred_probs(table, distances, tmp_path / "probs.npy")
-    read = np.load(tmp_path / "probs.npy", allow_pickle=False)
-    row = 11
-    np.testing.assert_allclose(read[table["id"][row]], pred_probs(distances)[row])
-    labels = table.sort_values("id")["given"].map(names.index).to_numpy()
+    written = write_pred_probs(table, distances, names, tmp_path / "probs.npy")
+    assert written == [tmp_path / "probs.npy", tmp_path / "probs.rows.csv"]
+    probabilities, rows = np.load(written[0], allow_pickle=False), pd.read_csv(written[1])
+    assert rows["row"].tolist() == list(range(200))
+    assert rows["id"].tolist() == sorted(table["id"])
+    by_id = table.set_index("id").loc[rows["id"]]
+    assert rows["given"].tolist() == [names[k] for k in rows["label"]] == by_id["given"].tolist()
+    assert rows["path"].tolist() == by_id["path"].tolist()
+    place = rows.index[rows["id"] == table["id"][11]][0]
+    np.testing.assert_allclose(probabilities[place], pred_probs(distances)[11])
     cleanlab = pytest.importorskip("cleanlab.filter", reason="cleanlab is missing: pip install cleanlab")
-    issues = np.flatnonzero(cleanlab.find_label_issues(labels, read, n_jobs=1))
+    issues = np.flatnonzero(cleanlab.find_label_issues(rows["label"], probabilities, n_jobs=1))
     assert len(issues) > 5
-    assert set(issues) <= set(range(20))
+    assert set(rows["id"][issues]) <= set(range(20))
+
+
+def test_a_file_of_rows_that_is_something_else_is_kept(tmp_path):
+    table, distances, _, names = make_audit(6, 2, suspects=2)
+    for _ in range(2):  # the same export again is no mistake
+        write_pred_probs(table, distances, names, tmp_path / "probs.npy")
+    (tmp_path / "probs.rows.csv").write_text("mine")
+    with pytest.raises(HitNetError, match=r"probs\.rows\.csv exists and is not this audit's rows"):
+        write_pred_probs(table, distances, names, tmp_path / "probs.npy")
+    assert (tmp_path / "probs.rows.csv").read_text() == "mine"
 
 
 def test_probabilities_go_into_a_file_of_arrays_alone(tmp_path):
-    table, distances, _, _ = make_audit(6, 2, suspects=2)
+    table, distances, _, names = make_audit(6, 2, suspects=2)
     with pytest.raises(HitNetError, match=r"probs\.csv: .* ends in \.npy"):
-        write_pred_probs(table, distances, tmp_path / "probs.csv")
+        write_pred_probs(table, distances, names, tmp_path / "probs.csv")
     assert not list(tmp_path.iterdir())
 
 

@@ -105,7 +105,8 @@ def test_the_folder_of_known_sets_that_an_audit_recorded_gives_way_to_the_enviro
 def test_exports_of_an_audit_and_of_its_folder_are_the_same(kept, tmp_path):
     for name, audit in (("a", kept), ("b", open_audit(kept.folder))):
         (tmp_path / name).mkdir()
-        assert audit.export(tmp_path / name / "p.npy", format="pred-probs") == [tmp_path / name / "p.npy"]
+        files = [tmp_path / name / "p.npy", tmp_path / name / "p.rows.csv"]
+        assert audit.export(files[0], format="pred-probs") == files
     (tmp_path / "c").mkdir()
     hitnet.export_audit(kept.folder, tmp_path / "c" / "p.npy", format="pred-probs")
     assert tree(tmp_path / "a") == tree(tmp_path / "b") == tree(tmp_path / "c")

@@ -360,7 +360,8 @@ def test_export_for_label_studio(command, audited, tmp_path):
 
 
 def test_export_of_probabilities(command, audited, tmp_path):
-    assert command("audit", "export", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy").code == 0
+    ended = command("audit", "export", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy")
+    assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'p.npy'}\nwritten: {tmp_path / 'p.rows.csv'}\n")
     probabilities = np.load(tmp_path / "p.npy", allow_pickle=False)
     table = pd.read_parquet(audited / "audit.parquet").sort_values("id")
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(48))

@@ -34,22 +34,39 @@ def pred_probs(distances: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def write_pred_probs(table: pd.DataFrame, distances: np.ndarray, path: str | Path) -> None:
-    """Write class probabilities as a .npy file, images sorted by id.
+def write_pred_probs(
+    table: pd.DataFrame, distances: np.ndarray, class_names: Sequence[str], path: str | Path
+) -> list[Path]:
+    """Write class probabilities as a .npy file, images sorted by id, and what each row is beside them as .rows.csv.
 
-    If the labels are sorted by id too, call `cleanlab.filter.find_label_issues(labels, np.load(path))`.
+    The columns of that table: `row` of the array, `id` and `path` of the image, `given` label and `label`, its column
+    in the array. Call `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
 
     Args:
         table: The audit's table.
         distances: (N, K), in the table's order.
+        class_names: The K classes.
         path: A file whose name ends in .npy.
+
+    Returns:
+        The two files.
     """
     _check(table, distances)
-    if Path(path).suffix.lower() != ".npy":
+    target = Path(path)
+    if target.suffix.lower() != ".npy":
         raise HitNetError(f"{path}: choose a file name for the probabilities that ends in .npy.")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    index = {name: k for k, name in enumerate(class_names)}
+    rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)
+    rows.insert(0, "row", rows.index)
+    rows["label"] = rows["given"].map(index)
+    rows_file = target.with_suffix(".rows.csv")
+    content = rows.to_csv(index=False, lineterminator="\n").encode("utf-8", "backslashreplace").decode("utf-8")
+    _check_free(rows_file, content, "this audit's rows")
+    with replacing(target) as temporary, temporary.open("wb") as file:
         np.save(file, pred_probs(distances)[order], allow_pickle=False)
+    write_text(rows_file, content)
+    return [target, rows_file]
 
 
 def label_studio(
@@ -81,8 +98,7 @@ def label_studio(
     if target.suffix.lower() != ".json":
         raise HitNetError(f"{path}: choose a file name for the Label Studio tasks that ends in .json.")
     config_file, config = target.with_suffix(".xml"), label_studio_config(class_names)
-    if config_file.exists() and (not config_file.is_file() or config_file.read_bytes() != config.encode()):
-        raise HitNetError(f"{config_file} exists and is not this audit's labelling set-up. Choose another name.")
+    _check_free(config_file, config, "this audit's labelling set-up")
     files = table["path"].fillna("").astype(str).tolist()
     if not all(files):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
@@ -137,6 +153,12 @@ def label_studio_config(class_names: Sequence[str]) -> str:
         "</View>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check_free(path: Path, content: str, what: str) -> None:
+    """Raise if a file that is written beside another one exists with other content."""
+    if path.exists() and (not path.is_file() or path.read_bytes() != content.encode()):
+        raise HitNetError(f"{path} exists and is not {what}. Choose another name.")
 
 
 def _check(table: pd.DataFrame, distances: np.ndarray) -> None:

@@ -118,8 +118,7 @@ class Audit:
         if format == "label-studio":
             root = export.local_files(self.summary["source"]) if image_root is None else image_root
             return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=root)
-        export.write_pred_probs(self.table, self.distances, out)
-        return [Path(out)]
+        return export.write_pred_probs(self.table, self.distances, self.class_names, out)
 
     def write(self, folder: Path) -> None:
         """Write table, distances, page and, last, the summary: it says that the audit is finished."""
