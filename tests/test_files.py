@@ -310,6 +310,16 @@ def test_litter_is_removed_and_nothing_else(tmp_path):
     files.remove_litter(tmp_path / "none")
 
 
+def test_litter_in_a_shared_folder_stays_while_somebody_writes_it(tmp_path):
+    (tmp_path / ".left.0123abcd.png").touch()
+    with files.replacing(tmp_path / "picture.png") as temporary:
+        temporary.write_bytes(b"half")
+        files.remove_litter(tmp_path, shared=True)
+        assert [path.name for path in tmp_path.iterdir()] == [temporary.name]
+        temporary.write_bytes(b"whole")
+    assert (tmp_path / "picture.png").read_bytes() == b"whole"
+
+
 def test_only_regular_files_of_a_size_are_read(tmp_path):
     (tmp_path / "file").write_text("12345")
     files.check_regular(tmp_path / "file", largest=5)

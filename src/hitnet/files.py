@@ -48,7 +48,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     try:
         mode = _mode(target if target.exists() else temporary)
-        yield temporary
+        with _held(temporary):
+            yield temporary
         with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
             os.fsync(written.fileno())
         temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
@@ -93,12 +94,12 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Lock a folder while this process works on it, where the system can."""
+def _held(path: Path) -> Iterator[None]:
+    """Lock a temporary file or folder while this process works on it, where the system can."""
     handle = None
     if fcntl is not None:
         with suppress(OSError):
-            handle = os.open(folder, os.O_RDONLY)
+            handle = os.open(path, os.O_RDONLY)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         yield
@@ -107,25 +108,30 @@ def _held(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _remove_if_left(folder: Path) -> None:
-    """Remove a temporary folder, unless the process that works on it is alive or the system cannot tell."""
-    if fcntl is None or folder.is_symlink() or not folder.is_dir():
+def _remove_if_left(path: Path) -> None:
+    """Remove a temporary file or folder, unless the process that works on it is alive or the system cannot tell."""
+    if fcntl is None or path.is_symlink() or not (path.is_dir() or path.is_file()):
         return
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         finally:
             os.close(handle)
 
 
-def remove_litter(folder: Path, *, older_than: float = 0.0) -> None:
-    """Remove temporary files that killed processes left in a folder; only for a folder that no other process uses.
+def remove_litter(folder: Path, *, older_than: float = 0.0, shared: bool = False) -> None:
+    """Remove temporary files that killed processes left in a folder.
 
     Args:
         folder: Need not exist.
-        older_than: Only files that were last written this many seconds ago; for folders that others use, too.
+        older_than: Only files that were last written this many seconds ago.
+        shared: Other processes may write into the folder, too: only files that none of them has locked. (Files that
+            safetensors writes are not locked: for these, use `older_than`.)
     """
     with suppress(OSError):
         for path in list(folder.iterdir()):
@@ -133,7 +139,7 @@ def remove_litter(folder: Path, *, older_than: float = 0.0) -> None:
                 status = path.lstat()
                 old = not older_than or time.time() - status.st_mtime > older_than
                 if old and stat.S_ISREG(status.st_mode) and LITTER.fullmatch(path.name):
-                    path.unlink()
+                    _remove_if_left(path) if shared else path.unlink()
 
 
 def check_vacant(path: str | Path) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitnet.errors import HitNetError
+from hitnet.files import remove_litter
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.committees import judge_committees
 from hitnet.paper.cost import in_words
 from hitnet.paper.experiments import Experiment, Length, PlannedRun
-from hitnet.paper.figures import draw_picture
+from hitnet.paper.figures import FOLDER, draw_picture
 from hitnet.paper.ghosts import analyse_ghosts
 from hitnet.paper.ledger import Ledger
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, ghost_analysis
@@ -73,6 +74,7 @@ def reproduce(
         HitNetError: A name is unknown, a number is not above 0, or a run cannot be counted.
     """
     check_positive(runs=runs, epochs=epochs, limit=limit, budget=budget, side_by_side=side_by_side)
+    remove_litter(Path(docs) / FOLDER, shared=True)
     end = None if budget is None else clock() + 60 * budget
     runner = Runner(
         book,
