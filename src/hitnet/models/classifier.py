@@ -78,8 +78,9 @@ class HitOrMissClassifier(nn.Module):
 
 def pooled_features(module: nn.Module, images: Tensor) -> Tensor:
     """Features (B, F) of a module. One with timm's methods is asked for what its own classifier would get."""
-    if hasattr(module, "forward_head") and hasattr(module, "forward_features"):
-        features: Tensor = module.forward_head(module.forward_features(images), pre_logits=True)
+    forward_head, forward_features = (getattr(module, name, None) for name in ("forward_head", "forward_features"))
+    if callable(forward_head) and callable(forward_features):
+        features: Tensor = forward_head(forward_features(images), pre_logits=True)
         return features
     plain: Tensor = module(images)
     return plain

@@ -20,7 +20,8 @@ import torch
 from PIL import Image, ImageOps
 
 from hitnet.data import Data
-from hitnet.data.image_files import FileData, leads_out
+from hitnet.data.copying import leads_out
+from hitnet.data.image_files import FileData
 from hitnet.errors import HitNetError
 from hitnet.review.rows import Rows
 
