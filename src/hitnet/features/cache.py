@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from hitnet.errors import HitNetError
@@ -28,7 +28,6 @@ from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
-LITTER_AGE = 3600.0  # seconds; other processes may be writing shards into the same folder
 Keys = npt.NDArray[np.void]
 
 
@@ -58,7 +57,7 @@ class FeatureCache:
     def __init__(self, folder: Path, num_features: int) -> None:
         self.folder, self.num_features = folder, num_features
         self.shards: list[Path] = []
-        remove_litter(folder, older_than=LITTER_AGE)
+        remove_litter(folder, shared=True)
         keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
         for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
             own = self._keys(path)
@@ -93,7 +92,7 @@ class FeatureCache:
         half = features.to(torch.float16).contiguous()
         with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
             tensors = {"keys": tensor, "features": half}
-            save_file(tensors, temporary, metadata={"checksum": _checksum(tensor, half)})
+            temporary.write_bytes(save(tensors, {"checksum": _checksum(tensor, half)}))
 
     def find(self, keys: Keys) -> npt.NDArray[np.int64]:
         """Place in this cache of each key, -1 where it is not there."""
