@@ -27,6 +27,7 @@ from hitnet.models.backbones import Backbone
 from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
+PER_BLOCK = 16_384  # images whose features are in memory while a file of all is written
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 Keys = npt.NDArray[np.void]
 
@@ -163,10 +164,20 @@ def cached_features(
         return torch.from_numpy(features)
     if ranks.first:
         with replacing(expand(out)) as temporary:
-            shape = (len(paths), backbone.num_features)
-            cache.read(cache.find(keys), np.lib.format.open_memmap(temporary, "w+", np.float16, shape))
+            _write(temporary, cache, cache.find(keys))
     ranks.wait()
     return torch.from_numpy(np.load(expand(out), mmap_mode="r+", allow_pickle=False))
+
+
+def _write(path: Path, cache: FeatureCache, places: npt.NDArray[np.int64]) -> None:
+    """Write the features at these places as an .npy file; what is written leaves memory, block by block."""
+    shape = (len(places), cache.num_features)
+    np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
+    for start in range(0, len(places), PER_BLOCK):
+        block = places[start : start + PER_BLOCK]
+        rows = np.empty((len(block), cache.num_features), np.float16)
+        cache.read(block, rows)
+        np.lib.format.open_memmap(path, "r+")[start : start + len(block)] = rows
 
 
 def _missing(cache: FeatureCache, keys: Keys) -> npt.NDArray[np.int64]:
