@@ -11,6 +11,8 @@ from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError, whole
 from hitnet.models import backbones
 
+MOMENTUM = 0.1  # of running statistics, PyTorch's own: the paper's 0.01 needs some hundred batches to settle
+
 
 class HitOrMissClassifier(nn.Module):
     """A backbone and the Hit-or-Miss layer: images → distances (B, K), of which the smallest wins.
@@ -47,7 +49,7 @@ class HitOrMissClassifier(nn.Module):
         self.head = nn.Identity()
         if self.num_classes:
             place = next(self.backbone.parameters(), torch.zeros(0)).device
-            self.head = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim).to(place)
+            self.head = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim, momentum=MOMENTUM).to(place)
 
     def get_classifier(self) -> nn.Module:
         return self.head
