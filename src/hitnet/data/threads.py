@@ -9,18 +9,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
-from hitnet.data.entries import Entry
-
 AHEAD = 4096  # how many files threads may read before they are asked for
 LARGEST_HANDFUL = 16
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 def thread_count() -> int:
     return min(16, (os.cpu_count() or 1) + 2)
 
 
-def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: int = AHEAD) -> Iterator[T]:
+def in_threads(work: Callable[[Item], T], entries: Iterable[Item], *, ahead: int = AHEAD) -> Iterator[T]:
     """The result of `work` for each entry, in their order, from threads that stay at most `ahead` entries ahead."""
     threads = thread_count()
     # Entries are handed over in groups: decoding a small image takes less time than handing over a single entry.
@@ -41,5 +40,5 @@ def in_threads(work: Callable[[Entry], T], entries: Iterable[Entry], *, ahead: i
         pool.shutdown(cancel_futures=True)
 
 
-def _each(work: Callable[[Entry], T], entries: list[Entry]) -> list[T]:
+def _each(work: Callable[[Item], T], entries: list[Item]) -> list[T]:
     return [work(entry) for entry in entries]

@@ -10,7 +10,6 @@ import hashlib
 import os
 import secrets
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
 from hitnet.files import expand, remove_litter, replacing
@@ -145,7 +145,7 @@ def cached_features(
     side = size or backbone.input_size
     base = cache_folder() if folder is None else expand(folder)
     place = base / "features" / f"{backbone.fingerprint}-{side}{'-flip' if flip else ''}"
-    keys = _file_keys(paths, workers)
+    keys = _file_keys(paths)
     cache = FeatureCache(place, backbone.num_features)
     # The first process decides what is missing: another may look when the first shards are there already.
     missing = ranks.from_first(lambda: _missing(cache, keys))
@@ -209,10 +209,8 @@ def _fill(
             progress(known + which.stop, len(paths))
 
 
-def _file_keys(paths: Sequence[str | Path], workers: int | None) -> Keys:
-    with ThreadPoolExecutor(workers or torch.get_num_threads()) as pool:
-        block = b"".join(pool.map(file_key, paths, chunksize=64))
-    return np.frombuffer(block, f"V{KEY_BYTES}")
+def _file_keys(paths: Sequence[str | Path]) -> Keys:
+    return np.frombuffer(b"".join(in_threads(file_key, paths)), f"V{KEY_BYTES}")
 
 
 def _as_keys(tensor: Tensor) -> Keys:
