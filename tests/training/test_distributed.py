@@ -26,7 +26,7 @@ def start(*arguments):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [*launcher, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=120
+        [*launcher, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=600
     )
 
 
