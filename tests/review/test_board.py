@@ -113,7 +113,7 @@ def test_groups_hold_one_pair_each_and_all_images(review):
         assert set(board.rows.given[rows].tolist()) == {group.given}
         assert set(board.ranking().suggested[rows].tolist()) == {group.suggested}
         assert np.all(np.diff(rows) > 0)  # the table's order within
-        assert group.undecided == int((board.state[rows] == 0).sum())
+        assert group.undecided == int((board.states.decision[rows] == 0).sum())
         covered += group.count
     assert covered == 60
     different = [group.given != group.suggested for group in selection.groups]
@@ -123,7 +123,7 @@ def test_groups_hold_one_pair_each_and_all_images(review):
 def test_decisions_survive_the_server(folder):
     board = decide_some(folder)
     again = open_folder(folder, "anna").board
-    assert again.state.tolist() == board.state.tolist()
+    assert again.states.decision.tolist() == board.states.decision.tolist()
     assert again.counts() == board.counts() == {
         "keep": 1, "relabel": 1, "drop": 2, "neither": 1, "unsure": 1, "disputed": 1,
     }  # fmt: skip
@@ -161,11 +161,11 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
     for board in boards:
         board.catch_up()
         fresh = open_folder(folder, board.reviewer).board
-        assert fresh.state.tolist() == board.state.tolist()
-        assert fresh.disputed.tolist() == board.disputed.tolist()
+        assert fresh.states.decision.tolist() == board.states.decision.tolist()
+        assert fresh.states.disputed.tolist() == board.states.disputed.tolist()
         for row in range(60):
             board._update(board.key(row))
-        assert fresh.state.tolist() == board.state.tolist()
+        assert fresh.states.decision.tolist() == board.states.decision.tolist()
 
 
 def test_undo_takes_back_the_own_last_step(folder):
@@ -175,12 +175,12 @@ def test_undo_takes_back_the_own_last_step(folder):
     ben.decide([(third, "drop", "")])
     step = anna.undo()
     assert sorted(anna.concerned(step)) == sorted([first, second])
-    assert anna.state[:3].tolist() == [0, 0, anna.state[2]]
-    assert anna.state[2] > 0
+    assert anna.states.decision[:3].tolist() == [0, 0, anna.states.decision[2]]
+    assert anna.states.decision[2] > 0
     with pytest.raises(HitNetError, match="Nothing to undo"):
         anna.undo()
     anna.undo(step.name)
-    assert (anna.state[:2] > 0).all()
+    assert (anna.states.decision[:2] > 0).all()
 
 
 def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):

@@ -25,7 +25,7 @@ def answers(board: Board) -> dict[str, dict[int, str]]:
     """The label that each reviewer wants for each image, by row; what is no label stands in brackets."""
     given: dict[str, dict[int, str]] = {}
     with board.lock:
-        for row in (board.state > 0).nonzero()[0].tolist():
+        for row in (board.states.decision > 0).nonzero()[0].tolist():
             for reviewer, decision in board.current(row).items():
                 label = {"keep": decision.given, "relabel": decision.label}.get(
                     decision.decision, f"({decision.decision})"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,30 +29,11 @@ from hitnet.audit.decisions import (
 )
 from hitnet.errors import HitNetError
 from hitnet.review.queries import MOST_ROWS, Query
-from hitnet.review.rows import Ints, Mask, Ranking, Rows
+from hitnet.review.rows import Ints, Ranking, Rows
+from hitnet.review.selection import CODES, Selection, States, select_rows
 
 KEPT_RANKINGS = 4  # pages may still show an earlier one
 KEPT_ORDERS = 16
-CODES = {decision: code for code, decision in enumerate(DECISIONS, start=1)}  # 0: undecided
-
-
-@dataclass(frozen=True)
-class Group:
-    """Images of one given and one suggested class, which stand together from `start` on."""
-
-    given: int
-    suggested: int
-    start: int
-    count: int
-    undecided: int
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Rows that a query asks for, in its order."""
-
-    order: Ints
-    groups: tuple[Group, ...] = ()
 
 
 class StaleError(HitNetError):
@@ -74,9 +55,7 @@ class Board:
         self.log = DecisionLog(folder / NAME)
         self.decisions = Decisions()
         self.rankings: OrderedDict[int, Ranking] = OrderedDict({0: rows.own_ranking})
-        self.state = np.zeros(len(rows), np.int8)  # what is shown: own decision, else that of others
-        self.own: Mask = np.zeros(len(rows), np.bool_)
-        self.disputed: Mask = np.zeros(len(rows), np.bool_)
+        self.states = States.undecided(len(rows))
         self.changed = 0  # counts changes of decisions
         self._truths: tuple[int, Ints, Ints] | None = None
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
@@ -102,9 +81,9 @@ class Board:
         current = self.current(row)
         own = current.get(self.reviewer)
         shown = own or next(reversed(current.values()), None)
-        self.state[row] = 0 if shown is None else CODES.get(shown.decision, 0)
-        self.own[row] = own is not None
-        self.disputed[row] = bool(current) and settle(current) is None
+        self.states.decision[row] = 0 if shown is None else CODES.get(shown.decision, 0)
+        self.states.own[row] = own is not None
+        self.states.disputed[row] = bool(current) and settle(current) is None
 
     def key(self, row: int) -> Key:
         return self.rows.paths[row] or int(self.rows.ids[row])
@@ -146,7 +125,7 @@ class Board:
             if ranking.version != version:
                 raise StaleError("The images were ranked anew. Look at the new order first.")
             order = self.select(replace(query, grouped=False), ranking).order
-            rows = order[self.state[order] == 0]
+            rows = order[self.states.decision[order] == 0]
             if len(rows) != expected:
                 raise StaleError(f"{len(rows)} images are undecided here now, not {expected}. Nothing was decided.")
             label = ""
@@ -184,8 +163,8 @@ class Board:
 
     def counts(self) -> dict[str, int]:
         """How many images there are of each decision, by whoever decided, and how many are disputed."""
-        numbers = np.bincount(self.state, minlength=len(DECISIONS) + 1).tolist()
-        return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.disputed.sum())}
+        numbers = np.bincount(self.states.decision, minlength=len(DECISIONS) + 1).tolist()
+        return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.states.disputed.sum())}
 
     def truths(self) -> tuple[Ints, Ints]:
         """Rows on which the decision is settled, and their true class; −1 for those that no label is known of."""
@@ -194,7 +173,7 @@ class Board:
         with self.lock:
             if self._truths is not None and self._truths[0] == self.changed:
                 return self._truths[1:]
-            for row in np.flatnonzero((self.state > 0) & ~self.disputed).tolist():
+            for row in np.flatnonzero((self.states.decision > 0) & ~self.states.disputed).tolist():
                 decision = settle(self.current(row))
                 if decision is None or decision.decision == "unsure":
                     continue
@@ -224,67 +203,11 @@ class Board:
         with self.lock:
             key = (query, ranking.version, self.changed if query.state or query.grouped else None)
             if key not in self._orders:
-                self._orders[key] = self._select(query, ranking)
+                self._orders[key] = select_rows(self.rows, self.states, query, ranking)
                 while len(self._orders) > KEPT_ORDERS:
                     self._orders.popitem(last=False)
             self._orders.move_to_end(key)
             return self._orders[key]
-
-    def _select(self, query: Query, ranking: Ranking) -> Selection:
-        sorts: dict[str, Callable[[], Ints]] = {
-            "doubt": lambda: ranking.order,
-            "audit": lambda: self.rows.own_ranking.order,
-            "file": lambda: self.rows.by_path,
-            "strange": lambda: self.rows.by_strangeness,
-        }
-        order = sorts[query.sort]()
-        mask = self._mask(query, ranking)
-        order = order if mask is None else order[mask[order]]
-        return self._grouped(order, ranking) if query.grouped else Selection(order)
-
-    def _mask(self, query: Query, ranking: Ranking) -> Mask | None:
-        rows, masks = self.rows, list[Mask]()
-        if query.given is not None:
-            masks.append(rows.given == query.given)
-        if query.suggested is not None:
-            masks.append(ranking.suggested == query.suggested)
-        if query.either is not None:
-            masks.append((rows.given == query.either) | (ranking.suggested == query.either))
-        if query.flags:
-            masks.append(np.isin(rows.flag, query.flags))
-        if query.lowest is not None:
-            masks.append(ranking.score >= query.lowest)
-        if query.highest is not None:
-            masks.append(ranking.score <= query.highest)
-        if query.state is not None:
-            masks.append(self._in_state(query.state))
-        if query.text:
-            masks.append(rows.matching(query.text))
-        return np.logical_and.reduce(masks) if masks else None
-
-    def _in_state(self, state: str) -> Mask:
-        special = {"undecided": self.state == 0, "decided": self.state > 0, "disputed": self.disputed.copy()}
-        if state in special:
-            return special[state]
-        return (self.state > 0) & ~self.own if state == "by others" else self.state == CODES[state]
-
-    def _grouped(self, order: Ints, ranking: Ranking) -> Selection:
-        """Pairs of different classes first, the most frequent first; within a pair, the order stays."""
-        classes = len(self.rows.class_names)
-        pairs = self.rows.given[order] * classes + ranking.suggested[order]
-        values, inverse, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-        same = values // classes == values % classes
-        ranks = np.lexsort((values, -counts, same))
-        place = np.empty(len(ranks), np.uint16 if len(ranks) < 2**16 else np.int64)
-        place[ranks] = np.arange(len(ranks))
-        arranged = order[np.argsort(place[inverse], kind="stable")]
-        undecided = np.bincount(inverse, weights=self.state[order] == 0, minlength=len(values)).astype(int)
-        starts = np.cumsum(counts[ranks]) - counts[ranks]
-        groups = tuple(
-            Group(int(values[g] // classes), int(values[g] % classes), int(start), int(counts[g]), int(undecided[g]))
-            for g, start in zip(ranks, starts, strict=True)
-        )
-        return Selection(arranged, groups)
 
     def window(self, query: Query, *, version: int | None, offset: int, limit: int, near: int | None) -> dict[str, Any]:
         """Some rows of a query, how many there are, and where the image `near` stands among them."""
@@ -314,7 +237,7 @@ class Board:
 
     def record(self, row: int) -> dict[str, Any] | None:
         """What the page shows of the decisions on an image; None if there are none."""
-        if not self.state[row]:
+        if not self.states.decision[row]:
             return None
         current = self.current(row)
         shown = current.get(self.reviewer) or next(reversed(current.values()))
@@ -325,7 +248,7 @@ class Board:
             "reviewer": shown.reviewer,
             "time": shown.time,
             "others": others,
-            "disputed": bool(self.disputed[row]),
+            "disputed": bool(self.states.disputed[row]),
         }
 
     def history(self, limit: int = 200) -> list[dict[str, Any]]:
