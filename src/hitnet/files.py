@@ -238,6 +238,8 @@ def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
             while content:
                 content = content[os.write(handle, content) :]
             os.fsync(handle)
+            if not before:
+                _sync_folder(target.parent)
         except BaseException:  # a full disk, or Ctrl-C: half a line must not stay
             os.ftruncate(handle, before)
             raise
@@ -248,6 +250,16 @@ def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
         yield append
     finally:
         os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the name of a new file to disk, too, where the system can do this for folders."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _lock(handle: int, *, wait: bool) -> None:

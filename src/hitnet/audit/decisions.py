@@ -7,6 +7,7 @@ which readers skip. Nothing is ever removed: what counts now follows from all st
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -21,11 +22,7 @@ import pandas as pd
 
 from hitnet.audit.correction_files import Correction
 from hitnet.errors import HitNetError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from hitnet.files import appending
 
 log = logging.getLogger("hitnet")
 NAME = "decisions.jsonl"
@@ -96,24 +93,15 @@ class DecisionLog:
 
     def append(self, step: Step) -> None:
         """Write a step; when this returns, it survives the end of the process and of the machine's power."""
-        new = not self.path.exists()
+        line = step.to_line().decode("ascii")
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise HitNetError(f"Cannot write {self.path}: {error.strerror}.") from error
-        try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            size = os.fstat(handle).st_size
-            whole = size == 0 or os.pread(handle, 1, size - 1) == b"\n"
-            _write(handle, step.to_line() if whole else b"\n" + step.to_line())  # end the half line of a killed process
-            os.fsync(handle)
+            if not self.path.parent.is_dir():
+                raise FileNotFoundError(errno.ENOENT, "the folder is not there any more")
+            with appending(self.path) as append:
+                # A killed process may have left half a line: end it.
+                append(line if _ends_whole(self.path) else "\n" + line)
         except OSError as error:
             raise HitNetError(f"Cannot write {self.path}: {error.strerror}. The decision is not saved.") from error
-        finally:
-            os.close(handle)
-        if new:
-            _sync_folder(self.path.parent)
 
     def read(self) -> Iterator[Step]:
         """The steps that were written since the last call; half a line at the end waits for its other half."""
@@ -130,29 +118,16 @@ class DecisionLog:
             try:
                 if line.strip():
                     yield Step.from_line(line)
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 log.warning("%s: a line that is no decision is skipped: %r", self.path, line[:80])
 
 
-def _write(handle: int, block: bytes) -> None:
-    """All of the block; if the disk takes only a part, the rest follows as long as the lock is held."""
-    view = memoryview(block)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the name of a new file to disk too, where the system can do this for folders."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+def _ends_whole(path: Path) -> bool:
+    """Whether a file is empty or its last line is complete."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read(1) in (b"", b"\n")
 
 
 class Decision(NamedTuple):
