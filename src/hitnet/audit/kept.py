@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from hitnet.files import replacing
+from hitnet.errors import HitNetError
+from hitnet.training.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
 NAME = "judged.safetensors"
@@ -43,38 +41,29 @@ class Kept:
 
 
 def write_kept(folder: Path, kept: Kept) -> None:
-    """Write the file, unless it would be huge; a review then has the order and the evidence of the table alone."""
-    tensors = {"said": kept.said.contiguous()}
+    """Write the file, unless it would be huge: a review then has only the order and the evidence of the table."""
+    tensors = {"said": kept.said}
     if kept.features is not None:
-        tensors["features"] = kept.features.contiguous()
+        tensors["features"] = kept.features
     size = sum(tensor.nbytes for tensor in tensors.values())
     if size > MOST_BYTES:
         log.info("What the judges saw is not kept for the review: it would take %.1f GB.", size / 1e9)
         (folder / NAME).unlink(missing_ok=True)
         return
-    about = {"kinds": json.dumps(kept.kinds), "checksum": _checksum(tensors)}
-    with replacing(folder / NAME) as temporary:
-        save_file(tensors, temporary, metadata=about)
+    write_tensors(folder / NAME, tensors, {"kinds": json.dumps(kept.kinds)})
 
 
 def read_kept(folder: Path, images: int) -> Kept | None:
     """What an audit kept; None if it kept nothing, or if the file is damaged or of other images."""
-    try:
-        with safe_open(folder / NAME, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            about = file.metadata() or {}
-    except (OSError, SafetensorError):
+    if not (folder / NAME).exists():
         return None
-    said, features = tensors.get("said"), tensors.get("features")
-    fits = said is not None and said.ndim == 3 and said.shape[1] == images
-    if not fits or said is None or about.get("checksum") != _checksum(tensors):
+    try:
+        tensors, metadata = read_tensors(folder / NAME)
+        said, kinds = tensors["said"], tuple(map(str, json.loads(metadata["kinds"])))
+        fits = said.ndim == 3 and said.shape[:2] == (len(kinds), images)
+    except (HitNetError, KeyError, TypeError, ValueError, RecursionError):
+        fits = False
+    if not fits:
         log.warning("%s is damaged or of another audit, and is not used.", folder / NAME)
         return None
-    return Kept(said, tuple(json.loads(about["kinds"])), features)
-
-
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(tensors):
-        digest.update(tensors[name].numpy().data)
-    return digest.hexdigest()
+    return Kept(said, kinds, tensors.get("features"))

@@ -6,7 +6,6 @@ m/√n. How well this holds depends on the training; the fitted mean and covaria
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
+from hitnet.files import checksum
 from hitnet.models.coding import BATCH, encode_batch
 from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
@@ -199,7 +199,7 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
     """
     trained = open_decoder(run, device=device)
     file = None if data is not None or trained.folder is None else Path(trained.folder) / GAUSSIANS_FILE
-    weights = "" if file is None else _digest(RunFolder(file.parent).weights_file)
+    weights = "" if file is None else checksum(RunFolder(file.parent).weights_file)
     if file is not None and file.is_file():
         try:
             tensors, metadata = read_tensors(file)
@@ -225,8 +225,3 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
         except HitNetError as error:  # a read-only run folder is fine: only the next call is slower
             log.info("The fitted Gaussians are not saved: %s", error)
     return gaussians
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
