@@ -10,12 +10,10 @@ COMMANDS = {"train", "audit", "reproduce", "apply", "features"}
 
 
 def test_killed_commands_lose_nothing(tmp_path):
-    """Three kills of each command; `make attack` makes hundreds."""
-    arguments = ["kill", "--kills", "15", "--minutes", "10", "--out", tmp_path]
-    ended = subprocess.run(
-        [sys.executable, ATTACK, *arguments], capture_output=True, text=True, timeout=900, check=False
-    )
+    """Two kills of each command; `make attack` makes hundreds."""
+    arguments = ["kill", "--kills", "10", "--minutes", "60", "--out", tmp_path]
+    ended = subprocess.run([sys.executable, ATTACK, *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     record = json.loads((tmp_path / "kills.json").read_text())
     assert record["findings"] == []
-    assert {name for name, row in record["commands"].items() if row["kills"]} == COMMANDS
+    assert {name for name, row in record["commands"].items() if row["kills"]} == COMMANDS, record

@@ -85,19 +85,34 @@ def serve_review(
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token={token}"
     app = review.build(port=port, token=token)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
-    try:
-        _in_background(review.board.rows.warm, review.pictures.warm)
-        review.ranker.start()
+
+    def listens() -> None:
         if ready is not None:
             ready(address)
         if open_browser:
             _in_background(lambda: webbrowser.open(address))
-        server.run(sockets=[listening])
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    try:
+        _in_background(review.board.rows.warm, review.pictures.warm)
+        review.ranker.start()
+        _Server(config, listens).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     finally:
         review.ranker.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it answers requests and ends quietly on Ctrl-C."""
+
+    def __init__(self, config: uvicorn.Config, listens: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.listens = listens
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self.listens()
 
 
 def listen(port: int) -> socket.socket:
