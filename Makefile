@@ -27,7 +27,7 @@ demo: setup
 
 # Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it.
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Damaged files of every kind, and long commands killed at any moment; see docs/reliability.md.
 SEED ?= 0
