@@ -188,7 +188,7 @@ _held = 0  # pixels in flight
 
 @contextmanager
 def _in_flight(pixels: int) -> Iterator[None]:
-    """Wait until so many pixels fit into memory beside those of other threads; a picture alone always fits."""
+    """Wait until this number of pixels fits into memory beside those of other threads; a single picture always fits."""
     global _held
     with _turn:
         _turn.wait_for(lambda: _held == 0 or _held + pixels <= IN_FLIGHT)

@@ -140,11 +140,11 @@ def _fields(parts: Iterator[tuple[int, memoryview]], shape: tuple[int, ...], ord
     if len(length) != 1 or not 1 <= int(length[0]) <= 64 or len(letters) % int(length[0]):
         raise MatlabError("a structure has no sound names of fields")
     size = int(length[0])
-    found = {}
+    fields = {}
     for begin in range(0, len(letters), size):
         kind, content = _next(parts, "fields")
         name = letters[begin : begin + size].split(b"\0")[0].decode("latin-1")
         field = _variable(content, order, None) if kind == MATRIX and len(content) else None
         if field is not None and not isinstance(field.value, dict):
-            found[name] = field.value
-    return found
+            fields[name] = field.value
+    return fields

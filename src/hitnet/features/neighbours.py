@@ -62,9 +62,9 @@ def near_duplicates(features: Tensor, threshold: float = NEAR_DUPLICATE) -> tupl
         later = second > first + start
         pairs.append(torch.stack([first[later] + start, second[later]], dim=1))
         similarities.append(block[first[later], second[later]])
-    found, values = torch.cat(pairs), torch.cat(similarities)
+    alike, values = torch.cat(pairs), torch.cat(similarities)
     order = torch.argsort(values, descending=True, stable=True)
-    return found[order], values[order]
+    return alike[order], values[order]
 
 
 def neighbour_votes(features: Tensor, labels: Tensor, num_classes: int, k: int = 10) -> Tensor:

@@ -146,7 +146,7 @@ class Rows:
 
     def matching(self, text: str) -> Mask:
         """Which rows have this in their path, or as their number."""
-        found = np.asarray(pc.match_substring(self._searchable, text).to_numpy(zero_copy_only=False), np.bool_)
+        matches = np.asarray(pc.match_substring(self._searchable, text).to_numpy(zero_copy_only=False), np.bool_)
         number = text.removeprefix("#")
         if (
             number.isascii()
@@ -154,8 +154,8 @@ class Rows:
             and len(number) <= 18
             and (row := self.row_of(int(number))) is not None
         ):
-            found[row] = True
-        return found
+            matches[row] = True
+        return matches
 
     def warm(self) -> None:
         """Compute what a first request would otherwise wait for."""
