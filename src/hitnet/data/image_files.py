@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from hitnet.data.entries import Lazy
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
@@ -62,8 +63,10 @@ class FileData(Data):
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
-    def image_files(self, images: ImageSet) -> list[Path] | None:
-        return [self.listing.entries.root / path for path in images.paths or ()]
+    def image_files(self, images: ImageSet) -> Sequence[Path] | None:
+        root, paths = self.listing.entries.root, images.paths
+        assert paths is not None  # images of files have paths
+        return Lazy(lambda i: root / paths[i], range(len(paths)))
 
     def _survey(self, split: str) -> Survey:
         options = self.options

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from hitnet.data.entries import Lazy
 from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
@@ -200,7 +201,7 @@ def _fill(
         progress(known, len(paths))
     waiting: list[Tensor] = []
     start = 0
-    for which, part in extractor.run([paths[i] for i in missing]):
+    for which, part in extractor.run(Lazy(paths.__getitem__, missing)):
         waiting.append(part)
         if which.stop - start >= PER_SHARD or which.stop == len(missing):
             cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))
