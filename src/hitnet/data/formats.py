@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.data.arrays import MemoryData
+from hitnet.data.clothing import ClothingData
 from hitnet.data.folder import FolderData
 from hitnet.data.images import Images
 from hitnet.data.known import KnownData
@@ -19,7 +20,8 @@ from hitnet.data.table import TABLES, TableData
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.files import expand
 
-FORMATS: list[type[Data]] = [MemoryData, KnownData, NpzData, FolderData, TableData]  # the first that accepts a source
+FORMATS: list[type[Data]] = [MemoryData, ClothingData, KnownData, NpzData, FolderData, TableData]
+"""The first that accepts a source is taken."""
 
 Source = str | Path | Images | Data
 
