@@ -79,6 +79,7 @@ _ROOMS = (
     "paper",
     "plots",
     "review",
+    "sklearn",
     "synthesis",
     "training",
 )
