@@ -19,6 +19,7 @@ ORDER = [
     "kernels",
     "models",
     "data",
+    "inference",
     "training",
     "features",
     "synthesis",
