@@ -14,6 +14,7 @@ FUNCTIONS = {
     "train": "train",
     "evaluate": "evaluate",
     "predict": "predict",
+    "export": "export_run",
     "models": "list_models",
     "prototypes": "prototypes",
     "traverse": "traverse",

@@ -20,6 +20,7 @@ ORDER = [
     "kernels",
     "models",
     "data",
+    "inference",
     "training",
     "features",
     "sklearn",

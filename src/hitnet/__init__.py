@@ -44,6 +44,7 @@ _NAMES = {
         "Run",
         "choose_recipe",
         "evaluate",
+        "export_run",
         "open_run",
         "predict",
         "train",
@@ -144,6 +145,7 @@ if TYPE_CHECKING:
     from hitnet.training import Run as Run
     from hitnet.training import choose_recipe as choose_recipe
     from hitnet.training import evaluate as evaluate
+    from hitnet.training import export_run as export_run
     from hitnet.training import open_run as open_run
     from hitnet.training import predict as predict
     from hitnet.training import train as train  # type: ignore[no-redef]

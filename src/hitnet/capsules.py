@@ -119,7 +119,7 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
         raise HitNetError(f"dynamic_routing: iterations must be at least 1; got {iterations}.")
     votes = full_precision(votes)
     fixed = votes.detach()
-    logits = votes.new_zeros(votes.shape[:3])
+    logits = votes.new_zeros(1, *votes.shape[1:3])  # the same for all images: a batch of any size can be exported
     for _ in range(iterations - 1):
         capsules = squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), fixed))
         logits = logits + torch.einsum("bikn,bkn->bik", fixed, capsules)

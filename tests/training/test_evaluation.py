@@ -10,7 +10,7 @@ from PIL import Image
 import hitnet
 from hitnet import HitNetError, choose_recipe, open_data
 from hitnet.training.evaluation import Evaluation, class_distances, measure
-from hitnet.training.predictions import predict, verdict
+from hitnet.training.predictions import decision_rule, predict
 from toy import toy_images, write_mnist
 
 
@@ -214,8 +214,8 @@ def test_images_of_another_size_are_refused_in_words(run):
         hitnet.evaluate(run, toy_images(6, shape=(3, *run.config.model.in_shape[1:])), device="cpu")
 
 
-def test_verdicts():
-    assert [verdict(d) for d in (0.0, 0.1, 0.5, 0.9, 1.5)] == ["hit", "hit", "near", "miss", "miss"]
+def test_verdicts(run):
+    assert [decision_rule(run).verdict(d) for d in (0.0, 0.1, 0.5, 0.9, 1.5)] == ["hit", "hit", "near", "miss", "miss"]
 
 
 def test_predict_names_the_class_or_none(run, tmp_path):

@@ -36,6 +36,7 @@ MODULES = {
     "train": "train",
     "evaluate": "train",
     "predict": "train",
+    "export": "train",
     "models": "train",
     "prototypes": "synthesis",
     "traverse": "synthesis",

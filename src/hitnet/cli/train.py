@@ -1,4 +1,4 @@
-"""`hitnet train`, `evaluate`, `predict` and `models`."""
+"""`hitnet train`, `evaluate`, `predict`, `export` and `models`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,22 @@ from hitnet.cli.options import (
     takes,
 )
 from hitnet.cli.progress import training_progress
-from hitnet.cli.terminal import console, fits, make_table, print_json, short_name
+from hitnet.cli.terminal import console, fits, make_table, print_json, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
-from hitnet.training import Evaluation, Run, RunFolder, choose_recipe, distributed, evaluate, predict, train, train_many
+from hitnet.training import (
+    Evaluation,
+    Run,
+    RunFolder,
+    choose_recipe,
+    distributed,
+    evaluate,
+    export_run,
+    predict,
+    train,
+    train_many,
+)
 
 app = typer.Typer()
 
@@ -195,7 +206,7 @@ def figures_table(result: Evaluation, *, confusion: bool) -> Table:
 
 @app.command("predict")
 def predict_command(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(help="A run folder, or an .onnx file that `hitnet export` wrote")],
     images: Annotated[list[Path], typer.Argument(help="Image files")],
     device: Device = "auto",
     as_json: AsJson = False,
@@ -216,6 +227,17 @@ def predict_command(
             f"{prediction.runner_up_distance:.3f}",
         )
     console.print(table)
+
+
+@app.command("export")
+def export_command(
+    run: RunPath,
+    out: Annotated[Path, typer.Option(help="File to write: .onnx")],
+    format: Annotated[str, typer.Option(help="onnx")] = "onnx",
+    part: Annotated[str, typer.Option(help="classifier or decoder")] = "classifier",
+) -> None:
+    """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
+    print_written([export_run(run, out, format=format, part=part)])
 
 
 @app.command("models")

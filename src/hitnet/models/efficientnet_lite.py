@@ -43,7 +43,11 @@ class SameConv(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         kernel, stride = self.kernel_size[0], self.stride[0]
         if stride > 1:
-            down, across = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in input.shape[-2:])
+            # Not −(−n // stride): ONNX divides towards 0.
+            counts = ((n + stride - 1) // stride for n in input.shape[-2:])
+            down, across = (
+                max((count - 1) * stride + kernel - n, 0) for count, n in zip(counts, input.shape[-2:], strict=True)
+            )
             input = F.pad(input, (across // 2, across - across // 2, down // 2, down - down // 2))
         return super().forward(input)
 

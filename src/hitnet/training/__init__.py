@@ -1,8 +1,10 @@
 """Training: recipes, the engine, run folders, evaluation and prediction."""
 
+from hitnet.inference import Prediction
 from hitnet.training.api import train, train_many
 from hitnet.training.evaluation import Evaluation, evaluate
-from hitnet.training.predictions import Prediction, predict
+from hitnet.training.onnx_export import export_run
+from hitnet.training.predictions import predict
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
@@ -19,6 +21,7 @@ __all__ = [
     "RunFolder",
     "choose_recipe",
     "evaluate",
+    "export_run",
     "open_run",
     "predict",
     "train",

@@ -1,0 +1,6 @@
+"""Predictions from distances, and from ONNX files: no network of PyTorch is built."""
+
+from hitnet.inference.onnx_file import OnnxNetwork, is_onnx, open_onnx, predict_onnx
+from hitnet.inference.prediction import DecisionRule, Prediction
+
+__all__ = ["DecisionRule", "OnnxNetwork", "Prediction", "is_onnx", "open_onnx", "predict_onnx"]

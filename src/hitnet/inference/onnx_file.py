@@ -1,0 +1,229 @@
+"""Networks in ONNX files: run by ONNX Runtime, with everything that a prediction needs in the file itself.
+
+The graph takes images as they are read, uint8 (B, C, H, W), and scales and normalises them itself. The metadata entry
+`hitnet` says in JSON what else there is to know (`About`); `hitnet-checksum` finds damage. A file without the latter is
+read too, for those who changed it on purpose.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitnet import schemas
+from hitnet.data.decode import check_shape, read_image
+from hitnet.errors import HitNetError
+from hitnet.files import check_regular, expand
+from hitnet.inference.prediction import DecisionRule, Prediction
+
+FORMAT = 1
+ENTRY, CHECKSUM = "hitnet", "hitnet-checksum"
+LARGEST = (2 << 30) - 1  # bytes; protobuf reads no more
+BATCH_PIXELS = 2**22
+CLASSIFIER, DECODER = "classifier", "decoder"
+
+
+@dataclass(frozen=True)
+class About:
+    """What an ONNX file says about its network.
+
+    Attributes:
+        format: Version of these entries.
+        part: "classifier" or "decoder".
+        in_shape: (C, H, W) of an image; C = 1 is grey, 3 is RGB.
+        class_names: One name per class.
+        nearest_wins: Whether the class with the smallest distance wins.
+        radii: Hit and miss radius; None for networks other than HitNet.
+        model_name: The name that the network was chosen by.
+        data: The data that it was trained on.
+        hitnet: The version that wrote the file.
+        fit: How images of another size are brought to this one.
+    """
+
+    format: int
+    part: str
+    in_shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    nearest_wins: bool
+    radii: tuple[float, float] | None
+    model_name: str
+    data: str
+    hitnet: str
+    fit: str = "scaled to fit (bilinear, antialiased, with the aspect ratio) and centred on black"
+
+    @property
+    def rule(self) -> DecisionRule:
+        return DecisionRule(self.class_names, self.nearest_wins, self.radii)
+
+    @classmethod
+    def read(cls, text: str, path: Path) -> About:
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise HitNetError(f"{path} is damaged: its metadata is not readable JSON ({error}).") from error
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise HitNetError(f"{path} is not an ONNX file that this version of hitnet can read. Export it again.")
+        schemas.check(values, schemas.schema_of(cls), path)
+        known: dict[str, Any] = {entry.name: values[entry.name] for entry in fields(cls) if entry.name in values}
+        known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+        about = cls(**known)
+        about.check(path)
+        return about
+
+    def check(self, path: Path) -> None:
+        if len(self.in_shape) != 3 or len(self.class_names) < 2 or (self.radii is not None and len(self.radii) != 2):
+            raise HitNetError(f"{path} is damaged: its metadata does not describe a network. Export it again.")
+        check_shape(self.in_shape)
+
+
+class OnnxNetwork:
+    """A classifier in an ONNX file.
+
+    Args:
+        session: ONNX Runtime's session.
+        about: What the file says about it.
+        path: The file, for messages.
+    """
+
+    def __init__(self, session: Any, about: About, path: Path) -> None:
+        self.session, self.about, self.path = session, about, path
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.about.class_names
+
+    def distances(self, pixels: np.ndarray) -> np.ndarray:
+        """Distances (N, K) of uint8 images (N, C, H, W), in batches."""
+        size = max(1, BATCH_PIXELS // int(np.prod(self.about.in_shape)))
+        parts = [self._run(pixels[start : start + size]) for start in range(0, len(pixels), size)]
+        return np.concatenate([np.empty((0, len(self.class_names)), np.float32), *parts])
+
+    def _run(self, batch: np.ndarray) -> np.ndarray:
+        try:
+            (distances,) = self.session.run(["distances"], {"images": batch})
+        except Exception as error:  # ONNX Runtime's errors have no common class
+            raise HitNetError(f"{self.path} cannot be run: {error}") from error
+        if distances.shape != (len(batch), len(self.class_names)):
+            raise HitNetError(f"{self.path} is damaged: its distances have the shape {distances.shape}.")
+        return np.asarray(distances, np.float32)
+
+    def predict(self, images: Sequence[str | Path]) -> list[Prediction]:
+        """Classify image files, each brought to the size that the network takes."""
+        if not images:
+            return []
+        pixels = np.stack([read_image(path, self.about.in_shape).numpy() for path in images])
+        rule, rows = self.about.rule, self.distances(pixels)
+        return [rule.predict(str(path), row) for path, row in zip(images, rows, strict=True)]
+
+
+def is_onnx(path: object) -> bool:
+    """Whether this is the path of an ONNX file, by its name."""
+    return isinstance(path, str | Path) and Path(path).suffix.lower() == ".onnx" and not expand(path).is_dir()
+
+
+def predict_onnx(path: str | Path, images: Sequence[str | Path]) -> list[Prediction]:
+    """Classify image files by the network in an ONNX file."""
+    return open_onnx(path).predict(images)
+
+
+def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
+    """Open the classifier in an ONNX file that `export_run` wrote.
+
+    Args:
+        path: The file. It must hold all its weights: no other file is read.
+        threads: Threads of ONNX Runtime; 0 leaves the choice to it.
+    """
+    onnx, runtime = onnx_packages()
+    file = expand(path)
+    check_regular(file, largest=LARGEST)
+    content = file.read_bytes()
+    try:
+        model = onnx.load_model_from_string(content)
+    except Exception as error:  # protobuf's errors have no common class
+        raise HitNetError(f"{file} is not a readable ONNX file: {error}") from error
+    about = read_about(model, file)
+    if about.part != CLASSIFIER:
+        raise HitNetError(f"{file} holds a {about.part}. Give the classifier of the run.")
+    check_self_contained(model, file, onnx)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # what matters is raised
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise HitNetError(f"{file} is not a network that ONNX Runtime can run: {error}") from error
+    names = [entry.name for entry in session.get_inputs()], {entry.name for entry in session.get_outputs()}
+    if names[0] != ["images"] or "distances" not in names[1]:
+        raise HitNetError(f"{file} has no input `images` or no output `distances`. Export the run again.")
+    return OnnxNetwork(session, about, file)
+
+
+def onnx_packages() -> tuple[Any, Any]:
+    """The packages onnx and onnxruntime."""
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise HitNetError(f"ONNX files need the package {error.name}: pip install 'hitnet[onnx]'.") from error
+    return onnx, onnxruntime
+
+
+def write_about(model: Any, about: About) -> None:
+    """Put metadata and checksum into a model."""
+    text = json.dumps(asdict(about))
+    digest = model_checksum(model, text)
+    for key, value in ((ENTRY, text), (CHECKSUM, digest)):
+        model.metadata_props.add(key=key, value=value)
+
+
+def read_about(model: Any, path: Path) -> About:
+    """What a model says about itself, after a look at its checksum."""
+    entries = {entry.key: entry.value for entry in model.metadata_props}
+    if ENTRY not in entries:
+        raise HitNetError(f"{path} is not an ONNX file of hitnet: it has no metadata. Write it by `hitnet export`.")
+    if CHECKSUM in entries and entries[CHECKSUM] != model_checksum(model, entries[ENTRY]):
+        raise HitNetError(
+            f"{path} is damaged: its checksum does not match. Export the run again. If you changed the file on "
+            f"purpose, remove its metadata entry {CHECKSUM}."
+        )
+    return About.read(entries[ENTRY], path)
+
+
+def model_checksum(model: Any, text: str) -> str:
+    """A hash of the graph and of what is said about it."""
+    bare = type(model)()
+    bare.CopyFrom(model)
+    bare.ClearField("metadata_props")
+    content = bare.SerializeToString(deterministic=True)
+    return hashlib.blake2b(content + text.encode(), digest_size=16).hexdigest()
+
+
+def check_self_contained(model: Any, path: Path, onnx: Any) -> None:
+    """Raise HitNetError if a model would read other files, or run operators that are not ONNX's own."""
+    foreign = sorted({entry.domain for entry in model.opset_import} - {"", "ai.onnx"})
+    if foreign:
+        raise HitNetError(f"{path} uses operators that are not ONNX's own ({foreign[0]}), which are not run.")
+    for tensor in _tensors(model, onnx.TensorProto):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+            raise HitNetError(
+                f"{path} refers to another file for its weights, which is not read. Give a file that holds them itself."
+            )
+
+
+def _tensors(message: Any, kind: type) -> Iterator[Any]:
+    """All tensors in a message of protobuf, however deep: weights, constants, subgraphs, functions."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for part in (value,) if hasattr(value, "ListFields") else value:
+            if isinstance(part, kind):
+                yield part
+            else:
+                yield from _tensors(part, kind)

@@ -1,0 +1,70 @@
+"""What distances say about an image: a class, or none of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one image.
+
+    Attributes:
+        image: The image file.
+        label: The winning class, or None if every capsule misses: none of these.
+        distance: Distance of the winning class's capsule from the centre; for networks other than HitNet, the entry of
+            their prediction vector, where the largest wins.
+        verdict: "hit" (within m = 0.1), "miss" (beyond m' = 0.9) or "near"; None for networks other than HitNet.
+        runner_up: The second-best class.
+        runner_up_distance: Its distance.
+    """
+
+    image: str
+    label: str | None
+    distance: float
+    verdict: str | None
+    runner_up: str
+    runner_up_distance: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class DecisionRule:
+    """How a network's distances become a class.
+
+    Attributes:
+        class_names: One name per class.
+        nearest_wins: Whether the class with the smallest distance wins, rather than that with the largest.
+        radii: m and m' of the paper: a capsule within the first hits, one beyond the second misses. None for networks
+            other than HitNet, which never answer "none".
+    """
+
+    class_names: tuple[str, ...]
+    nearest_wins: bool
+    radii: tuple[float, float] | None
+
+    def predict(self, image: str, distances: np.ndarray) -> Prediction:
+        """The prediction for an image with these distances (K,)."""
+        best, second = np.argsort(distances if self.nearest_wins else -distances, kind="stable")[:2].tolist()
+        verdict = self.verdict(float(distances[best]))
+        return Prediction(
+            image=image,
+            label=None if verdict == "miss" else self.class_names[best],
+            distance=float(distances[best]),
+            verdict=verdict,
+            runner_up=self.class_names[second],
+            runner_up_distance=float(distances[second]),
+        )
+
+    def verdict(self, distance: float) -> str | None:
+        if self.radii is None:
+            return None
+        hit, miss = self.radii
+        if distance <= hit:
+            return "hit"
+        return "miss" if distance >= miss else "near"
