@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib")
+LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib", "tensorboard")
 
 
 def imported(code: str) -> set[str]:

@@ -27,7 +27,18 @@ from hitnet.cli.terminal import console, fits, make_table, print_json, short_nam
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
-from hitnet.training import Evaluation, Run, RunFolder, choose_recipe, distributed, evaluate, predict, train, train_many
+from hitnet.training import (
+    Evaluation,
+    Run,
+    RunFolder,
+    TensorBoard,
+    choose_recipe,
+    distributed,
+    evaluate,
+    predict,
+    train,
+    train_many,
+)
 
 app = typer.Typer()
 
@@ -55,6 +66,9 @@ def train_command(
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
+    ] = False,
     augment_from: Annotated[Path | None, typer.Option(help="Run whose network modifies images (hybrid)")] = None,
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
@@ -78,6 +92,7 @@ def train_command(
             "resume": resume,
             "augment_from": augment_from,
             "progress": bar,
+            "callbacks": [TensorBoard()] if tensorboard else [],
             "profile": profile,
         }
         opened = open_data(data, **data_options)

@@ -1,14 +1,17 @@
 """Training: recipes, the engine, run folders, evaluation and prediction."""
 
 from hitnet.training.api import train, train_many
+from hitnet.training.callbacks import Callback, Training
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.predictions import Prediction, predict
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
+from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [
     "RECIPES",
+    "Callback",
     "Evaluation",
     "Prediction",
     "Progress",
@@ -17,6 +20,8 @@ __all__ = [
     "Run",
     "RunConfig",
     "RunFolder",
+    "TensorBoard",
+    "Training",
     "choose_recipe",
     "evaluate",
     "open_run",
