@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib", "onnx", "onnxruntime")
+LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib", "onnx", "onnxruntime", "tensorboard")
 
 
 def imported(code: str) -> set[str]:
