@@ -130,7 +130,7 @@ def measure_labels(args: argparse.Namespace) -> None:
 
 
 def measure_grey(args: argparse.Namespace) -> None:
-    """Who judges small grey images better: heads on features, or networks from scratch? One draw per number of images."""
+    """Who judges small grey images better: heads on features, or networks from scratch? One draw each."""
     for name in ("mnist", "fashion-mnist"):
         everything = hitnet.open_data(name, data_dir=args.data_dir).load("train")
         for count in (500, 1000, 2000, 4000):
