@@ -28,7 +28,7 @@ from hitnet.models.backbones import Backbone
 from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
-PER_BLOCK = 16_384  # images whose features are in memory while a file of all is written
+PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 Keys = npt.NDArray[np.void]
 
