@@ -56,6 +56,14 @@ def test_a_temperature_of_0_is_refused():
         class_probabilities(np.zeros((1, 2)), 0)
 
 
+def test_the_error_rate_is_spread_evenly():
+    distances = np.random.default_rng(0).uniform(0, 2, (20, 4))
+    expected = 0.9 * class_probabilities(distances, 0.2) + 0.1 / 4
+    np.testing.assert_allclose(class_probabilities(distances, 0.2, error_rate=0.1), expected)
+    with pytest.raises(HitNetError, match=r"error_rate must be in \[0, 1\]; got 1.5"):
+        class_probabilities(distances, error_rate=1.5)
+
+
 def test_no_images_have_no_probabilities():
     assert class_probabilities(np.zeros((0, 3))).shape == (0, 3)
 

@@ -15,14 +15,24 @@ Floats = npt.NDArray[np.float64]
 COLDEST, HOTTEST = 0.005, 5.0  # temperatures that are tried
 
 
-def class_probabilities(distances: np.ndarray, temperature: float = HIT_RADIUS) -> Floats:
+def class_probabilities(distances: np.ndarray, temperature: float = HIT_RADIUS, *, error_rate: float = 0.0) -> Floats:
     """The softmax of −distance / temperature: the nearest capsule's class is the likeliest; each row sums to 1.
 
     Each `temperature` of additional distance makes a class e times less likely. At the default, the hit radius, an
     image with one capsule on the hit radius (0.1) and nine on the miss radius (0.9) gets 0.997 for the hit.
+
+    Args:
+        distances: (N, K).
+        temperature: Above 0.
+        error_rate: How often the distances are misleading however clear they are. This share of each image's
+            probability is spread evenly over all classes.
     """
     finite("class_probabilities", "temperature", temperature, above_0=True)
-    return np.exp(_log_probabilities(distances, temperature))
+    if not 0 <= error_rate <= 1:
+        raise HitNetError(f"class_probabilities: error_rate must be in [0, 1]; got {error_rate}.")
+    softmax = np.exp(_log_probabilities(distances, temperature))
+    mixed: Floats = (1 - error_rate) * softmax + error_rate / distances.shape[1]
+    return mixed
 
 
 def _log_probabilities(distances: np.ndarray, temperature: float) -> Floats:

@@ -75,6 +75,7 @@ SUMMARY = {
     "models": int,
     "model": str,
     "networks?": [{str: ANYTHING}],
+    "trained?": float,
     "in_words?": str,
     "expected_errors": float,
     "flags": {str: int},

@@ -1,4 +1,6 @@
+import importlib
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -213,3 +215,11 @@ def test_wrong_images_and_networks_are_named():
         quick(model="n1").fit(images.pixels, images.labels)
     with pytest.raises(HitNetError, match="X has 12 rows, but y has 11 labels"):
         quick().fit(images.pixels, images.labels[1:])
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("hitnet.sklearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(HitNetError, match=r"needs the package scikit-learn: pip install 'hitnet\[sklearn\]'"):
+        importlib.import_module("hitnet.sklearn")
