@@ -3,7 +3,18 @@
 import subprocess
 import sys
 
-LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib", "onnx", "onnxruntime")
+LATE = (
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "jinja2",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "datasets",
+    "huggingface_hub",
+)
 
 
 def imported(code: str) -> set[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hitnet.data.split import TEST, TRAIN, VALIDATION
+from hitnet.data.stored import AnyFile, Root
 
 SPLITS = (TRAIN, TEST, VALIDATION)
 Numbers = npt.NDArray[np.integer]
@@ -26,14 +26,14 @@ class Entry:
     Attributes:
         id: Its place in the set's order.
         path: Its path as shown.
-        file: Its path as opened.
+        file: What is opened.
         label: The name of its class.
         split: train, test or validation.
     """
 
     id: int
     path: str
-    file: Path
+    file: AnyFile
     label: str
     split: str
 
@@ -77,7 +77,7 @@ class Entries:
     """A list of `Entry`, each of which is made when it is asked for.
 
     Attributes:
-        root: The folder that paths start from.
+        root: The folder that paths start from, or what else gives a file for each path.
         ids: Places in the set's order.
         paths: The paths, from `root` on.
         classes: The names of all classes that occur, and perhaps of others.
@@ -85,7 +85,7 @@ class Entries:
         splits: Indices into SPLITS.
     """
 
-    root: Path
+    root: Root
     ids: npt.NDArray[np.int64]
     paths: Texts
     classes: tuple[str, ...]
@@ -94,7 +94,7 @@ class Entries:
 
     @classmethod
     def of(
-        cls, root: Path, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
+        cls, root: Root, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
     ) -> Entries:
         """Build the list from one label and one split per path; ids are counted from 0 if none are given."""
         classes = tuple(dict.fromkeys(labels))

@@ -13,6 +13,7 @@ from typing import ClassVar
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
+from hitnet.data.stored import AnyFile, Root
 from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
 from hitnet.files import expand
 
@@ -31,6 +32,11 @@ class FileData(Data):
     @property
     def address(self) -> str:
         return str(self.path.absolute())
+
+    @property
+    def root(self) -> Root:
+        """Where the paths of the images start."""
+        return self.path
 
     @cached_property
     @abstractmethod
@@ -62,8 +68,8 @@ class FileData(Data):
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
-    def image_files(self, images: ImageSet) -> list[Path] | None:
-        return [self.listing.entries.root / path for path in images.paths or ()]
+    def image_files(self, images: ImageSet) -> list[AnyFile] | None:
+        return [self.root / path for path in images.paths or ()]
 
     def _survey(self, split: str) -> Survey:
         options = self.options
