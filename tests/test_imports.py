@@ -3,7 +3,19 @@
 import subprocess
 import sys
 
-LATE = ("pandas", "pyarrow", "scipy", "sklearn", "jinja2", "matplotlib", "onnx", "onnxruntime", "tensorboard")
+LATE = (
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "jinja2",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "tensorboard",
+    "datasets",
+    "huggingface_hub",
+)
 
 
 def imported(code: str) -> set[str]:

@@ -20,6 +20,7 @@ import torch
 from PIL import Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
+from hitnet.data.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 
 SUFFIXES = frozenset(
@@ -127,11 +128,11 @@ class Header:
     grey: bool
 
 
-def read_image(path: str | Path, shape: tuple[int, int, int]) -> Tensor:
+def read_image(path: str | AnyFile, shape: tuple[int, int, int]) -> Tensor:
     """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do."""
     check_shape(shape)
     try:
-        return torch.from_numpy(decode(Path(path), shape))
+        return torch.from_numpy(decode(as_file(path), shape))
     except OddFileError as error:
         raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
 
@@ -142,7 +143,7 @@ def check_shape(shape: tuple[int, int, int]) -> None:
         raise HitNetError(f"An image's shape is (1 or 3, height, width) with sides of 1 to 4096; got {shape}.")
 
 
-def header(path: Path) -> Header:
+def header(path: AnyFile) -> Header:
     """Size and colour of a picture, without its pixels."""
     with _opened(path) as image:
         width, height = image.size
@@ -151,7 +152,7 @@ def header(path: Path) -> Header:
         return Header(height, width, _is_grey(image))
 
 
-def decode(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+def decode(path: AnyFile, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
     """The picture as (C, H, W)."""
     channels, height, width = shape
     with _opened(path) as image:
@@ -202,14 +203,10 @@ def _in_flight(pixels: int) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
+def _opened(path: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
     try:
-        if not path.exists():
-            raise OddFileError("there is no such file")
-        if not path.is_file():
-            raise OddFileError("it is not a regular file")
-        if path.stat().st_size == 0:
-            raise OddFileError("it is empty")
+        if isinstance(path, Path):
+            _check_local(path)
         # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
             if image.width * image.height > LARGEST:
@@ -221,6 +218,8 @@ def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
         raise OddFileError("it is not an image, or of a kind that is not read") from None
     except Image.DecompressionBombError:
         raise OddFileError(f"it claims more than {LARGEST:,} pixels") from None
+    except FileNotFoundError:
+        raise OddFileError("there is no such file") from None
     except PermissionError:
         raise OddFileError("there is no permission to read it") from None
     except MemoryError:
@@ -228,6 +227,15 @@ def _opened(path: Path) -> Iterator[ImageFile.ImageFile | Image.Image]:
     # A damaged file makes Pillow's decoders raise almost anything.
     except Exception as error:
         raise OddFileError(f"it is damaged ({error or type(error).__name__})") from error
+
+
+def _check_local(path: Path) -> None:
+    if not path.exists():
+        raise OddFileError("there is no such file")
+    if not path.is_file():
+        raise OddFileError("it is not a regular file")
+    if path.stat().st_size == 0:
+        raise OddFileError("it is empty")
 
 
 def _orientation(image: Image.Image) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from hitnet.data.split import TEST, TRAIN, VALIDATION
+from hitnet.data.stored import AnyFile, Root
 
 SPLITS = (TRAIN, TEST, VALIDATION)
 Numbers = npt.NDArray[np.integer]
@@ -28,14 +28,14 @@ class Entry:
     Attributes:
         id: Its place in the set's order.
         path: Its path as shown.
-        file: Its path as opened.
+        file: What is opened.
         label: The name of its class.
         split: train, test or validation.
     """
 
     id: int
     path: str
-    file: Path
+    file: AnyFile
     label: str
     split: str
 
@@ -99,7 +99,7 @@ class Entries:
     """A list of `Entry`, each of which is made when it is asked for.
 
     Attributes:
-        root: The folder that paths start from.
+        root: The folder that paths start from, or what else gives a file for each path.
         ids: Places in the set's order.
         paths: The paths, from `root` on.
         classes: The names of all classes that occur, and perhaps of others.
@@ -107,7 +107,7 @@ class Entries:
         splits: Indices into SPLITS.
     """
 
-    root: Path
+    root: Root
     ids: npt.NDArray[np.int64]
     paths: Texts
     classes: tuple[str, ...]
@@ -116,7 +116,7 @@ class Entries:
 
     @classmethod
     def of(
-        cls, root: Path, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
+        cls, root: Root, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
     ) -> Entries:
         """Build the list from one label and one split per path; ids are counted from 0 if none are given."""
         classes = tuple(dict.fromkeys(labels))

@@ -178,7 +178,7 @@ def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
     parts = [inside(path).parts for path in relabelling.paths]
     depth = _class_depth(parts, before, relabelling.images.name)
     for label in set(after):
-        _check_folder_name(label)
+        check_folder_name(label)
     moved = [new != old for new, old in zip(after, before, strict=True)]
     targets = [PurePosixPath(*p[:depth], label, *p[depth + 1 :]) for p, label in zip(parts, after, strict=True)]
     # Files that stay keep their names; a file that moves to a folder with a file of its name gets a number.
@@ -212,6 +212,7 @@ def _free(target: PurePosixPath, taken: set[str]) -> PurePosixPath:
     return free
 
 
-def _check_folder_name(name: str) -> None:
+def check_folder_name(name: str) -> None:
+    """Raise HitNetError if a class cannot have a folder of its name."""
     if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
         raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")

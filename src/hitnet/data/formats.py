@@ -5,25 +5,40 @@ A new format is one class derived from `Data` in a file of its own, and one entr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch.utils.data import Dataset
 
 from hitnet.data.arrays import MemoryData
 from hitnet.data.clothing import ClothingData
 from hitnet.data.folder import FolderData
+from hitnet.data.hugging_face import HuggingFaceData
 from hitnet.data.images import Images
 from hitnet.data.known import KnownData
 from hitnet.data.known_sets import KNOWN_SETS
+from hitnet.data.map_style import MapStyleData
 from hitnet.data.npz import NpzData
 from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
 from hitnet.data.table import TABLES, TableData
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.files import expand
 
-FORMATS: list[type[Data]] = [MemoryData, ClothingData, KnownData, NpzData, FolderData, TableData]
-"""The first that accepts a source is taken."""
+# The first that accepts a source opens it.
+FORMATS: list[type[Data]] = [
+    MemoryData,
+    ClothingData,
+    KnownData,
+    NpzData,
+    HuggingFaceData,
+    MapStyleData,
+    FolderData,
+    TableData,
+]
 
-Source = str | Path | Images | Data
+# Also data sets of Hugging Face and of PyTorch, alone or by split: {"train": …, "test": …}.
+Source = str | Path | Images | Data | Dataset[Any] | Mapping[str, Any]
 
 
 def open_data(
@@ -46,7 +61,9 @@ def open_data(
 
     Args:
         source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and
-            labels; a .npz of arrays; images in memory; or opened data, which is returned as it is.
+            labels; a .npz of arrays; images in memory; a data set of Hugging Face (or the folder of one) or a map-style
+            data set of PyTorch, also several by split: {"train": …, "test": …}; or opened data, which is returned as
+            it is.
     """
     options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
     if isinstance(source, Data):

@@ -14,6 +14,7 @@ from hitnet.data.entries import Lazy
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.split import check_split
+from hitnet.data.stored import AnyFile, Root
 from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
 from hitnet.files import expand
 
@@ -32,6 +33,11 @@ class FileData(Data):
     @property
     def address(self) -> str:
         return str(self.path.absolute())
+
+    @property
+    def root(self) -> Root:
+        """Where the paths of the images start."""
+        return self.path
 
     @cached_property
     @abstractmethod
@@ -63,8 +69,8 @@ class FileData(Data):
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
-    def image_files(self, images: ImageSet) -> Sequence[Path] | None:
-        root, paths = self.listing.entries.root, images.paths
+    def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
+        root, paths = self.root, images.paths
         assert paths is not None  # images of files have paths
         return Lazy(lambda i: root / paths[i], range(len(paths)))
 

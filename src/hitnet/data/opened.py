@@ -19,6 +19,7 @@ from hitnet.data.decode import check_shape
 from hitnet.data.images import Images
 from hitnet.data.left_out import Skipped, log_left_out
 from hitnet.data.split import check_limit
+from hitnet.data.stored import AnyFile
 from hitnet.data.streamed import Streamed
 from hitnet.errors import HitNetError
 
@@ -222,7 +223,7 @@ class Data(ABC):
         """The set that corrections of an audit of `split` apply to: with all images that the copy is to hold."""
         return self.reopen(limit=None, image_size=None).load("all")
 
-    def image_files(self, images: ImageSet) -> Sequence[Path] | None:
+    def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         """The file of each image, for data that is made of image files."""
         return None
 

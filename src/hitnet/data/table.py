@@ -42,6 +42,10 @@ class TableData(FileData):
         path = expand(source)
         return path.suffix.lower() in TABLES and path.exists() and not path.is_dir()
 
+    @property
+    def root(self) -> Path:
+        return self.path.parent
+
     @cached_property
     def table(self) -> Table:
         from hitnet.data.table_rows import read_table  # pandas takes a second to import
@@ -66,7 +70,7 @@ class TableData(FileData):
         """
         from hitnet.data.table_copy import write_table
 
-        root, paths = self.path.parent, relabelling.paths
+        root, paths = self.root, relabelling.paths
         folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}

@@ -20,6 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from hitnet.data.entries import Lazy
+from hitnet.data.stored import AnyFile, as_file
 from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress
@@ -39,13 +40,14 @@ def cache_folder() -> Path:
     return expand(own) if own else expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hitnet"
 
 
-def file_key(path: str | Path) -> bytes:
+def file_key(path: str | AnyFile) -> bytes:
     """Checksum of a file's bytes."""
     try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=KEY_BYTES)).digest()
+        with as_file(path).open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=KEY_BYTES))  # type: ignore[arg-type]
+            return digest.digest()
     except OSError as error:
-        raise HitNetError(f"{path}: {error.strerror}.") from error
+        raise HitNetError(f"{path}: {error.strerror or error}.") from error
 
 
 class FeatureCache:
@@ -113,7 +115,7 @@ class FeatureCache:
 
 
 def cached_features(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | AnyFile],
     backbone: Backbone,
     *,
     size: int | None = None,
@@ -190,7 +192,7 @@ def _missing(cache: FeatureCache, keys: Keys) -> npt.NDArray[np.int64]:
 def _fill(
     cache: FeatureCache,
     extractor: Extractor,
-    paths: Sequence[str | Path],
+    paths: Sequence[str | AnyFile],
     keys: Keys,
     missing: npt.NDArray[np.int64],
     progress: Progress | None,
@@ -210,7 +212,7 @@ def _fill(
             progress(known + which.stop, len(paths))
 
 
-def _file_keys(paths: Sequence[str | Path]) -> Keys:
+def _file_keys(paths: Sequence[str | AnyFile]) -> Keys:
     return np.frombuffer(b"".join(in_threads(file_key, paths)), f"V{KEY_BYTES}")
 
 

@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitnet.data.stored import AnyFile
 from hitnet.errors import HitNetError, whole
 from hitnet.features import photographs
 from hitnet.features.folding import folded
@@ -27,7 +27,7 @@ from hitnet.models.backbones import Backbone
 from hitnet.training.device import bfloat16_in_cpu, sent
 
 Progress = Callable[[int, int], None]
-Source = Sequence[str | Path] | Tensor
+Source = Sequence[str | AnyFile] | Tensor
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
 PER_TASK = 16  # images that a thread takes at a time
 

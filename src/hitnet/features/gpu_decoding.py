@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.data.decode import LARGEST, ORIENTATION
+from hitnet.data.stored import AnyFile, as_file
 from hitnet.features import photographs
 
 # Of each EXIF orientation: transpose first?, then flip the rows?, the columns?
@@ -64,10 +64,11 @@ class GpuReader:
     def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device, pool: Executor) -> None:
         self.decode_jpeg, self.size, self.device, self.pool = decode_jpeg, size, device, pool
 
-    def __call__(self, paths: Sequence[str | Path]) -> Tensor:
-        orientations = [plain_jpeg(Path(path)) for path in paths]
+    def __call__(self, paths: Sequence[str | AnyFile]) -> Tensor:
+        files = [as_file(path) for path in paths]
+        orientations = [plain_jpeg(file) for file in files]
         plain = [i for i, orientation in enumerate(orientations) if orientation]
-        contents = [torch.from_numpy(np.fromfile(paths[i], np.uint8)) for i in plain]
+        contents = [torch.from_numpy(np.frombuffer(bytearray(files[i].read_bytes()), np.uint8)) for i in plain]
         alike: dict[torch.Size, dict[int, Tensor]] = {}
         for i, picture in zip(plain, self.decoded(contents), strict=True):
             if picture is not None:
@@ -94,10 +95,10 @@ class GpuReader:
             return [None] if len(contents) == 1 else [self.decoded([content])[0] for content in contents]
 
 
-def plain_jpeg(path: Path) -> int:
+def plain_jpeg(file: AnyFile) -> int:
     """The EXIF orientation of a JPEG in grey or RGB that is not too large; 0: Pillow must read it, or refuse it."""
     try:
-        with Image.open(path, formats=("JPEG",)) as image:
+        with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
             if image.mode not in ("L", "RGB") or image.width * image.height > LARGEST:
                 return 0
             orientation = int(image.getexif().get(ORIENTATION, 1))

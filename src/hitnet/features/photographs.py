@@ -6,12 +6,11 @@ that finds more wrong labels than the whole picture squeezed into a square, or c
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 
 from hitnet.data.decode import OddFileError, decode, header
+from hitnet.data.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 
 
@@ -21,12 +20,12 @@ def shape_at(height: int, width: int, size: int) -> tuple[int, int]:
     return max(size, round(height * scale)), max(size, round(width * scale))
 
 
-def read(path: str | Path, size: int) -> npt.NDArray[np.uint8]:
+def read(path: str | AnyFile, size: int) -> npt.NDArray[np.uint8]:
     """The middle of a picture, uint8 (3, size, size)."""
     try:
-        head = header(Path(path))
+        head = header(as_file(path))
         height, width = shape_at(head.height, head.width, size)
-        picture = decode(Path(path), (3, height, width))
+        picture = decode(as_file(path), (3, height, width))
     except OddFileError as error:
         raise HitNetError(f"{path}: {error}.") from error
     top, left = (height - size) // 2, (width - size) // 2

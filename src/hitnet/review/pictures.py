@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from hitnet.data import Data
 from hitnet.data.copying import leads_out
 from hitnet.data.image_files import FileData
+from hitnet.data.stored import AnyFile, Root
 from hitnet.errors import HitNetError
 from hitnet.review.rows import Rows
 
@@ -88,14 +89,18 @@ class Pictures:
     def _opened(self, row: int) -> Iterator[Image.Image]:
         """The picture of a row; raises HitNetError if there is none, or if it cannot be decoded."""
         try:
-            with Image.open(self._file(row)) if self._of_files else self._from_memory(row) as picture:
+            if not self._of_files:
+                with self._from_memory(row) as picture:
+                    yield picture
+                return
+            with self._file(row).open("rb") as file, Image.open(file) as picture:
                 yield picture
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             if isinstance(error, HitNetError):
                 raise
             raise HitNetError(f"Image {self.rows.ids[row]} cannot be shown: {error}") from error
 
-    def _file(self, row: int) -> Path:
+    def _file(self, row: int) -> AnyFile:
         path = self.rows.paths[row]
         if self._lies_inside(path) or path in self._listed_files():
             return self._root / path
@@ -106,14 +111,16 @@ class Pictures:
         return isinstance(self.data, FileData)
 
     @cached_property
-    def _root(self) -> Path:
-        """The folder that paths start from."""
-        path = Path(self.data.address)
-        return path if path.is_dir() else path.parent
+    def _root(self) -> Root:
+        """Where paths start."""
+        return self.data.root if isinstance(self.data, FileData) else Path()
 
     def _lies_inside(self, path: str) -> bool:
         """Whether a path stays in the folder of the set, links included; then no list of all files is needed."""
-        return not leads_out(path) and (self._root / path).resolve().is_relative_to(self._root.resolve())
+        root = self._root
+        if not isinstance(root, Path) or leads_out(path):
+            return False
+        return (root / path).resolve().is_relative_to(root.resolve())
 
     def _listed_files(self) -> frozenset[str]:
         """The paths of all files of the audited set."""

@@ -295,6 +295,60 @@ class Run:
     def class_names(self) -> tuple[str, ...]:
         return tuple(self.config.data["class_names"])
 
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> Path:
+        """Write the run into a new folder, as it would be on the Hugging Face Hub.
+
+        Args:
+            folder: A run folder with a model card (README.md), which states data, error, runs and licence.
+            license: The licence of the weights, e.g. "mit".
+        """
+        from hitnet.training import hub
+
+        return hub.save_pretrained(self, folder, license=license)
+
+    def push_to_hub(
+        self, repository: str, *, license: str | None = None, private: bool | None = None, token: str | None = None
+    ) -> str:
+        """Upload the run to the Hugging Face Hub, with a model card.
+
+        Args:
+            repository: "user/name"; it is made where it does not exist.
+            license: The licence of the weights, e.g. "mit".
+            private: Whether a new repository is private. None: the account's default.
+            token: None: that of `hf auth login`.
+
+        Returns:
+            The address of the repository.
+        """
+        from hitnet.training import hub
+
+        return hub.push_to_hub(self, repository, license=license, private=private, token=token)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        token: str | None = None,
+        local_files_only: bool = False,
+    ) -> Run:
+        """Open a run from the Hugging Face Hub, or from a folder.
+
+        Args:
+            source: "user/name" of a repository, or a run folder.
+            revision: Branch, tag or commit of the repository.
+            cache_dir: Where downloads are kept. None: the Hub's own cache.
+            token: None: that of `hf auth login`.
+            local_files_only: Take only what was downloaded before.
+        """
+        from hitnet.training import hub
+
+        return hub.from_pretrained(
+            source, revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only
+        )
+
 
 def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
     """Start a run folder, or check that it holds this run, and claim it so that no other process trains it."""
