@@ -13,7 +13,8 @@ audit        audits `mnist-sample` as `hitnet audit mnist-sample` does on a CPU,
              all labels, and those that people found wrong or right. Audits are kept in FOLDER and resumed. PULL and
              TEMPERATURE were chosen on the seeds 10 and 20.
 heads        audits `clothing-sample` by heads on features. Measures the ECE on one half of the images after the
-             temperature was fitted on the other half, and the same with the halves exchanged.
+             temperature was fitted on the other half, and the same with the halves exchanged; and the ECE that
+             perfectly calibrated probabilities have by chance on so few images (labels drawn from them).
 
 Rows are added to records/probabilities.json.
 """
@@ -114,18 +115,23 @@ def cleanlab_finds(probabilities: np.ndarray, rows: pd.DataFrame) -> dict[str, i
 def heads(seed: int, args: argparse.Namespace) -> list[Row]:
     result = hitnet.audit_labels("clothing-sample", judges=hitnet.FeatureHeads(seed=seed), device="cpu")
     labels = result.table["given"].map(result.class_names.index).to_numpy()
-    half = np.random.default_rng(seed).permutation(len(labels)) % 2
-    errors = []
+    random = np.random.default_rng(seed)
+    half = random.permutation(len(labels)) % 2
+    errors, by_chance = [], []
     for part in (0, 1):
         temperature = fit_temperature(result.distances[half == part], labels[half == part])
         probabilities = class_probabilities(result.distances[half != part], temperature)
         errors.append(expected_calibration_error(probabilities, labels[half != part]))
+        for _ in range(200):
+            drawn = (random.uniform(size=(len(probabilities), 1)) > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
+            by_chance.append(expected_calibration_error(probabilities, drawn))
     row = {
         "part": "heads",
         "data": "clothing-sample",
         "arm": "out of sample",
         "error": float((result.distances.argmin(axis=1) != labels).mean()),
         "ece": float(np.mean(errors)),
+        "ece_by_chance": float(np.mean(by_chance)),
         "temperature": fit_temperature(result.distances, labels),
     }
     return [row]
