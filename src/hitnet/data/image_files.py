@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
+from hitnet.data.remote import RemotePath, join, path_or_address
 from hitnet.data.split import check_split
 from hitnet.data.stored import AnyFile, Root
 from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
-from hitnet.files import expand
 
 log = logging.getLogger("hitnet")
 
@@ -26,12 +26,12 @@ class FileData(Data):
     by_path: ClassVar[bool] = True
 
     @cached_property
-    def path(self) -> Path:
-        return expand(self.source)
+    def path(self) -> Path | RemotePath:
+        return path_or_address(self.source)
 
     @property
     def address(self) -> str:
-        return str(self.path.absolute())
+        return str(self.path.absolute() if isinstance(self.path, Path) else self.path)
 
     @property
     def root(self) -> Root:
@@ -69,7 +69,11 @@ class FileData(Data):
         return streamed
 
     def image_files(self, images: ImageSet) -> list[AnyFile] | None:
-        return [self.root / path for path in images.paths or ()]
+        return [self.file(path) for path in images.paths or ()]
+
+    def file(self, path: str) -> AnyFile:
+        """The file at a path of the set."""
+        return join(self.root, path)
 
     def _survey(self, split: str) -> Survey:
         options = self.options
