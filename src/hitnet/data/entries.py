@@ -13,6 +13,7 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.data.remote import join
 from hitnet.data.split import TEST, TRAIN, VALIDATION
 from hitnet.data.stored import AnyFile, Root
 
@@ -136,7 +137,7 @@ class Entries:
     def __getitem__(self, position: int) -> Entry:
         path = self.paths[position]
         label, split = self.classes[self.labels[position]], SPLITS[self.splits[position]]
-        return Entry(int(self.ids[position]), path, self.root / path, label, split)
+        return Entry(int(self.ids[position]), path, join(self.root, path), label, split)
 
     def __iter__(self) -> Iterator[Entry]:
         return (self[i] for i in range(len(self)))

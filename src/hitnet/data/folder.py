@@ -37,6 +37,10 @@ class FolderData(FileData):
         return isinstance(source, str | Path) and expand(source).is_dir()
 
     @cached_property
+    def path(self) -> Path:
+        return expand(self.source)
+
+    @cached_property
     def listing(self) -> Listing:
         return list_folder(self.path)
 

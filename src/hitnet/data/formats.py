@@ -21,6 +21,7 @@ from hitnet.data.known_sets import KNOWN_SETS
 from hitnet.data.map_style import MapStyleData
 from hitnet.data.npz import NpzData
 from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
+from hitnet.data.remote_folder import RemoteFolderData
 from hitnet.data.table import TABLES, TableData
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.files import expand
@@ -34,6 +35,7 @@ FORMATS: list[type[Data]] = [
     HuggingFaceData,
     MapStyleData,
     FolderData,
+    RemoteFolderData,
     TableData,
 ]
 
@@ -63,7 +65,7 @@ def open_data(
         source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and
             labels; a .npz of arrays; images in memory; a data set of Hugging Face (or the folder of one) or a map-style
             data set of PyTorch, also several by split: {"train": …, "test": …}; or opened data, which is returned as
-            it is.
+            it is. Folders and tables may lie on other machines, where a path has a scheme: s3://, gs://, hf://.
     """
     options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
     if isinstance(source, Data):

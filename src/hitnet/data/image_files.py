@@ -13,10 +13,10 @@ from typing import ClassVar
 from hitnet.data.entries import Lazy
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
+from hitnet.data.remote import RemotePath, join, path_or_address
 from hitnet.data.split import check_split
 from hitnet.data.stored import AnyFile, Root
 from hitnet.data.survey import Listing, Survey, read_survey, stream_survey, survey
-from hitnet.files import expand
 
 log = logging.getLogger("hitnet")
 
@@ -27,12 +27,12 @@ class FileData(Data):
     by_path: ClassVar[bool] = True
 
     @cached_property
-    def path(self) -> Path:
-        return expand(self.source)
+    def path(self) -> Path | RemotePath:
+        return path_or_address(self.source)
 
     @property
     def address(self) -> str:
-        return str(self.path.absolute())
+        return str(self.path.absolute() if isinstance(self.path, Path) else self.path)
 
     @property
     def root(self) -> Root:
@@ -70,9 +70,13 @@ class FileData(Data):
         return streamed
 
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
-        root, paths = self.root, images.paths
+        paths = images.paths
         assert paths is not None  # images of files have paths
-        return Lazy(lambda i: root / paths[i], range(len(paths)))
+        return Lazy(lambda i: self.file(paths[i]), range(len(paths)))
+
+    def file(self, path: str) -> AnyFile:
+        """The file at a path of the set."""
+        return join(self.root, path)
 
     def _survey(self, split: str) -> Survey:
         options = self.options

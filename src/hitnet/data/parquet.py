@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hitnet.data.remote import RemotePath
 from hitnet.errors import HitNetError
 from hitnet.files import check_regular
 
@@ -15,19 +16,32 @@ LARGEST = 16 << 30  # bytes of the file, and of its cells in memory
 PER_CELL = 16  # bytes; a cell of a repeated value takes nearly none in the file
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
+def opened(path: Path | RemotePath) -> Any:
+    """What pandas and pyarrow read: a local path, or an open remote file."""
+    return path if isinstance(path, Path) else path.open()
+
+
+def check_readable(path: Path | RemotePath, *, largest: int) -> None:
+    """Raise HitNetError unless a file may be read: a local one must be regular, and none may be too large."""
+    if isinstance(path, Path):
+        check_regular(path, largest=largest)
+    elif (size := path.size()) > largest:
+        raise HitNetError(f"{path} has {size:,} bytes, more than the {largest:,} that are read.")
+
+
+def read_parquet(path: Path | RemotePath) -> pd.DataFrame:
     """Read a table; raises HitNetError for a file that is damaged or claims too much."""
     import pandas as pd  # takes a second to import
     import pyarrow.parquet as pq
 
-    check_regular(path, largest=LARGEST)
+    check_readable(path, largest=LARGEST)
     try:
-        with pq.ParquetFile(path) as opened:
-            about = opened.metadata
+        with pq.ParquetFile(opened(path)) as file:
+            about = file.metadata
             groups = [about.row_group(i) for i in range(about.num_row_groups)]
             claimed = sum(group.total_byte_size for group in groups) + PER_CELL * about.num_rows * about.num_columns
         if claimed <= LARGEST:
-            return pd.read_parquet(path)
+            return pd.read_parquet(opened(path))
     # A damaged file makes the reader raise almost anything.
     except Exception as error:
         raise HitNetError(f"{path} is not a readable .parquet file ({error or type(error).__name__}).") from error

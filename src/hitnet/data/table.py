@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hitnet.data.copying import check_target, copy_set, inside, is_within, leads_out, links_in_words
 from hitnet.data.image_files import FileData
 from hitnet.data.opened import Relabelling
+from hitnet.data.remote import RemotePath, is_remote, path_or_address
 from hitnet.data.survey import Listing
 from hitnet.errors import HitNetError
-from hitnet.files import expand, new_folder
+from hitnet.files import new_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +40,13 @@ class TableData(FileData):
     def accepts(cls, source: Any) -> bool:
         if not isinstance(source, str | Path):
             return False
-        path = expand(source)
+        path = path_or_address(source)
+        if isinstance(path, RemotePath):
+            return path.suffix.lower() in TABLES
         return path.suffix.lower() in TABLES and path.exists() and not path.is_dir()
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Path | RemotePath:
         return self.path.parent
 
     @cached_property
@@ -68,27 +71,42 @@ class TableData(FileData):
         Files outside that folder, also those that a link in it leads to, stay where they are: the copy gives their
         absolute paths. Rows without an image are copied unchanged.
         """
-        from hitnet.data.table_copy import write_table
-
         root, paths = self.root, relabelling.paths
+        if isinstance(root, RemotePath):
+            return self._write(
+                relabelling, out, {file: str(self.file(file)) for file in self.table.files() if file}, {}
+            )
         folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
-        outside = {file for file in (*paths, *others) if leads_out(file) or not is_within(root, file)}
-        there = {file for file in others - outside if (root / file).is_file()}
+        remote = {file for file in (*paths, *others) if is_remote(file)}
+        local = {*paths, *others} - remote
+        outside = {file for file in local if leads_out(file) or not is_within(root, file)}
+        there = {file for file in others & local - outside if (root / file).is_file()}
         gone = [path for path in paths if path in outside and not (root / path).is_file()]
         if gone:
             raise HitNetError(f"{root / gone[0]} is not there any more. Nothing was written.")
+        kept = sorted((({*paths} & local) - outside) | there)
+        renamed = {file: os.path.abspath(root / file) for file in outside}
+        return self._write(relabelling, out, renamed, {file: inside(file) for file in kept})
+
+    def _write(
+        self, relabelling: Relabelling, out: Path, renamed: dict[str, str], copied: dict[str, PurePosixPath]
+    ) -> tuple[Path, str]:
+        """Write the corrected table, with new paths for files that stay where they are, and copy the others."""
+        from hitnet.data.table_copy import write_table
+
+        paths, left_out = relabelling.paths, []
+        changes = zip(paths, relabelling.before, relabelling.after, strict=True)
         with new_folder(out) as folder:
-            kept = ({*paths} - outside) | there
-            left_out = copy_set(root, {file: inside(file) for file in sorted(kept)}, folder)
-            changes = zip(paths, relabelling.before, relabelling.after, strict=True)
+            if isinstance(self.root, Path):
+                left_out = copy_set(self.root, copied, folder)
             note = write_table(
                 self.table,
                 folder / self.path.name,
                 labels=dict(zip(paths, relabelling.after, strict=True)),
                 relabelled={path for path, old, new in changes if old != new},
                 dropped=relabelling.dropped,
-                renamed={file: os.path.abspath(root / file) for file in outside},
+                renamed=renamed,
             )
         return out / self.path.name, "; ".join(filter(None, [note, links_in_words(left_out)]))

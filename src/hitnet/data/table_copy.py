@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hitnet.data.parquet import opened
 from hitnet.data.table_rows import Table
 
 Cells = dict[str, dict[int, str]]  # the cells that change: by column, then by row
@@ -65,7 +66,7 @@ def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None
     carriage = original.split(b"\n", 1)[0].endswith(b"\r")
     # Read the header again: pandas has renamed columns in the frame that had no name or the name of another.
     header = pd.read_csv(
-        table.path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
+        opened(table.path), sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
     )
     frame = table.frame.copy()
     for column, changed in cells.items():
@@ -85,7 +86,7 @@ def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None
 
 
 def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
-    copy = pq.read_table(table.path)
+    copy = pq.read_table(opened(table.path))
     for column, changed in cells.items():
         if column in copy.column_names:
             place = copy.column_names.index(column)

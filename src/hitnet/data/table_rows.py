@@ -13,11 +13,11 @@ import pandas as pd
 
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.left_out import Skipped
-from hitnet.data.parquet import read_parquet
+from hitnet.data.parquet import check_readable, opened, read_parquet
+from hitnet.data.remote import RemotePath
 from hitnet.data.split import assign, natural, split_name
 from hitnet.data.survey import Listing
 from hitnet.errors import HitNetError
-from hitnet.files import check_regular
 
 PATHS = (
     "path",
@@ -49,7 +49,7 @@ class Table:
         splits: The column of splits, if there is one.
     """
 
-    path: Path
+    path: Path | RemotePath
     frame: pd.DataFrame
     image: str
     stated: tuple[str, ...]
@@ -129,7 +129,7 @@ def agreement_of(table: Table) -> pd.DataFrame:
     return pd.concat([agreement, ballots], axis=1)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path | RemotePath) -> Table:
     """Read a table and find the columns that matter."""
     frame = _read(path)
     columns = {str(column).strip().lower(): column for column in frame.columns}
@@ -156,7 +156,7 @@ def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
     return list(rows.values()), skipped
 
 
-def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: str) -> str:
+def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path | RemotePath, what: str) -> str:
     name = next((name for name in wanted if name in columns), None)
     if name is None:
         raise HitNetError(
@@ -166,14 +166,14 @@ def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path, what: 
     return name
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path | RemotePath) -> pd.DataFrame:
     kind = path.suffix.lower()
     if kind == ".parquet":
         return read_parquet(path)
-    check_regular(path, largest=LARGEST)
+    check_readable(path, largest=LARGEST)
     try:
         separator = "\t" if kind == ".tsv" else ","
-        header = pd.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns
+        header = pd.read_csv(opened(path), sep=separator, nrows=0, encoding="utf-8-sig").columns
         if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):
             raise HitNetError(
                 f"{path}: columns must be separated by {'tabs' if kind == '.tsv' else 'commas'}; "
@@ -183,7 +183,7 @@ def _read(path: Path) -> pd.DataFrame:
             # With index_col=False, pandas warns of rows with more cells than the header instead of shifting them.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
-                path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
+                opened(path), sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
             )
     except pd.errors.ParserWarning as error:
         raise HitNetError(
@@ -199,7 +199,7 @@ def _read(path: Path) -> pd.DataFrame:
         raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
 
 
-def _text(value: object, path: Path, column: str) -> str:
+def _text(value: object, path: Path | RemotePath, column: str) -> str:
     """A cell as text; a missing cell is empty, and a whole number is written without a decimal point."""
     if isinstance(value, str):
         return value.strip()
@@ -212,7 +212,7 @@ def _text(value: object, path: Path, column: str) -> str:
     return str(value)
 
 
-def _given_splits(rows: list[_Row], path: Path) -> list[str] | None:
+def _given_splits(rows: list[_Row], path: Path | RemotePath) -> list[str] | None:
     if not any(row.splits for row in rows):
         return None
     given = []

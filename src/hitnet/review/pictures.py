@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from hitnet.data import Data
 from hitnet.data.copying import leads_out
 from hitnet.data.image_files import FileData
+from hitnet.data.remote import is_remote, join
 from hitnet.data.stored import AnyFile, Root
 from hitnet.errors import HitNetError
 from hitnet.review.rows import Rows
@@ -103,7 +104,7 @@ class Pictures:
     def _file(self, row: int) -> AnyFile:
         path = self.rows.paths[row]
         if self._lies_inside(path) or path in self._listed_files():
-            return self._root / path
+            return join(self._root, path)
         raise HitNetError(f"Image {self.rows.ids[row]} is not in {self.data.name} any more.")
 
     @property
@@ -118,7 +119,7 @@ class Pictures:
     def _lies_inside(self, path: str) -> bool:
         """Whether a path stays in the folder of the set, links included; then no list of all files is needed."""
         root = self._root
-        if not isinstance(root, Path) or leads_out(path):
+        if not isinstance(root, Path) or leads_out(path) or is_remote(path):
             return False
         return (root / path).resolve().is_relative_to(root.resolve())
 
