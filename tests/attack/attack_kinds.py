@@ -142,6 +142,15 @@ def read_tasks(root: Path) -> None:
     read_corrections(root / "tasks.json")
 
 
+def read_model(root: Path) -> None:
+    hitnet.predict(root / "model.onnx", [root / "picture.png"])
+
+
+def read_stored_set(root: Path) -> None:
+    """A folder that `save_to_disk` of Hugging Face's datasets wrote."""
+    open_data(root / "stored").report("all")
+
+
 def read_cache(root: Path) -> None:
     cache = FeatureCache(root / "cache", 5)
     cache.read(np.arange(len(cache)), np.empty((len(cache), 5), np.float16))
@@ -186,6 +195,15 @@ KINDS = (
         "ghosts.npz",
         lambda r: load_readings([r / "ghosts.npz"], np.zeros(5, int), 3),
         "npz",
+    ),
+    Kind("model .onnx", ("model.onnx",), "model.onnx", read_model),
+    *(
+        Kind(f"stored set: {name}", (f"stored/{name}",), f"stored/{name}", read_stored_set, structured)
+        for name, structured in {
+            "state.json": "json",
+            "dataset_info.json": "json",
+            "data-00000-of-00001.arrow": "",
+        }.items()
     ),
     Kind("table .csv", ("table.csv", "votes.csv"), "broken.csv", read_table("broken.csv"), "csv"),
     Kind("table .tsv", ("table.tsv",), "broken.tsv", read_table("broken.tsv"), "csv"),

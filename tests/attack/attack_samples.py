@@ -10,6 +10,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas as pd
 import torch
@@ -47,12 +48,21 @@ def write_samples(root: Path) -> None:
             root / "set.npz", out=root / "begun", model=MODEL, recipe=RECIPE, device="cpu", progress=Interrupting(3)
         )
     RunFolder(root / "begun").release()
+    hitnet.export_run(root / "run", root / "model.onnx")
+    _write_stored_set(root, images)
     _write_audit(root, images)
     _write_ledger(root)
     _write_known(root)
     _write_pictures(root)
     _write_features(root)
     shutil.copyfile(root / "run" / "weights.safetensors", root / "weights.safetensors")
+
+
+def _write_stored_set(root: Path, images: Images) -> None:
+    pictures = [Image.fromarray(pixels.numpy()) for pixels in images.pixels[:, 0]]
+    features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=list(images.class_names)))
+    columns = {"image": pictures, "label": images.labels.tolist()}
+    datasets.Dataset.from_dict(columns, features=features).save_to_disk(root / "stored")
 
 
 def _write_audit(root: Path, images: Images) -> None:
