@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint attack clean
+.PHONY: setup demo test lint docs attack clean
 
 setup: $(VENV)/.installed
 
@@ -37,10 +37,14 @@ attack: setup
 	$(BIN)/python tests/attack/attack.py fuzz --seed $(SEED) --minutes $(MINUTES) --out attack
 	$(BIN)/python tests/attack/attack.py kill --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --out attack
 
+# The documentation site, in site/. The tests build it too.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lint: setup
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build dist demo attack runs .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo attack runs .pytest_cache .mypy_cache .ruff_cache

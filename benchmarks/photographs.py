@@ -1,6 +1,7 @@
 """How well features of a frozen backbone find wrong labels of photographs, against cleanlab and neighbours on the same.
 
     python benchmarks/photographs.py labels --photos CLOTHING --data-dir DATA --cifar10n FILE.npz --cache FOLDER
+    python benchmarks/photographs.py grey --data-dir DATA
     python benchmarks/photographs.py features --photos CLOTHING
     python benchmarks/photographs.py heads
     python benchmarks/photographs.py memory
@@ -15,6 +16,8 @@ cifar10-people (the first 1,000 training images of CIFAR-10 at 224 px; 5 % rando
 CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores` on softmax
 heads of the same features and folds: as many as all of our heads, each trained for longer.
 
+`grey`: the same for 500 to 4,000 images of MNIST and Fashion-MNIST with 5 % random labels, by heads on features and by
+networks from scratch, one draw each: who judges small grey images by default?
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
 `memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
@@ -126,6 +129,30 @@ def measure_labels(args: argparse.Namespace) -> None:
             keep(judged("cifar10-people", features, people, truth, seed))
 
 
+def measure_grey(args: argparse.Namespace) -> None:
+    """Who judges small grey images better: heads on features, or networks from scratch? One draw each."""
+    for name in ("mnist", "fashion-mnist"):
+        everything = hitnet.open_data(name, data_dir=args.data_dir).load("train")
+        for count in (500, 1000, 2000, 4000):
+            images = everything.first(count)
+            truth = images.labels.numpy()
+            given = with_noise(truth, "uniform", 0)
+            noisy = replace(images, labels=torch.from_numpy(given))
+            for method, judges in (
+                ("features", hitnet.FeatureHeads()),
+                ("scratch", hitnet.NewNetworks(neighbours=True)),
+            ):
+                started = time.perf_counter()
+                audit = hitnet.audit_labels(noisy, judges=judges, device="cpu")
+                seconds = time.perf_counter() - started
+                doubt = 1 - audit.table.sort_values("id")["score"].to_numpy()
+                precision = float(average_precision_score(given != truth, doubt))
+                print(f"{name}, {count:,} images: {method} {precision:.4f} ({seconds:.1f} s)", flush=True)
+                row = {"case": f"{name}, {count:,} images", "method": method, "seed": 0, "images": count}
+                row |= {"errors": int((given != truth).sum()), "ap": precision, "seconds": seconds}
+                keep([row | about(torch.device("cpu"))])
+
+
 class Plain(torch.utils.data.Dataset[torch.Tensor]):
     """What one would write without this package: the same middle of each photograph, decoded whole."""
 
@@ -222,7 +249,13 @@ def measure_memory(args: argparse.Namespace) -> None:
             keep([row | about(torch.device("cpu"))])
 
 
-STEPS = {"labels": measure_labels, "features": measure_features, "heads": measure_heads, "memory": measure_memory}
+STEPS = {
+    "labels": measure_labels,
+    "grey": measure_grey,
+    "features": measure_features,
+    "heads": measure_heads,
+    "memory": measure_memory,
+}
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -12,6 +12,7 @@ LATE = (
     "matplotlib",
     "onnx",
     "onnxruntime",
+    "tensorboard",
     "datasets",
     "huggingface_hub",
 )

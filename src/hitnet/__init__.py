@@ -36,12 +36,15 @@ _NAMES = {
     ),
     "data": ("Data", "Images", "check_data", "fetch_data", "list_data", "open_data"),
     "training": (
+        "Callback",
         "Evaluation",
         "Prediction",
         "Progress",
         "Recipe",
         "RecipeChoice",
         "Run",
+        "TensorBoard",
+        "Training",
         "choose_recipe",
         "evaluate",
         "export_run",
@@ -80,6 +83,7 @@ _ROOMS = (
     "paper",
     "plots",
     "review",
+    "sklearn",
     "synthesis",
     "training",
 )
@@ -136,12 +140,15 @@ if TYPE_CHECKING:
     from hitnet.synthesis import prototypes as prototypes  # type: ignore[no-redef]
     from hitnet.synthesis import traverse as traverse
     from hitnet.synthesis import write_images as write_images
+    from hitnet.training import Callback as Callback
     from hitnet.training import Evaluation as Evaluation
     from hitnet.training import Prediction as Prediction
     from hitnet.training import Progress as Progress
     from hitnet.training import Recipe as Recipe
     from hitnet.training import RecipeChoice as RecipeChoice
     from hitnet.training import Run as Run
+    from hitnet.training import TensorBoard as TensorBoard
+    from hitnet.training import Training as Training
     from hitnet.training import choose_recipe as choose_recipe
     from hitnet.training import evaluate as evaluate
     from hitnet.training import export_run as export_run

@@ -75,6 +75,7 @@ SUMMARY = {
     "models": int,
     "model": str,
     "networks?": [{str: ANYTHING}],
+    "trained?": float,
     "in_words?": str,
     "expected_errors": float,
     "flags": {str: int},
@@ -182,12 +183,14 @@ def _part(hint: Any) -> Any:
 
 def check_audit_table(table: Any, class_names: Sequence[str], where: str | Path) -> None:
     """Raise HitNetError unless a pandas table is that of an audit over these classes."""
+    from pandas.api.types import infer_dtype  # pandas is slow to import, and only tables need it
+
     missing = [column for column in AUDIT_COLUMNS if column not in table.columns]
     if missing:
         raise HitNetError(f"{where} is damaged: it lacks the columns {', '.join(missing)}. Run the audit again.")
     for column, kinds in AUDIT_COLUMNS.items():
         values = table[column]
-        text = kinds == "O" and all(isinstance(value, str) for value in values.fillna(""))
+        text = kinds == "O" and infer_dtype(values, skipna=True) in ("string", "empty")
         if not text and values.dtype.kind not in kinds.replace("O", ""):
             expected = "text" if kinds == "O" else "numbers"
             raise HitNetError(f"{where} is damaged: the column {column} must hold {expected}. Run the audit again.")

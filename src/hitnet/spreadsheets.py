@@ -14,12 +14,17 @@ FORMULA = re.compile(r"'*(?![-+]?[0-9]*[.]?[0-9]+$)[=+\-@\t\r\n]")
 
 def write_csv(path: str | Path, table: Any) -> None:
     """Write a pandas table as CSV, whole or not at all; texts that would be formulas get a ' before them."""
+    with replacing(path) as temporary:
+        without_formulas(table).to_csv(temporary, index=False)
+
+
+def without_formulas(table: Any) -> Any:
+    """A copy of a pandas table in which texts that would be formulas have a ' before them."""
     safe = table.rename(columns=defuse)
     for place, kind in enumerate(safe.dtypes):
         if kind.kind not in "biufcM":
             safe.isetitem(place, [defuse(value) for value in safe.iloc[:, place]])
-    with replacing(path) as temporary:
-        safe.to_csv(temporary, index=False)
+    return safe
 
 
 def defuse(value: Any) -> Any:

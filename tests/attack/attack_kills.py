@@ -417,18 +417,16 @@ def warm_up() -> None:
 def attack(
     seed: int, kills: int, *, seconds: float, only: list[str] | None = None, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
-    """Kill each command, `kills` times in all."""
+    """Kill the commands, each equally often, `kills` times or a few more in all."""
     warm_up()
     commands = [command for command in COMMANDS if only is None or command.name in only]
     end = time.monotonic() + seconds
     tallies: dict[str, Tally] = {}
     with tempfile.TemporaryDirectory(prefix="hitnet-kills-") as folder:
         for i, command in enumerate(commands):
-            left = kills - sum(tally.kills for tally in tallies.values())
-            share = -(-left // (len(commands) - i))
             limit = time.monotonic() + (end - time.monotonic()) / (len(commands) - i)
             tallies[command.name] = attack_command(
-                command, Path(folder), share, random.Random(f"{seed}/{command.name}"), limit
+                command, Path(folder), -(-kills // len(commands)), random.Random(f"{seed}/{command.name}"), limit
             )
             say(f"{command.name}: {tallies[command.name].kills} kills, {len(tallies[command.name].findings)} findings")
     rows = {name: {"kills": t.kills, "forced": t.forced, "rounds": t.rounds} for name, t in tallies.items()}

@@ -13,6 +13,7 @@ from attack_samples import COUNT, PICTURES
 
 import hitnet
 from hitnet.audit.corrections import check_corrections, read_corrections
+from hitnet.audit.decisions import open_decisions, settled
 from hitnet.audit.labels import prepare
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.cifar import read_batches
@@ -28,6 +29,10 @@ from hitnet.paper.ghosts import load_readings
 from hitnet.paper.ledger import read_origin
 from hitnet.paper.records import all_records, diverged_runs, full_runs, history_facts
 from hitnet.plots import plot_history
+from hitnet.review.agreement import agreement
+from hitnet.review.queries import Query
+from hitnet.review.ranking import estimate_left
+from hitnet.review.server import open_review
 from hitnet.training import RunFolder
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
@@ -117,6 +122,26 @@ def read_check(root: Path) -> None:
     check_corrections(table, corrections, ["band 0", "band 1", "band 2"], name="corrections.csv")
 
 
+def read_review(root: Path) -> None:
+    """What a review shows of an audit's own files, and what is applied of its decisions."""
+    audit = hitnet.open_audit(root / "audit")
+    review = open_review(audit, reviewer="anna")
+    board = review.board
+    board.history()
+    board.window(Query(grouped=True), version=None, offset=0, limit=COUNT, near=None)
+    agreement(board)
+    known, truth = board.truths()
+    estimate_left(board.rows, known, truth)
+    for row in range(COUNT):
+        board.record(row)
+        review.evidence.of(row, board.rows.own_ranking, board.rows.given)
+    settled(open_decisions(root / "audit"), audit.table)
+
+
+def read_tasks(root: Path) -> None:
+    read_corrections(root / "tasks.json")
+
+
 def read_cache(root: Path) -> None:
     cache = FeatureCache(root / "cache", 5)
     cache.read(np.arange(len(cache)), np.empty((len(cache), 5), np.float16))
@@ -143,6 +168,16 @@ KINDS = (
     Kind("audit: settings.json", ("audit/settings.json",), "audit/settings.json", read_settings, "json"),
     Kind("audit: audit.parquet", ("audit/audit.parquet",), "audit/audit.parquet", read_audit, "parquet", SUMS),
     Kind("audit: distances.npy", ("audit/distances.npy",), "audit/distances.npy", read_audit, without=SUMS),
+    Kind("audit: decisions.jsonl", ("audit/decisions.jsonl",), "audit/decisions.jsonl", read_review, "lines"),
+    Kind("audit: duplicates.csv", ("audit/duplicates.csv",), "audit/duplicates.csv", read_review, "csv"),
+    Kind(
+        "audit: judged.safetensors",
+        ("audit/judged.safetensors",),
+        "audit/judged.safetensors",
+        read_review,
+        "tensors",
+    ),
+    Kind("Label Studio's tasks", ("tasks.json",), "tasks.json", read_tasks, "json"),
     Kind("corrections.csv", ("corrections.csv",), "corrections.csv", read_check, "csv"),
     Kind("ledger", ("ledger.jsonl",), "ledger.jsonl", read_ledger, "lines"),
     Kind(

@@ -18,6 +18,8 @@ from safetensors.torch import save_file
 from scipy.io import savemat
 
 import hitnet
+from hitnet.audit.decisions import Change, DecisionLog, Step
+from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
@@ -80,12 +82,36 @@ def _write_audit(root: Path, images: Images) -> None:
     audit = Audit(table, distances, images.class_names, summarise(table, images, about))
     (root / "audit").mkdir()
     audit.write(root / "audit")
+    _write_review(root / "audit", table, audit)
     (root / "audit" / "settings.json").write_text(json.dumps({"source": "x", "split": "all", "images": COUNT}))
     rows = "".join(
         f'{i},"{path}",{names[k]},{("keep", "drop", "unsure")[i % 3]},\r\n'
         for i, (path, k) in enumerate(zip(paths, labels, strict=True))
     )
     (root / "corrections.csv").write_text("id,path,given,decision,label\r\n" + rows)
+
+
+def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
+    """What an audit keeps for its review, decisions of two reviewers, and Label Studio's answers."""
+    said = torch.rand(2, COUNT, 3, generator=torch.Generator().manual_seed(0)).half()
+    write_kept(folder, Kept(said, ("heads", "neighbours"), torch.rand(COUNT, 5).half()))
+    pairs = {"id_a": [0, 1], "id_b": [2, 3], "similarity": [0.99, 0.98], "labels_differ": [True, False]}
+    pd.DataFrame(pairs).to_csv(folder / "duplicates.csv", index=False)
+    log = DecisionLog(folder / "decisions.jsonl")
+    rows = list(table[["id", "path", "given"]].itertuples(index=False, name=None))
+    for reviewer in ("anna", "ben"):
+        for i, decision in enumerate(("keep", "relabel", "drop", "neither", "unsure")):
+            label = audit.class_names[0] if decision == "relabel" else ""
+            log.append(Step(reviewer, (Change(*rows[i], decision, label), Change(*rows[i + 5], "keep"))))
+    log.append(Step("ben", undoes=next(iter(log.read())).name))
+    tasks = [
+        {
+            "data": {"image_id": number, "path": path, "given": given},
+            "annotations": [{"result": [{"value": {"choices": ["band 0"]}}], "was_cancelled": False}],
+        }
+        for number, path, given in rows[:4]
+    ]
+    (folder.parent / "tasks.json").write_text(json.dumps(tasks))
 
 
 def _write_ledger(root: Path) -> None:

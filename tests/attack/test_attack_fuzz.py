@@ -40,7 +40,7 @@ def test_the_attack_sees_a_reader_that_fails_hangs_crashes_or_takes_too_much(tmp
         "import os, time, attack_fuzz\n"
         "from attack_kinds import Kind\n"
         "from hitnet import HitNetError\n"
-        "attack_fuzz.WAITING = 2.0\n"
+        "attack_fuzz.WAITING = 8.0\n"
         "def crash(root): os.kill(os.getpid(), 11)\n"
         "def fail(root): raise KeyError('x')\n"
         "def refuse(root): raise HitNetError('no')\n"

@@ -1,6 +1,7 @@
 """Counts of wrong labels that can be believed: the estimate, the probabilities and the sentence."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,15 @@ def test_a_set_that_is_too_small_is_told():
     assert not found.flagged.any()
     assert math.isnan(found.precision)
     assert "Too few labels are contradicted" in found.sentence
+
+
+def test_a_count_without_flags_is_told():
+    distances, given, _ = judged()
+    sure = calibrate(distances, given, doubt(gather(distances, given), given).value)
+    unsure = replace(sure, flagged=np.zeros_like(sure.flagged))
+    assert "% of these are wrong" in sure.sentence
+    assert "but no single label is sure enough to be flagged" in unsure.sentence
+    assert "nan" not in unsure.sentence
 
 
 def test_shapes_are_checked():

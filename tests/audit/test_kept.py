@@ -16,7 +16,7 @@ def kept():
 
 def test_what_is_written_is_read(kept, tmp_path):
     write_kept(tmp_path, kept)
-    again = read_kept(tmp_path, 5)
+    again = read_kept(tmp_path, 5, 3)
     assert torch.equal(again.said, kept.said)
     assert torch.equal(again.features, kept.features)
     assert again.kinds == kept.kinds
@@ -24,7 +24,7 @@ def test_what_is_written_is_read(kept, tmp_path):
 
 def test_without_features(kept, tmp_path):
     write_kept(tmp_path, Kept(kept.said, kept.kinds))
-    assert read_kept(tmp_path, 5).features is None
+    assert read_kept(tmp_path, 5, 3).features is None
 
 
 def test_in_the_order_of_the_table(kept):
@@ -35,18 +35,24 @@ def test_in_the_order_of_the_table(kept):
 
 
 def test_nothing_kept(tmp_path):
-    assert read_kept(tmp_path, 5) is None
+    assert read_kept(tmp_path, 5, 3) is None
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "other images", "other file"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "other images", "other classes", "other file"])
 def test_a_damaged_file_is_not_used(kept, tmp_path, caplog, damage):
     write_kept(tmp_path, kept)
     content = bytearray((tmp_path / NAME).read_bytes())
     if damage == "flip":
         content[-1] ^= 1
     (tmp_path / NAME).write_bytes({"cut": content[:-9], "other file": b"text"}.get(damage, content))
-    assert read_kept(tmp_path, 6 if damage == "other images" else 5) is None
+    assert read_kept(tmp_path, 6 if damage == "other images" else 5, 4 if damage == "other classes" else 3) is None
     assert "is damaged or of another audit, and is not used" in caplog.text
+
+
+def test_features_of_another_kind_are_not_used(kept, tmp_path):
+    for features in (kept.features[:4], kept.features.float(), kept.features[0]):
+        write_kept(tmp_path, Kept(kept.said, kept.kinds, features))
+        assert read_kept(tmp_path, 5, 3) is None
 
 
 def test_a_huge_one_is_not_kept(kept, tmp_path, monkeypatch):

@@ -10,13 +10,14 @@ from hitnet.audit.corrections import check_corrections, correct
 from hitnet.audit.export import label_studio
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
+from hitnet.probabilities import class_probabilities
 
 
 @pytest.fixture
 def tasks(tmp_path):
     """The tasks of an audit as `hitnet audit export` writes them."""
     table, distances, _, names = make_audit()
-    label_studio(table, distances, names, tmp_path / "tasks.json")
+    label_studio(table, class_probabilities(distances), names, tmp_path / "tasks.json")
     return table, json.loads((tmp_path / "tasks.json").read_text()), names
 
 

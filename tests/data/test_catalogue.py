@@ -285,6 +285,7 @@ def test_every_set_says_where_it_comes_from():
         "cifar10",
         "svhn",
         "affnist",
+        "clothing",
         "mnist-sample",
         "clothing-sample",
     }

@@ -118,7 +118,7 @@ def test_seeds_are_dealt_out(tmp_path):
         assert all(torch.equal(there[name], here[name]) for name in here)
     again = start(*command, "--out", tmp_path / "two")
     assert again.returncode != 0
-    assert again.stderr.count("seed-0 already holds a run. Use --resume to continue it") == 1
+    assert " ".join(again.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
 
 
 def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):

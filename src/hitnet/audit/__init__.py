@@ -1,7 +1,7 @@
 """Which labels are wrong? Judges, scores, the table, the review page and its corrections."""
 
 from hitnet.audit.corrections import Applied
-from hitnet.audit.export import label_studio, pred_probs, write_pred_probs
+from hitnet.audit.export import label_studio, write_pred_probs
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
@@ -28,7 +28,6 @@ __all__ = [
     "judge",
     "label_studio",
     "open_audit",
-    "pred_probs",
     "write_ghosts",
     "write_page",
     "write_pred_probs",

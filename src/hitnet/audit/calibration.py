@@ -67,10 +67,10 @@ class Calibration:
                 "images) to say how many are wrong: go through the most doubtful ones."
             )
         low, high = (max(0.0, self.rate + sign * 2 * self.error) * count for sign in (-1, 1))
-        return (
-            f"About {self.expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f}). "
-            f"{int(self.flagged.sum()):,} are flagged; about {self.precision:.0%} of these are wrong."
-        )
+        about = f"About {self.expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
+        if not self.flagged.any():
+            return f"{about}, but no single label is sure enough to be flagged: go through the most doubtful ones."
+        return f"{about}. {int(self.flagged.sum()):,} are flagged; about {self.precision:.0%} of these are wrong."
 
 
 def error_rate(distances: Floats, labels: Ints) -> tuple[float, float, int]:

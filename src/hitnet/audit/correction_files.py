@@ -100,7 +100,7 @@ def parse_tasks(text: str, name: str) -> list[Correction]:
             data = task.get("data", task)
             number, path, given = int(data["image_id"]), str(data.get("path", "")), str(data["given"])
             answers = _answers(task)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             problems.append(f"task {place}: it is no task that `hitnet audit export` wrote")
             continue
         for answer in answers:

@@ -73,10 +73,10 @@ class Step:
         """Raises ValueError, TypeError or KeyError for a line that is no step."""
         entry = json.loads(line)
         changes = tuple(_change(*fields) for fields in entry.get("changes", ()))
-        undoes = entry.get("undoes")
-        return cls(
-            str(entry["reviewer"]), changes, None if undoes is None else str(undoes), entry["time"], entry["step"]
-        )
+        step = cls(entry["reviewer"], changes, entry.get("undoes"), entry["time"], entry["step"])
+        if not all(isinstance(text, str) for text in (step.reviewer, step.undoes or "", step.time, step.name)):
+            raise TypeError("not a step")
+        return step
 
 
 def _change(number: int, path: str, given: str, decision: str, label: str) -> Change:

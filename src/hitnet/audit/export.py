@@ -1,9 +1,4 @@
-"""Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab.
-
-Both use the same probabilities, the softmax of −distance / 0.1, so the nearest capsule's class is the likeliest. The
-temperature is the hit radius: each hit radius of additional distance makes a class e times less likely. An image with
-one capsule on the hit radius (0.1) and nine on the miss radius (0.9) gets 0.997 for the hit.
-"""
+"""Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab."""
 
 from __future__ import annotations
 
@@ -15,43 +10,33 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import pandas as pd
 
-from hitnet.capsules import HIT_RADIUS
 from hitnet.data.table import TABLES
 from hitnet.errors import HitNetError
 from hitnet.files import replacing, write_json, write_text
+from hitnet.spreadsheets import without_formulas
 
-TEMPERATURE = HIT_RADIUS
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below its document root
 
 
-def pred_probs(distances: np.ndarray) -> np.ndarray:
-    """Convert mean capsule distances (N, K) to class probabilities (N, K); each row sums to 1."""
-    if distances.ndim != 2 or not np.isfinite(distances).all():
-        raise HitNetError(f"distances must be finite and of shape (N, K); got shape {distances.shape}.")
-    exponents = -distances.astype(np.float64) / TEMPERATURE
-    likely = np.exp(exponents - exponents.max(1, keepdims=True, initial=-np.inf))
-    probabilities: np.ndarray = likely / likely.sum(1, keepdims=True)
-    return probabilities
-
-
 def write_pred_probs(
-    table: pd.DataFrame, distances: np.ndarray, class_names: Sequence[str], path: str | Path
+    table: pd.DataFrame, probabilities: np.ndarray, class_names: Sequence[str], path: str | Path
 ) -> list[Path]:
     """Write class probabilities as a .npy file, images sorted by id, and what each row is beside them as .rows.csv.
 
     The columns of that table: `row` of the array, `id` and `path` of the image, `given` label and `label`, its column
-    in the array. Call `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
+    in the array. Texts that a spreadsheet would run as formulas have a ' before them. Call
+    `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
 
     Args:
         table: The audit's table.
-        distances: (N, K), in the table's order.
+        probabilities: (N, K) of classes, in the table's order.
         class_names: The K classes.
         path: A file whose name ends in .npy.
 
     Returns:
         The two files.
     """
-    _check(table, distances)
+    _check(table, probabilities)
     target = Path(path)
     if target.suffix.lower() != ".npy":
         raise HitNetError(f"{path}: choose a file name for the probabilities that ends in .npy.")
@@ -61,17 +46,18 @@ def write_pred_probs(
     rows.insert(0, "row", rows.index)
     rows["label"] = rows["given"].map(index)
     rows_file = target.with_suffix(".rows.csv")
-    content = rows.to_csv(index=False, lineterminator="\n").encode("utf-8", "backslashreplace").decode("utf-8")
+    text = without_formulas(rows).to_csv(index=False, lineterminator="\n")
+    content = text.encode("utf-8", "backslashreplace").decode("utf-8")
     _check_free(rows_file, content, "this audit's rows")
     with replacing(target) as temporary, temporary.open("wb") as file:
-        np.save(file, pred_probs(distances)[order], allow_pickle=False)
+        np.save(file, probabilities[order], allow_pickle=False)
     write_text(rows_file, content)
     return [target, rows_file]
 
 
 def label_studio(
     table: pd.DataFrame,
-    distances: np.ndarray,
+    probabilities: np.ndarray,
     class_names: Sequence[str],
     path: str | Path,
     *,
@@ -84,7 +70,7 @@ def label_studio(
 
     Args:
         table: The audit's table.
-        distances: (N, K), in the table's order.
+        probabilities: (N, K) of classes, in the table's order.
         class_names: The K classes.
         path: A file whose name ends in .json.
         image_root: Prefix of each image's path; see `local_files`. An absolute path is put behind `LOCAL_FILES`,
@@ -93,7 +79,7 @@ def label_studio(
     Returns:
         The two files.
     """
-    _check(table, distances)
+    _check(table, probabilities)
     target = Path(path)
     if target.suffix.lower() != ".json":
         raise HitNetError(f"{path}: choose a file name for the Label Studio tasks that ends in .json.")
@@ -103,7 +89,6 @@ def label_studio(
     if not all(files):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
     index = {name: k for k, name in enumerate(class_names)}
-    probabilities = pred_probs(distances)
     columns = ("id", "given", "suggested", "score", "flag", "rule")
     records = zip(files, *(table[column].tolist() for column in columns), strict=True)
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
@@ -161,6 +146,6 @@ def _check_free(path: Path, content: str, what: str) -> None:
         raise HitNetError(f"{path} exists and is not {what}. Choose another name.")
 
 
-def _check(table: pd.DataFrame, distances: np.ndarray) -> None:
-    if len(table) != len(distances):
-        raise HitNetError(f"The audit table has {len(table)} rows, but distances has {len(distances)}.")
+def _check(table: pd.DataFrame, probabilities: np.ndarray) -> None:
+    if len(table) != len(probabilities):
+        raise HitNetError(f"The audit table has {len(table)} rows, but probabilities has {len(probabilities)}.")

@@ -53,17 +53,20 @@ def write_kept(folder: Path, kept: Kept) -> None:
     write_tensors(folder / NAME, tensors, {"kinds": json.dumps(kept.kinds)})
 
 
-def read_kept(folder: Path, images: int) -> Kept | None:
-    """What an audit kept; None if it kept nothing, or if the file is damaged or of other images."""
+def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
+    """What an audit kept; None if it kept nothing, or if the file is damaged or of another audit."""
     if not (folder / NAME).exists():
         return None
     try:
         tensors, metadata = read_tensors(folder / NAME)
         said, kinds = tensors["said"], tuple(map(str, json.loads(metadata["kinds"])))
-        fits = said.ndim == 3 and said.shape[:2] == (len(kinds), images)
+        features = tensors.get("features")
+        fits = said.shape == (len(kinds), images, classes) and said.dtype == torch.float16
+        if features is not None:
+            fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16
     except (HitNetError, KeyError, TypeError, ValueError, RecursionError):
         fits = False
     if not fits:
         log.warning("%s is damaged or of another audit, and is not used.", folder / NAME)
         return None
-    return Kept(said, kinds, tensors.get("features"))
+    return Kept(said, kinds, features)

@@ -221,7 +221,9 @@ def judge(
     seen = evidence if capsules is None else scores.gather(distances[:capsules].astype(np.float64), labels)
     doubts = scores.doubt(evidence, labels, method)
     values = scores.score(doubts.value)
-    wrong, summary = None, {}
+    behind = len(distances) if capsules is None else capsules  # judges whose mean the audit keeps as its distances
+    summary: dict[str, Any] = {"trained": 1.0 if trained is None else min(trained, behind) / behind}
+    wrong = None
     if trained is not None and trained < len(distances):
         calibration = calibrate(distances[trained:].astype(np.float64), labels, doubts.value)
         values, wrong = 1 - calibration.probability, calibration.flagged

@@ -27,6 +27,7 @@ from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
 from hitnet.audit.decisions import Settled, open_decisions, settled
 from hitnet.audit.kept import Kept, write_kept
+from hitnet.audit.label_probabilities import label_probabilities
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.array_files import read_npy
@@ -103,6 +104,16 @@ class Audit:
             )
         return decided
 
+    def probabilities(self) -> np.ndarray:
+        """Probability of each class (N, K), in the table's order (see label_probabilities.py)."""
+        place = {name: k for k, name in enumerate(self.class_names)}
+        return label_probabilities(
+            self.distances,
+            self.table["given"].map(place).to_numpy(),
+            trained=self.summary.get("trained", 1.0),
+            error_rate=self.summary["expected_errors"] / max(len(self.table), 1),
+        )
+
     def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
         """Write the audit for another tool.
 
@@ -115,10 +126,11 @@ class Audit:
             The files that were written.
         """
         check_choice("export", "format", format, FORMATS)
+        probabilities = self.probabilities()
         if format == "label-studio":
             root = export.local_files(self.summary["source"]) if image_root is None else image_root
-            return export.label_studio(self.table, self.distances, self.class_names, Path(out), image_root=root)
-        return export.write_pred_probs(self.table, self.distances, self.class_names, out)
+            return export.label_studio(self.table, probabilities, self.class_names, Path(out), image_root=root)
+        return export.write_pred_probs(self.table, probabilities, self.class_names, out)
 
     def write(self, folder: Path) -> None:
         """Write table, distances, page and, last, the summary: it says that the audit is finished."""

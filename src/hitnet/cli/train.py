@@ -31,6 +31,7 @@ from hitnet.training import (
     Evaluation,
     Run,
     RunFolder,
+    TensorBoard,
     choose_recipe,
     distributed,
     evaluate,
@@ -66,6 +67,9 @@ def train_command(
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
+    ] = False,
     augment_from: Annotated[Path | None, typer.Option(help="Run whose network modifies images (hybrid)")] = None,
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
@@ -89,6 +93,7 @@ def train_command(
             "resume": resume,
             "augment_from": augment_from,
             "progress": bar,
+            "callbacks": [TensorBoard()] if tensorboard else [],
             "profile": profile,
         }
         opened = open_data(data, **data_options)

@@ -31,20 +31,20 @@ class _MirrorError(Exception):
     """Why a download from one mirror failed; the next mirror is tried."""
 
 
-def fetch_file(urls: Sequence[str], target: Path, *, md5: str) -> None:
+def fetch_file(urls: Sequence[str], target: Path, *, md5: str | None = None) -> None:
     """Download `target` from the first URL that works.
 
     Args:
         urls: Mirrors of the file.
         target: Where to write it.
-        md5: Its checksum.
+        md5: Its checksum; None if its content is checked afterwards.
     """
     failures = []
     for url in urls:
         try:
             with replacing(target) as temporary:
                 received = _transfer(url, temporary)
-                if received != md5:
+                if md5 is not None and received != md5:
                     raise _MirrorError(f"its MD5 is {received}, expected {md5}")
             return
         except _MirrorError as error:

@@ -6,8 +6,9 @@ A path takes its own letters and twelve bytes, everything else of a file thirtee
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from hitnet.data.stored import AnyFile, Root
 
 SPLITS = (TRAIN, TEST, VALIDATION)
 Numbers = npt.NDArray[np.integer]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,26 @@ class Entry:
     file: AnyFile
     label: str
     split: str
+
+
+@dataclass(frozen=True)
+class Lazy(Sequence[T], Generic[T]):
+    """A list whose items are made when they are asked for: `make(position)` for each position."""
+
+    make: Callable[[int], T]
+    positions: Sequence[int] | Numbers
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> Lazy[T]: ...
+    def __getitem__(self, place: int | slice) -> T | Lazy[T]:
+        if isinstance(place, slice):
+            return Lazy(self.make, self.positions[place])
+        return self.make(int(self.positions[place]))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from hitnet.data.arrays import MemoryData
+from hitnet.data.clothing import ClothingData
 from hitnet.data.folder import FolderData
 from hitnet.data.hugging_face import HuggingFaceData
 from hitnet.data.images import Images
@@ -28,6 +29,7 @@ from hitnet.files import expand
 # The first that accepts a source opens it.
 FORMATS: list[type[Data]] = [
     MemoryData,
+    ClothingData,
     KnownData,
     NpzData,
     HuggingFaceData,

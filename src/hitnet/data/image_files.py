@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from hitnet.data.entries import Lazy
 from hitnet.data.left_out import log_left_out
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.remote import RemotePath, join, path_or_address
@@ -68,8 +69,10 @@ class FileData(Data):
         log_left_out(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
-    def image_files(self, images: ImageSet) -> list[AnyFile] | None:
-        return [self.file(path) for path in images.paths or ()]
+    def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
+        paths = images.paths
+        assert paths is not None  # images of files have paths
+        return Lazy(lambda i: self.file(paths[i]), range(len(paths)))
 
     def file(self, path: str) -> AnyFile:
         """The file at a path of the set."""

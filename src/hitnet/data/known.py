@@ -15,10 +15,11 @@ from hitnet.data.arrays import ArrayData
 from hitnet.data.catalogue import SetFiles, data_folder
 from hitnet.data.cifar import CLASSES as CIFAR_CLASSES
 from hitnet.data.cifar import read_batches
+from hitnet.data.clothing import fetch_clothing
 from hitnet.data.clothing_sample import read_clothing_sample
 from hitnet.data.idx import read_idx
 from hitnet.data.images import Images
-from hitnet.data.known_sets import CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
+from hitnet.data.known_sets import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.sample import read_sample
@@ -170,7 +171,7 @@ def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "here": all(state.usable for state in SetFiles(known, root).check()),
+            "here": _is_here(SetFiles(known, root)),
             "about": known.about,
             "licence": known.licence,
             "page": known.page,
@@ -185,4 +186,13 @@ def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
     Returns:
         The folder that its files lie in.
     """
-    return SetFiles(known_set(name), data_folder(data_dir)).fetch()
+    files = SetFiles(known_set(name), data_folder(data_dir))
+    if files.known is not CLOTHING:
+        return files.fetch()
+    if not files.folder.is_dir():
+        fetch_clothing(files.folder)
+    return files.folder
+
+
+def _is_here(files: SetFiles) -> bool:
+    return files.folder.is_dir() if files.known is CLOTHING else all(state.usable for state in files.check())

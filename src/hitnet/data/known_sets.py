@@ -207,6 +207,14 @@ SAMPLE = KnownSet(
     "CC BY-SA 3.0",
 )
 
+CLOTHING = KnownSet(
+    "clothing",
+    "clothing",
+    "photographs of clothes, 3,068 + 372 + 341 for validation, in ten classes, most 400 x 533 RGB",
+    "https://github.com/alexeygrigorev/clothing-dataset-small",
+    "CC0 1.0",
+)
+
 CLOTHING_SAMPLE = KnownSet(
     "clothing-sample",
     "clothing sample",
@@ -215,7 +223,9 @@ CLOTHING_SAMPLE = KnownSet(
     "CC0 1.0",
 )
 
-KNOWN_SETS = {known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, SAMPLE, CLOTHING_SAMPLE)}
+KNOWN_SETS = {
+    known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, CLOTHING, SAMPLE, CLOTHING_SAMPLE)
+}
 SAMPLES = (SAMPLE, CLOTHING_SAMPLE)  # they lie in the package
 
 

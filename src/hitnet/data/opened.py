@@ -223,7 +223,7 @@ class Data(ABC):
         """The set that corrections of an audit of `split` apply to: with all images that the copy is to hold."""
         return self.reopen(limit=None, image_size=None).load("all")
 
-    def image_files(self, images: ImageSet) -> list[AnyFile] | None:
+    def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         """The file of each image, for data that is made of image files."""
         return None
 

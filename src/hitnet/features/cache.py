@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from hitnet.data.entries import Lazy
 from hitnet.data.stored import AnyFile, as_file
 from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
@@ -28,7 +29,7 @@ from hitnet.models.backbones import Backbone
 from hitnet.training.distributed import SINGLE, Ranks
 
 KEY_BYTES = 16
-PER_BLOCK = 16_384  # images whose features are in memory while a file of all is written
+PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 Keys = npt.NDArray[np.void]
 
@@ -202,7 +203,7 @@ def _fill(
         progress(known, len(paths))
     waiting: list[Tensor] = []
     start = 0
-    for which, part in extractor.run([paths[i] for i in missing]):
+    for which, part in extractor.run(Lazy(paths.__getitem__, missing)):
         waiting.append(part)
         if which.stop - start >= PER_SHARD or which.stop == len(missing):
             cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))

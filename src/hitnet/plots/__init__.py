@@ -4,6 +4,7 @@ Each function returns matplotlib figures, one per page. `save` writes them as PN
 matplotlib supports.
 """
 
+from hitnet.plots.capsules import capsule_figure
 from hitnet.plots.ghosts import analysis_figure, doubtful_figures, draw_agreement, draw_distances, draw_pairs
 from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
 from hitnet.plots.losses import loss_figure
@@ -19,6 +20,7 @@ from hitnet.plots.tiles import class_figures, tile_figures
 
 __all__ = [
     "analysis_figure",
+    "capsule_figure",
     "check_file_type",
     "class_figures",
     "doubtful_figures",

@@ -45,7 +45,7 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> R
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
     opened = audit.audited_data(data)
     opened = opened.reopen(limit=audit.summary.get("limit"))
-    kept = read_kept(audit.folder, len(audit.table))
+    kept = read_kept(audit.folder, len(audit.table), len(audit.class_names))
     rows = Rows(audit.table, audit.distances, audit.class_names, kept)
     board = Board(rows, audit.folder, reviewer)
     features = None if kept is None else kept.features
@@ -55,8 +55,14 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> R
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
+    """The audit's pairs of near-duplicates; None if it has none, or if the file is damaged."""
     path = folder / "duplicates.csv"
-    return pd.read_csv(path) if path.is_file() else None
+    columns = {"id_a": "int64", "id_b": "int64", "similarity": "float64"}
+    try:
+        return pd.read_csv(path, usecols=list(columns), dtype=columns) if path.is_file() else None
+    except (OSError, ValueError, OverflowError) as error:
+        log.warning("%s is damaged, and near-duplicates are not shown: %s", path, error)
+        return None
 
 
 def serve_review(

@@ -2,15 +2,18 @@
 
 from hitnet.inference import Prediction
 from hitnet.training.api import train, train_many
+from hitnet.training.callbacks import Callback, Training
 from hitnet.training.evaluation import Evaluation, evaluate
 from hitnet.training.onnx_export import export_run
 from hitnet.training.predictions import predict
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
+from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [
     "RECIPES",
+    "Callback",
     "Evaluation",
     "Prediction",
     "Progress",
@@ -19,6 +22,8 @@ __all__ = [
     "Run",
     "RunConfig",
     "RunFolder",
+    "TensorBoard",
+    "Training",
     "choose_recipe",
     "evaluate",
     "export_run",

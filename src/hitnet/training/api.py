@@ -13,6 +13,7 @@ from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError, whole
 from hitnet.models import ModelChoice
 from hitnet.training import distributed
+from hitnet.training.callbacks import Callback
 from hitnet.training.configuration import at_backbone_size, configure, training_sets
 from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
@@ -32,6 +33,7 @@ def train(
     device: str = "auto",
     augment_from: Run | str | Path | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     profile: bool = False,
 ) -> Run:
     """Train a network and, with `out`, keep it in a run folder.
@@ -47,10 +49,11 @@ def train(
         device: auto, cpu or cuda.
         augment_from: The run whose network modifies images, for recipes with hybrid augmentation.
         progress: Called after every step and epoch.
+        callbacks: Called at the start, after every epoch and at the end, e.g. `[hitnet.TensorBoard()]`.
         profile: Write where a step's time goes into the run folder (profile.json, profile.txt).
     """
     single = partial(_single_job, seed=seed, out=out, resume=resume)
-    return _train(data, single, model, recipe, device, augment_from, progress, profile=profile, out=out)[0]
+    return _train(data, single, model, recipe, device, augment_from, progress, callbacks, profile=profile, out=out)[0]
 
 
 def train_many(
@@ -64,6 +67,7 @@ def train_many(
     device: str = "auto",
     augment_from: Run | str | Path | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     profile: bool = False,
 ) -> list[Run]:
     """Train one network per seed on one copy of the images. Each is the network that `train` gives for its seed.
@@ -75,7 +79,7 @@ def train_many(
     The other arguments are those of `train`.
     """
     several = partial(seed_jobs, seeds=listed_seeds(seeds), out=out, resume=resume)
-    return _train(data, several, model, recipe, device, augment_from, progress, profile=profile, out=out)
+    return _train(data, several, model, recipe, device, augment_from, progress, callbacks, profile=profile, out=out)
 
 
 def _train(
@@ -86,6 +90,7 @@ def _train(
     device: str,
     augment_from: Run | str | Path | None,
     progress: Progress | None,
+    callbacks: Sequence[Callback],
     *,
     profile: bool,
     out: str | Path | None,
@@ -105,7 +110,9 @@ def _train(
             if jobs[0].config.data != config.data:
                 raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
             job_set = JobSet(jobs, images, test, modify)
-            return train_jobs(job_set, device=where, progress=progress, ranks=ranks, profile=profile)
+            return train_jobs(
+                job_set, device=where, progress=progress, callbacks=callbacks, ranks=ranks, profile=profile
+            )
         finally:
             release(jobs)
 

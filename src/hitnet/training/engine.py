@@ -16,6 +16,7 @@ from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
+from hitnet.training.callbacks import Callback, Training
 from hitnet.training.device import Stopwatch
 from hitnet.training.distributed import SINGLE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
@@ -81,6 +82,7 @@ class Trainer:
         modify: Modifies images before they are augmented, if given.
         run: Run folder for checkpoints and the result.
         progress: Called after every step and epoch.
+        callbacks: Called at the start, after every epoch and at the end.
         ranks: The processes that train this network together.
         profiling: Measures where a step's time goes.
     """
@@ -97,6 +99,7 @@ class Trainer:
         modify: HybridAugmentation | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
+        callbacks: Sequence[Callback] = (),
         ranks: Ranks = SINGLE,
         profiling: Profiling | None = None,
     ) -> None:
@@ -105,6 +108,7 @@ class Trainer:
         self.modify = modify
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
+        self.callbacks = callbacks if ranks.first else ()
         self.profiling = profiling
         self.side_by_side = 1  # networks that are trained side by side, this one included
         self.augmentation = recipe.augmentation(flip=train.flip)
@@ -128,6 +132,10 @@ class Trainer:
     def trained(self) -> Network:
         """The network that is tested and kept: the network in training, or the average of its weights."""
         return self.model if self.average is None else self.average.network
+
+    def training(self) -> Training:
+        """This training, as callbacks see it."""
+        return Training(self.trained, self.history, self.recipe, self.seed, None if self.run is None else self.run.path)
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name. They are live: copying into them restores a state."""
@@ -166,6 +174,15 @@ class Trainer:
     def work(self) -> Iterator[None]:
         """The training as a generator of steps, so that the caller can do other work in between."""
         try:
+            for callback in self.callbacks:
+                callback.start(self.training())
+            yield from self.trained_to_the_end()
+        finally:
+            for callback in self.callbacks:
+                callback.end(self.training())
+
+    def trained_to_the_end(self) -> Iterator[None]:
+        try:
             yield from self.epochs_left()
         finally:
             if self.profiling is not None:
@@ -200,6 +217,8 @@ class Trainer:
             self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
             self.progress.epoch(self.history[-1])
             self.progress.network(None if self.run is None else self.run.path, epoch, self.trained)
+            for callback in self.callbacks:
+                callback.epoch(self.training())
             if epoch < self.recipe.epochs:
                 self.checkpoint(0, now=self.progress.stop)
                 if self.progress.stop:

@@ -11,6 +11,7 @@ import torch
 from hitnet.data import ImageSet
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
+from hitnet.training.callbacks import Callback
 from hitnet.training.distributed import SINGLE, Ranks
 from hitnet.training.engine import Trainer, own_randomness
 from hitnet.training.feed import Feed
@@ -80,6 +81,7 @@ def train_jobs(
     *,
     device: torch.device,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     ranks: Ranks = SINGLE,
     profile: bool = False,
 ) -> list[Run]:
@@ -97,7 +99,7 @@ def train_jobs(
     if mine:
         own = JobSet([jobs[i] for i in mine], job_set.images, job_set.test, job_set.modify)
         profiled = own.jobs[0] if profile and ranks.first else None
-        factories = _trainer_factories(own, device, progress, together, {}, profiled)
+        factories = _trainer_factories(own, device, progress, together, {}, profiled, callbacks)
         if progress is not None:
             progress.plan(sum(job.steps_left() for job in own.jobs))
 
@@ -152,6 +154,7 @@ def _trainer_factories(
     ranks: Ranks,
     feeds: Feeds,
     profiled: Job | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> list[Callable[[], Trainer]]:
     """What makes each job's trainer when its turn comes; all use the same copy of the images, in `feeds`."""
 
@@ -180,6 +183,7 @@ def _trainer_factories(
             modify=modify,
             run=job.folder,
             progress=progress,
+            callbacks=callbacks,
             ranks=ranks,
             profiling=Profiling(job.folder.path, device) if watched and job.folder is not None else None,
         )

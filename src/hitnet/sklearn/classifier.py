@@ -1,0 +1,196 @@
+"""HitNet as a classifier of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
+from torch import Tensor
+
+from hitnet.capsules import HIT_RADIUS
+from hitnet.data import Images
+from hitnet.errors import HitNetError, whole
+from hitnet.models import ModelChoice, choose_model
+from hitnet.models.heads import HEADS
+from hitnet.probabilities import class_probabilities, fit_temperature
+from hitnet.sklearn.inputs import check_shape, images_of, kind_of, read_at, read_paths
+from hitnet.sklearn.learners import Learner, fit_features, fit_images
+from hitnet.training.device import pick_device
+
+NAME = "HitNetClassifier"
+FEWEST = 20  # rows that a temperature is fitted on
+LARGEST_SHARE = 0.5
+
+
+class HitNetClassifier(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """A classifier whose capsules hit or miss, on features, images or image files.
+
+    X is one of:
+
+    - features (N, D): a Hit-or-Miss layer is fitted on them, standardised;
+    - images (N, H, W), (N, H, W, C) or (N, C, H, W), uint8: a network is trained as `hitnet.train` does;
+    - paths: N image files, which are scaled to `image_size`; then as for images.
+
+    Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
+    fitted on a part of the data that is kept out of the training (`calibration`).
+
+    Args:
+        model: For images, the name of a network or `hitnet.choose_model(...)`. None: what suits the images and the
+            device.
+        capsule_dim: Components per capsule, n (paper: 16).
+        epochs: Passes over the data. None: the recipe's own for images; for features 10, and at least 600 steps.
+        ghosts: Wrong classes per row that go unpunished in training (paper: 1; 0 = off).
+        calibration: Share of the data that the temperature is fitted on. If that is fewer than 20 rows, or if a class
+            has a single row, all data is trained on, and the temperature is the hit radius, 0.1.
+        image_size: Height and width that image files are scaled to.
+        device: For images: auto, cpu or cuda.
+        random_state: Seed, generator or None.
+
+    Attributes:
+        classes_: The K classes, sorted.
+        temperature_: Of the probabilities.
+        n_features_in_: D, for features.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | ModelChoice | None = None,
+        capsule_dim: int = 16,
+        epochs: int | None = None,
+        ghosts: int = 0,
+        calibration: float = 0.1,
+        image_size: tuple[int, int] = (64, 64),
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.model = model
+        self.capsule_dim = capsule_dim
+        self.epochs = epochs
+        self.ghosts = ghosts
+        self.calibration = calibration
+        self.image_size = image_size
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> HitNetClassifier:
+        """Learn from X (see the class) and labels (N,)."""
+        if not 0 <= self.calibration <= LARGEST_SHARE:
+            raise HitNetError(f"{NAME}: calibration must be in [0, {LARGEST_SHARE}]; got {self.calibration!r}.")
+        if y is None:
+            raise HitNetError(f"{NAME} requires y to be passed, but the target y is None.")
+        self._kind = kind_of(X)
+        if self._kind == "features":
+            X, y = validate_data(self, X, y, dtype=np.float64)
+        labels = self._encode(y)
+        inputs = self._inputs(X)
+        if len(labels) != len(inputs):
+            raise HitNetError(f"{NAME}: X has {len(inputs)} rows, but y has {len(labels)} labels.")
+        self._shape: Any = tuple(inputs.shape[1:])
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        learned, kept = self._divide(labels, seed)
+        self._learner = self._learn(inputs[learned], torch.from_numpy(labels[learned]), seed)
+        self._n_features_out = len(self.classes_) * self.capsule_dim
+        self.temperature_ = HIT_RADIUS
+        if len(kept):
+            distances = self._learner.judge(inputs[kept])[1]
+            self.temperature_ = fit_temperature(distances.double().numpy(), labels[kept])
+        return self
+
+    def _encode(self, y: Any) -> np.ndarray:
+        """Class indices (N,) of the labels; sets `classes_`."""
+        given = column_or_1d(y, warn=True)
+        check_classification_targets(given)
+        self.classes_, labels = np.unique(given, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise HitNetError(f"{NAME} needs labels of at least two classes; y has only one class.")
+        return np.asarray(labels, dtype=np.int64)
+
+    def _divide(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to learn from, and rows to fit the temperature on, each with rows of all classes."""
+        rows = np.arange(len(labels))
+        count = round(self.calibration * len(labels))
+        if count < max(FEWEST, len(self.classes_)) or np.bincount(labels).min() < 2:
+            return rows, rows[:0]
+        learned, kept = next(StratifiedShuffleSplit(1, test_size=count, random_state=seed).split(rows, labels))
+        return learned, kept
+
+    def _learn(self, inputs: Tensor, labels: Tensor, seed: int) -> Learner:
+        ghosts = whole(NAME, "ghosts", self.ghosts, 0)
+        epochs = None if self.epochs is None else whole(NAME, "epochs", self.epochs, 1)
+        capsule_dim = whole(NAME, "capsule_dim", self.capsule_dim, 4)
+        classes = len(self.classes_)
+        if self._kind == "features":
+            return fit_features(
+                inputs, labels, classes, capsule_dim=capsule_dim, ghosts=ghosts, epochs=epochs, seed=seed
+            )
+        images = Images.from_arrays(inputs, labels, class_names=[str(name) for name in self.classes_], name="X")
+        choice = self._choice(images, capsule_dim)
+        return fit_images(images, choice, ghosts=ghosts, epochs=epochs, seed=seed, device=self.device)
+
+    def _choice(self, images: Images, capsule_dim: int) -> ModelChoice:
+        """The network to train: without a decoder, unless one is asked for."""
+        choice = self.model if isinstance(self.model, ModelChoice) else choose_model(self.model)
+        choice = choose_model(choice.name, **{"decoder": "none", **choice.changes, "capsule_dim": capsule_dim})
+        choice = choice.named(images.shape, pick_device(self.device).type)
+        if HEADS[choice.config(images.shape, images.num_classes).head].loss != "centripetal":
+            raise HitNetError(f"{NAME}: {choice.name} has no Hit-or-Miss layer. Set `model` to one named hitnet….")
+        return choice
+
+    def _inputs(self, X: Any) -> Tensor:
+        """What the learner takes: features (N, D), or images uint8 (N, C, H, W)."""
+        if self._kind == "features":
+            return torch.from_numpy(np.array(X))  # a copy: torch refuses arrays that are read-only
+        if self._kind == "images":
+            return images_of(X)
+        return read_paths(X, self.image_size)
+
+    def _judge(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Capsules (N, K, n) and distances (N, K)."""
+        check_is_fitted(self)
+        kind = kind_of(X)
+        if kind != self._kind:
+            raise HitNetError(f"{NAME} was fitted on {self._kind}, but X holds {kind}. Reshape X or fit anew.")
+        if kind == "features":
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = read_at(X, self._shape) if kind == "paths" else self._inputs(X)
+        if kind == "images":
+            check_shape(inputs, self._shape)
+        return self._learner.judge(inputs)
+
+    def distances(self, X: Any) -> np.ndarray:
+        """Distance of each class's capsule from the centre (N, K): a hit is at most 0.1, a miss at least 0.9."""
+        return self._judge(X)[1].double().numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the nearest capsule (N,)."""
+        nearest = self.distances(X).argmin(axis=1)
+        return np.asarray(self.classes_[nearest])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class (N, K): the softmax of −distance / `temperature_`."""
+        return class_probabilities(self.distances(X), self.temperature_)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """−distance (N, K); for two classes, by how much nearer the second class's capsule is (N,)."""
+        distances = self.distances(X)
+        return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
+
+    def transform(self, X: Any) -> np.ndarray:
+        """All capsules (N, K n), one class after the other."""
+        return self._judge(X)[0].flatten(1).numpy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags

@@ -1,0 +1,70 @@
+"""Curves of a training for TensorBoard."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitnet.errors import HitNetError
+from hitnet.training.callbacks import Callback, Training
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+FOLDER = "tensorboard"
+CURVES = {  # the entries of a row of history, grouped as TensorBoard shows them
+    "loss": "loss/total",
+    "classification": "loss/classification",
+    "reconstruction": "loss/reconstruction",
+    "train_error": "error/train",
+    "test_error": "error/test",
+    "train_hits": "hits/train",
+    "test_hits": "hits/test",
+    "train_misses": "misses/train",
+    "test_misses": "misses/test",
+    "learning_rate": "training/learning_rate",
+    "images_per_second": "training/images_per_second",
+    "seconds": "training/seconds",
+}
+
+
+class TensorBoard(Callback):
+    """Writes the curves of each training for TensorBoard, once per epoch: RUN/tensorboard.
+
+    A resumed run continues its curves: epochs that are trained again replace what was written of them.
+    """
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise HitNetError("TensorBoard needs the package tensorboard: pip install 'hitnet[tensorboard]'.")
+        self.writers: dict[Path, SummaryWriter] = {}
+
+    def start(self, training: Training) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
+
+        if training.folder is None:
+            raise HitNetError("TensorBoard needs a run folder: set `out`.")
+        folder = training.folder / FOLDER
+        begun = any(folder.glob("events.out.tfevents.*"))
+        self.end(training)
+        # TensorBoard drops what an interrupted process wrote of the step `purge_step` and later ones.
+        purge = len(training.history) + 1 if begun else None
+        self.writers[training.folder] = SummaryWriter(str(folder), purge_step=purge)
+        for row in () if begun else training.history:  # of a run that was begun without TensorBoard
+            self._write(training.folder, row)
+
+    def epoch(self, training: Training) -> None:
+        if training.folder is not None:
+            self._write(training.folder, training.history[-1])
+
+    def end(self, training: Training) -> None:
+        writer = None if training.folder is None else self.writers.pop(training.folder, None)
+        if writer is not None:
+            writer.close()
+
+    def _write(self, folder: Path, row: dict[str, Any]) -> None:
+        for name, curve in CURVES.items():
+            if name in row:
+                self.writers[folder].add_scalar(curve, row[name], row["epoch"])
+        self.writers[folder].flush()
