@@ -156,7 +156,13 @@ def is_saved_dataset(path: Path) -> bool:
 def _loaded(path: Path) -> Any:
     package = _package()
     try:
-        return package.load_from_disk(str(path))
+        loaded = package.load_from_disk(str(path))
+        for part in loaded.values() if isinstance(loaded, Mapping) else [loaded]:
+            part.data.validate(full=True)  # offsets that lead outside the file would crash the interpreter
+            names = [name for kind in part.features.values() for name in getattr(kind, "names", None) or ()]
+            if not all(isinstance(name, str) for name in names):
+                raise TypeError("a class has a name that is no text")
+        return loaded
     except Exception as error:  # a damaged file makes the reader raise almost anything
         raise HitNetError(f"{path} is not a readable data set: {error}") from error
 
