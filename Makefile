@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint docs attack clean
+.PHONY: setup demo test lint docs dist attack clean
 
 setup: $(VENV)/.installed
 
@@ -40,6 +40,11 @@ attack: setup
 # The documentation site, in site/. The tests build it too.
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The files of a release, in dist/; see CONTRIBUTING.md.
+dist: setup
+	rm -rf build dist
+	$(BIN)/python -m build
 
 lint: setup
 	$(BIN)/ruff format --check --quiet
