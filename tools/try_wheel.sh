@@ -2,7 +2,7 @@
 # Try a wheel in an empty environment, outside the repository: the first examples, then a part of the tests.
 #
 #     tools/try_wheel.sh python3.13 dist/hitnet-*.whl
-#     tools/try_wheel.sh python3.11 dist/hitnet-*.whl torch==2.4.0 'numpy<2'    # with these versions of other packages
+#     tools/try_wheel.sh python3.11 dist/hitnet-*.whl torch==2.4.0 numpy==1.26.0    # with these versions of other packages
 #
 # The environment is made in a temporary folder and removed at the end. It takes about 6 GB.
 set -euo pipefail
@@ -26,7 +26,7 @@ ls run/weights.safetensors prototypes.png clothes/report.html clothes/duplicates
 
 cp -r "$tests" tests # not beside src/, so that the installed package is tested
 cd tests
-../venv/bin/python -m pytest -q -p no:cacheprovider -o pythonpath=. -m "not gpu and not browser" \
+PYTHONPATH=. ../venv/bin/python -m pytest -q -p no:cacheprovider -m "not gpu and not browser" \
     test_capsules.py test_losses.py test_files.py test_imports.py test_public_names.py test_rooms.py \
     data models plots synthesis training/test_runs.py training/test_step.py training/test_train.py \
     training/test_evaluation.py audit/test_corrections.py review/test_review_app.py
