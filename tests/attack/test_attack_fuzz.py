@@ -13,16 +13,16 @@ CASES = Path(__file__).with_name("cases")
 
 def attack(*arguments):
     return subprocess.run(
-        [sys.executable, ATTACK, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, ATTACK, *map(str, arguments)], capture_output=True, text=True, timeout=1800, check=False
     )
 
 
 def test_damaged_files_are_read_or_refused(tmp_path):
-    """15 inputs of each kind; `make attack` tries thousands."""
-    ended = attack("fuzz", "--seed", 0, "--most", 15, "--minutes", 9, "--out", tmp_path)
+    """8 inputs of each kind; `make attack` tries thousands."""
+    ended = attack("fuzz", "--seed", 0, "--most", 8, "--minutes", 30, "--out", tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     record = json.loads((tmp_path / "fuzz.json").read_text())
-    assert {row["inputs"] for row in record["kinds"].values()} == {15}
+    assert {row["inputs"] for row in record["kinds"].values()} == {8}
     assert record["findings"] == 0
 
 
@@ -52,7 +52,7 @@ def test_the_attack_sees_a_reader_that_fails_hangs_crashes_or_takes_too_much(tmp
         "        attack_fuzz.attack_kind(Kind('x', ('cifar.bin',), 'y', read), root, 0, 0, 1, 20, tally)\n"
         "        print('outcome of', getattr(read, '__name__'), *tally.outcomes)\n"
     )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=1800, check=False)
     outcomes = [line.removeprefix("outcome of ") for line in ended.stdout.splitlines() if line.startswith("outcome of")]
     expected = ["crash crash", "fail traceback", "refuse refused", "hungry memory", "late hang", "str read"]
     assert outcomes == expected, ended.stdout + ended.stderr

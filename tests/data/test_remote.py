@@ -164,7 +164,8 @@ def test_addresses_are_joined():
         ("memory://nothing", "memory://nothing holds no image in a class folder"),
         ("memory://nothing/labels.csv", "memory://nothing/labels.csv cannot be read"),
         ("nosuchscheme://x", "nosuchscheme://x cannot be opened"),
-        ("file:///etc", "write the path of a local file without its scheme"),
+        ("file:///etc", "Write the path of a local file without a scheme"),
+        ("reference://x", "its scheme is none of"),
     ],
 )
 def test_mistakes_are_named(memory, source, message):
@@ -178,6 +179,15 @@ def test_a_picture_that_is_gone_is_left_out(memory, local, tmp_path):
     frame.to_csv(tmp_path / "labels.csv", index=False)
     report = open_data(tmp_path / "labels.csv").report("all")
     assert [(item.path, item.reason) for item in report.skipped] == [("memory://gone.png", "there is no such file")]
+
+
+def test_a_row_that_leads_to_a_local_file_by_a_scheme_is_left_out(memory, local, tmp_path):
+    frame = table_of(local)
+    frame.loc[0, "path"] = f"file://{tmp_path / frame.loc[0, 'path']}"
+    frame.to_csv(tmp_path / "labels.csv", index=False)
+    [left_out] = open_data(tmp_path / "labels.csv").report("all").skipped
+    assert left_out.path == frame.loc[0, "path"]
+    assert "its scheme is none of" in left_out.reason
 
 
 def test_a_remote_table_that_is_too_large_is_refused(memory, monkeypatch):

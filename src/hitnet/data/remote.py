@@ -14,7 +14,8 @@ from hitnet.errors import HitNetError
 from hitnet.files import expand
 
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # not C:/ and not chains such as simplecache::s3://
-LOCAL = re.compile(r"(file|local)://", re.IGNORECASE)
+# Only these: other schemes of fsspec lead to local files past the checks of local files, or through several systems.
+SCHEMES = ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "http", "https", "memory", "s3", "s3a", "sftp", "ssh")
 
 
 def is_remote(path: object) -> bool:
@@ -26,8 +27,6 @@ class RemotePath(StoredFile):
     """A file or folder by its address, with the few methods of `Path` that the readers of data need."""
 
     def __init__(self, address: str) -> None:
-        if LOCAL.match(address):  # the checks of local files would be passed over
-            raise HitNetError(f"{address}: write the path of a local file without its scheme.")
         self.address = address.rstrip("/") if not address.endswith("://") else address
         super().__init__(self.address, self._open)
         start = SCHEME.match(self.address)
@@ -71,9 +70,14 @@ def _system(address: str) -> tuple[Any, str]:
     """fsspec's file system for an address, and the path in it."""
     import fsspec
 
+    if address.partition("://")[0].lower() not in SCHEMES:
+        raise HitNetError(
+            f"{address} cannot be opened: its scheme is none of {', '.join(SCHEMES)}. "
+            "Write the path of a local file without a scheme."
+        )
     try:
         return cast(tuple[Any, str], fsspec.core.url_to_fs(address))
-    except (ImportError, ValueError) as error:  # no package for the scheme, or an unknown one
+    except (ImportError, ValueError) as error:  # no package for the scheme, or a malformed address
         raise HitNetError(f"{address} cannot be opened: {error}") from error
 
 
