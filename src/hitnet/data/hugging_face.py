@@ -159,10 +159,13 @@ def _loaded(path: Path) -> Any:
         loaded = package.load_from_disk(str(path))
         for part in loaded.values() if isinstance(loaded, Mapping) else [loaded]:
             part.data.validate(full=True)  # offsets that lead outside the file would crash the interpreter
+            DatasetRows(part, path.name)  # copies what the JSON files say, which may be nested too deeply
             names = [name for kind in part.features.values() for name in getattr(kind, "names", None) or ()]
             if not all(isinstance(name, str) for name in names):
                 raise TypeError("a class has a name that is no text")
         return loaded
+    except HitNetError:
+        raise
     except Exception as error:  # a damaged file makes the reader raise almost anything
         raise HitNetError(f"{path} is not a readable data set: {error}") from error
 

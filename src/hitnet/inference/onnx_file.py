@@ -185,7 +185,8 @@ def write_about(model: Any, about: About) -> None:
 
 def read_about(model: Any, path: Path) -> About:
     """What a model says about itself, after a look at its checksum."""
-    entries = {entry.key: entry.value for entry in model.metadata_props}
+    pairs = ((entry.key, entry.value) for entry in model.metadata_props)
+    entries = {key: value for key, value in pairs if isinstance(value, str)}  # what is not UTF-8 is read as bytes
     if ENTRY not in entries:
         raise HitNetError(f"{path} is not an ONNX file of hitnet: it has no metadata. Write it by `hitnet export`.")
     if CHECKSUM in entries and entries[CHECKSUM] != model_checksum(model, entries[ENTRY]):
