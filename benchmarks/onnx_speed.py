@@ -6,8 +6,7 @@ Each network is exported by `hitnet.export_run`. Both programs get uint8 images 
 at a time and in batches. They take turns, and each figure is the best of `--repeats`, so that other work on the machine
 disturbs both equally. Weights are random, except those of the pretrained backbone: they do not change the work.
 Writes benchmarks/records/onnx_speed.json: one row per network, batch size and number of threads, with the load of the
-machine. On a busy machine, two threads of PyTorch wait for each other more than those of ONNX Runtime: then look at
-one thread.
+machine.
 """
 
 from __future__ import annotations
