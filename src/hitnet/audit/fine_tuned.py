@@ -1,8 +1,8 @@
 """Judges for photographs on a GPU: networks fine-tuned from a backbone, beside heads on that backbone as it was.
 
 The networks have seen the labels that they judge, the heads have not. They make different mistakes: together they find
-more wrong labels than either of them, and the heads say how many labels are wrong. With many
-images, the networks find more without the heads (benchmarks/TRIALS.md).
+more wrong labels than either of them, and the heads say how many labels are wrong. With many images, the
+networks find more without the heads (benchmarks/TRIALS.md).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Judges that have not seen the labels are calibrated by the labels: a temperature is fitted. The labels cannot calibrate
 networks that were trained on them. Three things are done instead:
 
-- The networks hold an image that they have learned nearer to its label than they would otherwise. This pull is taken
-  back: the distance of the given class grows by PULL.
+- Training has brought each image nearer to its label than a new image of the class would be. To make up for this, the
+  distance of the given class grows by PULL.
 - The largest probability is 1 − the share of labels that the audit expects to be wrong, however clear distances are.
 - The temperature is lower than the one that fits images held out best, 0.09 to 0.1. Tools such as cleanlab call a label
   wrong if another class is more probable than that class is on average for images with its own label. At 0.1, an image

@@ -214,7 +214,7 @@ def check_self_contained(model: Any, path: Path, onnx: Any) -> None:
     for tensor in _tensors(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
             raise HitNetError(
-                f"{path} refers to another file for its weights, which is not read. Give a file that holds them itself."
+                f"{path} refers to another file for its weights, which hitnet does not read. Save both as one file."
             )
 
 

@@ -28,7 +28,7 @@ from hitnet.training.device import pick_device
 from hitnet.training.evaluation import class_distances
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
-from hitnet.training.runs import check_same
+from hitnet.training.resuming import check_same
 from hitnet.training.scheduler import AT_ONCE
 
 Tell = Callable[[PlannedRun, RunRecord | str], None]

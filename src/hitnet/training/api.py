@@ -19,7 +19,8 @@ from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import Recipe, RecipeChoice
-from hitnet.training.runs import Run, RunConfig, RunFolder, prepare
+from hitnet.training.resuming import prepare
+from hitnet.training.runs import Run, RunConfig, RunFolder
 
 
 def train(

@@ -15,7 +15,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +31,6 @@ from hitnet.training.tensor_files import read_metadata, read_tensors, write_tens
 
 FORMAT = 1
 MOST_THREADS = 1024
-# Fingerprints tell whether weights and images are the same, so their location does not matter.
-NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "data_dir")}
 History = list[dict[str, Any]]
 
 
@@ -348,54 +346,6 @@ class Run:
         return hub.from_pretrained(
             source, revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only
         )
-
-
-def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
-    """Start a run folder, or check that it holds this run, and claim it so that no other process trains it."""
-    if not folder.finished and not folder.claim():
-        raise HitNetError(
-            f"{folder.path}: another process is training this run. Wait for it, or choose another folder."
-        )
-    try:
-        if folder.exists:
-            check_same(folder, config, resume=resume)
-        else:
-            folder.create(config, device)
-    except HitNetError:
-        folder.release()
-        raise
-    return folder
-
-
-def check_same(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
-    """Raise unless this folder's run can be resumed with this configuration."""
-    if not resume:
-        raise HitNetError(f"{folder.path} already holds a run. Use `resume` to continue it, or choose another `out`.")
-    there, asked = (replace(run, recipe=run.recipe.in_effect()).to_dict() for run in (folder.config(), config))
-    changed = {
-        (part, key): f"{part}{'.' + key if key else ''} was {old!r}, now {new!r}"
-        for part in asked
-        for key, old, new in differences(there[part], asked[part])
-        if (part, key) not in NOT_COMPARED
-        and (part != "data" or key in there["data"])  # older versions kept less of the data
-    }
-    if set(changed) == {("data", "fingerprint")}:
-        raise HitNetError(
-            f"{folder.path} cannot be resumed: its images or their labels have changed since. Choose another `out`."
-        )
-    if changed:
-        raise HitNetError(
-            f"{folder.path} holds another run, which cannot be resumed as this one: {'; '.join(changed.values())}. "
-            "Give the same options as before, or choose another folder."
-        )
-    if folder.finished and not folder.history():
-        raise HitNetError(f"{folder.history_file} of a finished run is missing. Put it back, or choose another folder.")
-
-
-def differences(old: Any, new: Any) -> list[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [(k, old.get(k), new.get(k)) for k in {**old, **new} if old.get(k) != new.get(k)]
-    return [] if old == new else [("", old, new)]
 
 
 def open_run(run: str | Path) -> Run:
