@@ -126,14 +126,19 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
     return squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), votes))
 
 
-class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation that also trains on a single value per channel, and never converts itself to half precision.
+class SteadyNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation whose running statistics are right from the first batch on.
 
-    A single value has no spread: its own statistics would erase it. It is therefore normalised as in evaluation, with
-    the running statistics, which stay unchanged.
+    Batch t has the weight max(momentum, 10 / (t + 9)) in them, so the values that they start with count for nothing,
+    and later batches, which come from better weights, count for more. From batch 10 / momentum on, this is the usual
+    exponential average.
+
+    A single value per channel has no spread: its own statistics would erase it. In training, it is therefore normalised
+    with the running statistics, as in evaluation, and they stay unchanged. The layer never converts itself to half
+    precision.
     """
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LoneValueNorm:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SteadyNorm:
         def except_to_half(value: Tensor) -> Tensor:
             converted = fn(value)
             return value.to(converted.device) if converted.dtype in HALF else converted
@@ -141,18 +146,41 @@ class LoneValueNorm(nn.modules.batchnorm._BatchNorm):
         return super()._apply(except_to_half, recurse)
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.training and input.numel() == input.shape[1]:
-            return F.batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
-            )
-        return super().forward(input)
+        self._check_input_dim(input)
+        running_mean, running_var = self.running_mean, self.running_var
+        if running_mean is None or running_var is None:
+            return super().forward(input)
+        if not self.training or input.numel() == input.shape[1]:
+            return F.batch_norm(input, running_mean, running_var, self.weight, self.bias, training=False, eps=self.eps)
+        mean, variance = torch.zeros_like(running_mean), torch.zeros_like(running_var)
+        normalised = F.batch_norm(
+            input, mean, variance, self.weight, self.bias, training=True, momentum=1.0, eps=self.eps
+        )
+        track_statistics(self, mean, variance)
+        return normalised
 
 
-class CapsuleNorm(LoneValueNorm, nn.BatchNorm1d):
+@torch.no_grad()
+def track_statistics(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Add the statistics of a batch (C,) to the running ones of a norm, without waiting for the device.
+
+    Norms other than `SteadyNorm`, e.g. those of a pretrained backbone, weight every batch by their momentum.
+    """
+    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+        return
+    norm.num_batches_tracked.add_(1)
+    weight = torch.full((), norm.momentum or 0.0, dtype=mean.dtype, device=mean.device)
+    if isinstance(norm, SteadyNorm):
+        weight = (10 / (norm.num_batches_tracked.to(mean.dtype) + 9)).clamp_min(norm.momentum or 0.0)
+    norm.running_mean.lerp_(mean, weight)
+    norm.running_var.lerp_(variance, weight)
+
+
+class CapsuleNorm(SteadyNorm, nn.BatchNorm1d):
     """Batch normalisation of capsule components (B, F)."""
 
 
-class MapNorm(LoneValueNorm, nn.BatchNorm2d):
+class MapNorm(SteadyNorm, nn.BatchNorm2d):
     """Batch normalisation of maps (B, C, H, W)."""
 
 
@@ -165,8 +193,7 @@ class CapsuleLayer(nn.Module):
         in_features: Number of features per image.
         num_classes: K.
         capsule_dim: n (paper: 16).
-        momentum: Weight of each batch in the running statistics. The default needs some hundred batches to settle;
-            use 0.1 for shorter trainings.
+        momentum: Weight of each batch in the running statistics, once there are many batches (see `SteadyNorm`).
     """
 
     def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:

@@ -10,6 +10,7 @@ from torch import nn
 
 pytest.importorskip("triton", reason="Triton is missing: pip install triton (Linux only)")
 from hitnet import kernels
+from hitnet.capsules import MapNorm
 from hitnet.kernels import norm_relu as fused
 from hitnet.models import features
 
@@ -54,6 +55,17 @@ def test_values_gradients_and_running_statistics(shape, pool, monkeypatch):
         torch.testing.assert_close(gradient.double(), expected_gradient, rtol=1e-4, atol=1e-4)
     for name in ("running_mean", "running_var", "num_batches_tracked"):
         torch.testing.assert_close(getattr(layer, name).double(), getattr(exact, name).double(), rtol=1e-5, atol=1e-5)
+
+
+def test_statistics_are_right_from_the_first_batch_on():
+    layer = MapNorm(64).to(DEVICE)
+    exact = copy.deepcopy(layer)
+    for _ in range(2):
+        maps = 3 * torch.randn(2, 64, 2, 2, device=DEVICE) + 5
+        fused.norm_relu(maps, layer)
+        exact(maps)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        torch.testing.assert_close(getattr(layer, name), getattr(exact, name), rtol=1e-5, atol=1e-5)
 
 
 def test_a_large_mean_does_not_spoil_the_variance():

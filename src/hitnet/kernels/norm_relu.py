@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hitnet.capsules import track_statistics
 from hitnet.kernels import normalisation as kernels
 
 SHARES = 256  # programs that sum up rows
@@ -25,12 +26,11 @@ def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tens
     Returns:
         Maps in channels-last memory order.
     """
-    if norm.num_batches_tracked is not None:
-        norm.num_batches_tracked.add_(1)
     fused = pool and maps.shape[2] % 2 == 0 and maps.shape[3] % 2 == 0
-    out: Tensor = NormRelu.apply(
-        maps, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, fused
-    )
+    mean, variance = torch.zeros(2, maps.shape[1], dtype=torch.float32, device=maps.device)
+    # With momentum 1, the kernel stores the statistics of this batch.
+    out: Tensor = NormRelu.apply(maps, norm.weight, norm.bias, mean, variance, 1.0, norm.eps, fused)
+    track_statistics(norm, mean, variance)
     return F.max_pool2d(out, 2) if pool and not fused else out
 
 

@@ -11,7 +11,7 @@ from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError, whole
 from hitnet.models import backbones
 
-MOMENTUM = 0.1  # of running statistics, PyTorch's own: the paper's 0.01 needs some hundred batches to settle
+MOMENTUM = 0.1  # of running statistics, PyTorch's own: in a short training, they must follow quickly
 
 
 class HitOrMissClassifier(nn.Module):

@@ -122,7 +122,7 @@ class Network(nn.Module):
         self.features: Features = build_features(config.features, config.in_shape)
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
         if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
-            self.head.norm.momentum = 0.1  # trainings from pretrained weights are short: statistics must settle soon
+            self.head.norm.momentum = 0.1  # such trainings are short: the statistics must follow quickly
         if config.shared_norm and isinstance(self.head, CapsuleLayer):
             self.head.share_norm()
         self.extra: ExtraComponents | None = None

@@ -22,7 +22,7 @@ from hitnet.training.device import evaluation_batch
 BATCH = 64
 RATE = 3e-2
 EPOCHS, LEAST_STEPS = 10, 600  # small sets get more epochs
-MOMENTUM = 0.1  # of running statistics: the paper's 0.01 needs some hundred batches to settle
+MOMENTUM = 0.1  # of running statistics: in a short training, they must follow the weights quickly
 
 
 class Learner(Protocol):

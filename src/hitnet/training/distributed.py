@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from hitnet.capsules import full_precision
+from hitnet.capsules import full_precision, track_statistics
 from hitnet.errors import DivergedError, HitNetError, ToldElsewhereError
 from hitnet.models.network import Network
 
@@ -230,12 +230,7 @@ def synchronised_norm(norm: nn.modules.batchnorm._BatchNorm, maps: Tensor, batch
     mean = over_ranks(x.sum(dims)) / count
     centred = x - mean.view(shape)
     variance = over_ranks(centred.square().sum(dims)) / count
-    with torch.no_grad():
-        for kept, new in ((norm.running_mean, mean), (norm.running_var, variance * count / max(count - 1, 1))):
-            if kept is not None:
-                kept.lerp_(new, norm.momentum or 0.0)
-        if norm.num_batches_tracked is not None:
-            norm.num_batches_tracked += 1
+    track_statistics(norm, mean.detach(), variance.detach() * count / max(count - 1, 1))
     out = centred * (variance + norm.eps).rsqrt().view(shape)
     if norm.affine:
         out = out * norm.weight.view(shape) + norm.bias.view(shape)
