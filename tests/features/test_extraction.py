@@ -89,17 +89,16 @@ def test_arrays_are_brought_to_size_and_grey_ones_to_three_channels(backbone):
     torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
 
 
-def test_a_gpu_gets_batches_of_one_size(backbone, monkeypatch):
-    """With the network on the CPU in the GPU's place."""
-    monkeypatch.setitem(extraction.AT_ONCE, "cuda", 8)
-    extractor = Extractor(backbone)
+@pytest.mark.gpu
+def test_a_gpu_gets_batches_of_one_size(backbone):
+    extractor = Extractor(backbone, device="cuda")
     sizes, network = [], extractor.module
     extractor.module = lambda images: (sizes.append(len(images)), network(images))[1]
-    images = torch.rand(5, 3, 32, 32)
-    expected = network(images)
-    extractor.device = torch.device("cuda")
-    torch.testing.assert_close(extractor._network(images), expected)
-    assert sizes == [8]
+    pixels = torch.randint(0, 256, (261, 3, 32, 32), dtype=torch.uint8)
+    torch.testing.assert_close(
+        extractor.features(pixels).cpu(), extract(pixels, backbone).float(), rtol=0.05, atol=0.05
+    )
+    assert sizes == [256, 256]
 
 
 def test_flipped_images(backbone):

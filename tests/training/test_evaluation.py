@@ -9,6 +9,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import HitNetError, choose_recipe, open_data
+from hitnet.training.device import filled
 from hitnet.training.evaluation import Evaluation, class_distances, measure
 from hitnet.training.predictions import decision_rule, predict
 from toy import toy_images, write_mnist
@@ -239,3 +240,24 @@ def test_predict_says_none_when_every_capsule_misses(run, monkeypatch, tmp_path)
     monkeypatch.setattr("hitnet.training.predictions.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
     (prediction,) = predict(run, [tmp_path / "black.png"], device="cpu")
     assert (prediction.label, prediction.verdict, prediction.runner_up) == (None, "miss", "band 0")
+
+
+def test_a_batch_is_filled_with_black_images():
+    images = torch.rand(3, 2, 4, 5).contiguous(memory_format=torch.channels_last)
+    full = filled(images, 7)
+    assert full.shape == (7, 2, 4, 5)
+    assert full.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(full[:3], images)
+    assert full[3:].count_nonzero() == 0
+    assert filled(images, 3) is images
+
+
+@pytest.mark.gpu
+def test_a_pretrained_network_on_a_gpu_sees_batches_of_one_size():
+    torch.manual_seed(0)
+    model = hitnet.build("hitnet-pretrained", (3, 32, 32), 3, decoder="none").eval()
+    pixels = torch.randint(0, 256, (70, 3, 32, 32), dtype=torch.uint8)
+    expected, sizes = class_distances(model, pixels), []
+    model.cuda().features.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    torch.testing.assert_close(class_distances(model, pixels).cpu(), expected, rtol=0.05, atol=0.05)
+    assert sizes == [64, 64]

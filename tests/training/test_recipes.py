@@ -208,3 +208,12 @@ def test_few_images_are_gone_through_more_often(features):
 @pytest.mark.parametrize("name", ["paper", "paper-decay", Recipe(epochs=2)])
 def test_recipes_that_say_how_long_are_kept(name):
     assert complete_recipe(name, images=10) == complete_recipe(name)
+
+
+@pytest.mark.parametrize(
+    ("images", "steps", "trained"), [(1, 1, 1), (15, 1, 15), (16, 1, 16), (31, 1, 16), (48, 3, 48)]
+)
+def test_whole_batches_leave_the_rest_out(images, steps, trained):
+    whole = Recipe(batch_size=16, whole_batches=True)
+    assert (whole.steps_per_epoch(images), whole.images_per_epoch(images)) == (steps, trained)
+    assert Recipe(batch_size=16).images_per_epoch(images) == images

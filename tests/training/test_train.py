@@ -16,10 +16,11 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNetError, choose_model, choose_recipe, open_data
+from hitnet import HitNetError, Recipe, choose_model, choose_recipe, open_data
 from hitnet.data import save_npz
 from hitnet.training import RunFolder, device, engine
 from hitnet.training.distributed import Ranks
+from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
 from hitnet.training.tensor_files import read_tensors
@@ -348,3 +349,18 @@ def test_fewer_large_images_are_tested_at_once(shape, expected):
 def test_large_images_are_tested_in_smaller_batches():
     sizes = [len(labels) for _, labels in Feed(toy_images(30, shape=(1, 512, 512)), torch.device("cpu")).in_order()]
     assert sizes == [16, 14]
+
+
+def test_an_epoch_of_whole_batches(toy):
+    """45 images: two batches of 16, other images in each epoch, and figures of those that were trained on."""
+    images = toy.first(45)
+    recipe = Recipe(epochs=3, batch_size=16, whole_batches=True)
+    run = hitnet.train(images, model="hitnet-small", recipe=recipe, device="cpu")
+    assert [row["train_error"] * 32 / 100 for row in run.history] == pytest.approx(
+        [round(row["train_error"] * 32 / 100) for row in run.history]
+    )
+    assert run.model.head.norm.num_batches_tracked == 6
+    trainer = Trainer(run.model, Feed(images, torch.device("cpu")), None, recipe, seed=0, device=torch.device("cpu"))
+    epochs = [[labels for _, labels, _ in trainer.batches(epoch, 0)] for epoch in (1, 2)]
+    assert [[len(labels) for labels in batches] for batches in epochs] == [[16, 16], [16, 16]]
+    assert not torch.equal(torch.cat(epochs[0]), torch.cat(epochs[1]))

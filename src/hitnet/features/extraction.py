@@ -24,7 +24,7 @@ from hitnet.features import photographs
 from hitnet.features.folding import folded
 from hitnet.features.gpu_decoding import gpu_reader
 from hitnet.models.backbones import Backbone
-from hitnet.training.device import bfloat16_in_cpu, sent
+from hitnet.training.device import bfloat16_in_cpu, filled, sent
 
 Progress = Callable[[int, int], None]
 Source = Sequence[str | AnyFile] | Tensor
@@ -69,16 +69,11 @@ class Extractor:
             images = images.flip(-1)
         images = images.to(torch.bfloat16 if self.half else torch.float32, memory_format=torch.channels_last)
         with torch.inference_mode():
-            parts = [self._network(part) for part in images.split(AT_ONCE[self.device.type])]
-            return torch.cat(parts).float()
-
-    def _network(self, images: Tensor) -> Tensor:
-        """Features (b, D). A GPU gets batches of one size: for each new one, cuDNN takes seconds to choose its ways."""
-        missing = AT_ONCE["cuda"] - len(images) if self.device.type == "cuda" else 0
-        if not missing:
-            return self.module(images)  # type: ignore[no-any-return]
-        padded = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).contiguous(memory_format=torch.channels_last)
-        return self.module(padded)[: len(images)]  # type: ignore[no-any-return]
+            size = AT_ONCE[self.device.type]
+            parts = images.split(size)
+            if self.device.type == "cuda":
+                parts = [filled(part, size) for part in parts]
+            return torch.cat([self.module(part) for part in parts])[: len(images)].float()
 
     def run(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         """Features of consecutive images, in order: (which, float32 (b, D) on the CPU).

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import psutil
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.errors import HitNetError
@@ -46,6 +47,17 @@ def evaluation_batch(shape: tuple[int, ...], *, small_maps: bool = False) -> int
     Fewer large ones, so that the memory does not grow with them; more if the network's maps are small (`small_maps`).
     """
     return max(1, min(1000, 2 ** (25 if small_maps else 22) // math.prod(shape)))
+
+
+def filled(images: Tensor, size: int) -> Tensor:
+    """Images (B, C, H, W) in channels-last order, with black ones added up to a batch of `size`.
+
+    For each new size of batches, cuDNN takes seconds to choose its ways through a deep network.
+    """
+    if len(images) == size:
+        return images
+    padded = F.pad(images, (0, 0, 0, 0, 0, 0, 0, size - len(images)))
+    return padded.contiguous(memory_format=torch.channels_last)
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -17,7 +17,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
 from hitnet.training.callbacks import Callback, Training
-from hitnet.training.device import Stopwatch
+from hitnet.training.device import Stopwatch, evaluation_batch
 from hitnet.training.distributed import SINGLE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
@@ -119,6 +119,7 @@ class Trainer:
         self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
+        self.images_per_epoch = recipe.images_per_epoch(len(train))
         self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to resume, its state
         self.next_save = time.monotonic() + CHECKPOINT_SECONDS
@@ -227,7 +228,7 @@ class Trainer:
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """Step `i` of this epoch, counted from 0."""
         if self.parallel is not None:
-            whole = min(self.recipe.batch_size, len(self.train) - i * self.recipe.batch_size)
+            whole = min(self.recipe.batch_size, self.images_per_epoch - i * self.recipe.batch_size)
             self.parallel.begin(len(batch[1]), whole)
         self.step(batch, self.rate(epoch, i))
         if self.average is not None:
@@ -263,12 +264,12 @@ class Trainer:
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch from number `first` on, or this process's part of them.
 
-        Each image comes once. The order and everything else that is random are drawn for this epoch.
+        No image comes twice. The order and everything else that is random are drawn for this epoch.
         """
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
         order = torch.randperm(len(self.train), generator=generator)
         draws = self.augmentation.draw(len(self.train), self.train.size, generator)
-        whole = torch.arange(len(order)).split(self.recipe.batch_size)
+        whole = torch.arange(self.images_per_epoch).split(self.recipe.batch_size)
         parts = [self.ranks.part(places) for places in whole]
         changes = None
         if self.modify is not None:
@@ -318,7 +319,7 @@ class Trainer:
         self.next_save = ended + CHECKPOINT_SECONDS * max(1.0, (ended - began) / CHECKPOINT_WRITING)
 
     def row(self, epoch: int, watch: Stopwatch, first: int, tested: Tensor | None) -> dict[str, Any]:
-        count, others = len(self.train), self.model.config.num_classes - 1
+        count, others = self.images_per_epoch, self.model.config.num_classes - 1
         totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
         if not all(map(math.isfinite, totals.values())):
             raise diverged(epoch, "the loss is")
@@ -340,7 +341,8 @@ class Trainer:
     def test_counts(self, test: Feed) -> Tensor:
         """Count wrong predictions, hits and misses on the test images, without waiting for the device: (3,)."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
-        for pixels, labels in test.in_order():
+        size = evaluation_batch(test.shape, small_maps=self.model.config.pretrained)
+        for pixels, labels in test.in_order(size):
             distances = class_distances(self.trained, pixels)
             wrong = (self.model.head.predict(distances) != labels).sum()
             counts += torch.stack([wrong, *hits_and_misses(distances, labels)])

@@ -21,8 +21,11 @@ from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.heads import Head
 from hitnet.models.network import Network, unit_images, weights_fingerprint
-from hitnet.training.device import evaluation_batch, evaluation_precision, pick_device
+from hitnet.training.device import evaluation_batch, evaluation_precision, filled, pick_device
+from hitnet.training.recipes import FAST
 from hitnet.training.runs import Run, open_run
+
+PRETRAINED_BATCH = FAST["pretrained"].batch_size  # the batches that a GPU knows from training
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,13 @@ def evaluating(model: Network) -> Iterator[torch.device]:
 def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     with evaluating(model) as device:
-        size = batch_size or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
-        batches = (to_device(batch, device) for batch in pixels.split(size))
-        return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])
+        if model.config.pretrained and device.type == "cuda":
+            parts = pixels.split(PRETRAINED_BATCH)
+            batches = (filled(to_device(part, device), PRETRAINED_BATCH) for part in parts)
+        else:
+            size = batch_size or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+            batches = (to_device(part, device) for part in pixels.split(size))
+        return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])[: len(pixels)]
 
 
 def mean_distances(members: Sequence[Tensor]) -> Tensor:

@@ -24,6 +24,7 @@ class Recipe:
         name: What it is called.
         epochs: Passes over the training images.
         batch_size: Images per step (paper: 128).
+        whole_batches: Leave out the images that do not fill a last batch, others in each epoch.
         optimizer: adam, adamw (decoupled weight decay) or sgd.
         learning_rate: The highest learning rate (paper: 0.001).
         backbone_rate: Factor on the learning rate of the feature extractor; 0 keeps it frozen.
@@ -90,6 +91,7 @@ class Recipe:
     rotate: float = 0.0
     scale: float = 0.0
     augment_noise: Noise = "normal"
+    whole_batches: bool = False
 
     def __post_init__(self) -> None:
         owner = f"Recipe {self.name!r}"
@@ -128,7 +130,13 @@ class Recipe:
         return self.learning_rate
 
     def steps_per_epoch(self, images: int) -> int:
+        if self.whole_batches:
+            return max(1, images // self.batch_size)
         return -(-images // self.batch_size)
+
+    def images_per_epoch(self, images: int) -> int:
+        """How many of the images an epoch trains on."""
+        return min(images, self.steps_per_epoch(images) * self.batch_size)
 
     def epochs_for(self, steps: int, images: int) -> int:
         """The smallest number of epochs with at least this many steps."""
@@ -191,6 +199,7 @@ FAST: dict[str, Recipe] = {
         shift=16,
         flip=True,
         cutout=56,
+        whole_batches=True,  # a GPU takes seconds to prepare another size, and few images make poor statistics
     ),
 }
 
