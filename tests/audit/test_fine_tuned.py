@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 import hitnet
 from hitnet import FeatureHeads, FineTuned, NewNetworks, choose_recipe
-from hitnet.audit import fine_tuned
+from hitnet.audit import Case, fine_tuned
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.scores import doubt, gather
 from hitnet.features import heads as heads_module
@@ -30,7 +30,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def judged(judges, images, folder=None):
-    return judges.judge(hitnet.open_data(images), images, split="all", folder=folder, device=CPU, progress=None)
+    return judges.judge(Case(hitnet.open_data(images), images, "all", CPU, folder))
 
 
 def test_both_kinds_judge_and_the_trained_come_first(tiny, tmp_path):
