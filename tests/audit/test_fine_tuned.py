@@ -72,3 +72,9 @@ def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():
     assert expected.expected == pytest.approx(60, rel=0.2)
     assert set(audit.table["id"][:60]) == set(range(0, 600, 10))
     assert "in_words" not in hitnet.audit.judge(distances, images).summary
+    # the most doubtful, as many as are expected to be wrong, are not ok
+    table = audit.table
+    number = round((1 - table["score"]).sum())
+    assert "ok" not in set(table["flag"].head(number))
+    assert "doubtful" in set(table["flag"].head(number))
+    assert not set(table["flag"][number:]) & {"wrong", "doubtful"}

@@ -220,14 +220,29 @@ def judge(
         calibration = calibrate(distances[trained:].astype(np.float64), labels, doubts.value)
         values, wrong = 1 - calibration.probability, calibration.flagged
         summary["in_words"] = calibration.sentence
-    flags = scores.flags(seen, doubts, wrong)
-    suggested = scores.suggest(doubts, labels, flags)
+    flags = scores.flags(seen, doubts, wrong, expected=round(float((1 - values).sum())))
+    table = _table(images, evidence, seen, values, flags, scores.suggest(doubts, labels, flags))
+    order = np.lexsort((table["id"], -doubts.value))
+    table = table.iloc[order].reset_index(drop=True)
+    arranged = images.select(torch.from_numpy(order))
+    return Audit(table, seen.mean[order].astype(np.float32), images.class_names, summary, arranged)
+
+
+def _table(
+    images: Images,
+    evidence: scores.Evidence,
+    seen: scores.Evidence,
+    values: scores.Floats,
+    flags: list[str],
+    suggested: scores.Ints,
+) -> pd.DataFrame:
+    """The audit's table in the order of the images; `seen` is the evidence of capsules only."""
     names = np.array(images.class_names, dtype=object)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "id": images.ids.numpy(),
             "path": list(images.paths) if images.paths is not None else [""] * len(images),
-            "given": names[labels],
+            "given": names[images.labels.numpy()],
             "suggested": names[suggested],
             "score": values,
             "hits": seen.hits,
@@ -241,7 +256,3 @@ def judge(
             "rule": [scores.FLAGS[flag] for flag in flags],
         }
     )
-    order = np.lexsort((table["id"], -doubts.value))
-    table = table.iloc[order].reset_index(drop=True)
-    arranged = images.select(torch.from_numpy(order))
-    return Audit(table, seen.mean[order].astype(np.float32), images.class_names, summary, arranged)
