@@ -182,7 +182,7 @@ def score(doubts: Floats) -> Floats:
 
 FLAGS = {
     "wrong": "low score: another class fits better",
-    "doubtful": "among the most doubtful labels (as many as are expected to be wrong), but not sure enough to be wrong",
+    "doubtful": "among the most doubtful labels, but not sure enough to be called wrong",
     "ambiguous: two labels": (
         f"given and suggested class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
