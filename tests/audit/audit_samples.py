@@ -56,6 +56,7 @@ def make_table(labels: np.ndarray, distances: np.ndarray, names: list[str], path
     flag[distances.min(1) > 0.4] = "none of the classes"
     rule = {
         "wrong": "another class is a hit in most models and the given class in few",
+        "doubtful": "not sure enough",
         "ambiguous: two labels": "the given class and another are both hits",
         "none of the classes": "no class is a hit in any model",
         "ok": "the given class is a hit",

@@ -61,20 +61,20 @@ def test_the_choice_and_its_reason(images, device, judges, reason):
 def test_an_audit_says_who_judges(images, why, monkeypatch, caplog):
     asked = []
 
-    def judge(self, data, images, **options):
-        asked.append((self, options))
-        distances = np.full((1, len(images), images.num_classes), 1.0, np.float32)
-        return Judgement(distances, images, {"models": 1, "model": "made up", "networks": []})
+    def judge(self, case):
+        asked.append((self, case))
+        distances = np.full((1, len(case.images), case.images.num_classes), 1.0, np.float32)
+        return Judgement(distances, case.images, {"models": 1, "model": "made up", "networks": []})
 
     monkeypatch.setattr(FeatureHeads, "judge", judge)
     with caplog.at_level(logging.INFO, "hitnet"):
         hitnet.audit_labels(images, device="cpu")
     heads = "Labels are judged by heads on a frozen, pretrained backbone"
     assert caplog.messages == [f"{heads} ({why}). Set `judges` to choose otherwise."]
-    ((judges, options),) = asked
+    ((judges, case),) = asked
     assert judges == FeatureHeads()
-    assert options["device"] == CPU
-    assert options["split"] == "all"
+    assert case.device == CPU
+    assert case.split == "all"
 
 
 def test_judges_that_are_asked_for_are_not_commented(caplog):

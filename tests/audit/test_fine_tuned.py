@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 import hitnet
 from hitnet import FeatureHeads, FineTuned, NewNetworks, choose_recipe
-from hitnet.audit import fine_tuned
+from hitnet.audit import Case, fine_tuned
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.scores import doubt, gather
 from hitnet.features import heads as heads_module
@@ -30,7 +30,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def judged(judges, images, folder=None):
-    return judges.judge(hitnet.open_data(images), images, split="all", folder=folder, device=CPU, progress=None)
+    return judges.judge(Case(hitnet.open_data(images), images, "all", CPU, folder))
 
 
 def test_both_kinds_judge_and_the_trained_come_first(tiny, tmp_path):
@@ -72,3 +72,9 @@ def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():
     assert expected.expected == pytest.approx(60, rel=0.2)
     assert set(audit.table["id"][:60]) == set(range(0, 600, 10))
     assert "in_words" not in hitnet.audit.judge(distances, images).summary
+    # the most doubtful, as many as are expected to be wrong, are not ok
+    table = audit.table
+    number = round((1 - table["score"]).sum())
+    assert "ok" not in set(table["flag"].head(number))
+    assert "doubtful" in set(table["flag"].head(number))
+    assert not set(table["flag"][number:]) & {"wrong", "doubtful"}

@@ -100,6 +100,17 @@ def test_planted_duplicates_come_with_those_under_other_labels_first(features, i
     assert table["similarity"].min() >= 0.95
 
 
+def test_an_image_with_many_duplicates_is_listed_with_some_of_them(features, images, caplog):
+    with caplog.at_level(logging.INFO, "hitnet"):
+        duplicate_table(features, images, CPU)
+    assert not caplog.text
+    features[10:30] = features[10]
+    with caplog.at_level(logging.INFO, "hitnet"):
+        table = duplicate_table(features, images, CPU)
+    assert "Some images have many near-duplicates. At least 10 of each are listed" in caplog.text
+    assert set(range(110, 130)) <= set(table["id_a"]) | set(table["id_b"])
+
+
 def test_no_duplicates_and_images_without_paths(features, images):
     empty = duplicate_table(torch.eye(40), images, CPU)
     assert len(empty) == 0

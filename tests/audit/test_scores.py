@@ -239,6 +239,21 @@ def test_each_rule(row, flag):
     assert flag_of(row, row) == flag
 
 
+def test_as_many_as_are_expected_to_be_wrong_are_at_least_doubtful():
+    """None of the classes, wrong, two labels, and three labels that fit better and better."""
+    rows = [[1.3, 0.95, 1.3], [1.2, 0.05, 1.3], [0.1, 0.39, 1.3], [0.1, 0.5, 1.3], [0.1, 0.6, 1.3], [0.1, 0.7, 1.3]]
+    evidence = scores.gather(np.array([rows]), np.zeros(6, dtype=np.int64))
+    doubts = scores.doubt(evidence, np.zeros(6, dtype=np.int64), "plain-margin")
+    assert np.argsort(-doubts.value).tolist() == [1, 0, 2, 3, 4, 5]
+    others = ["none of the classes", "wrong", "ambiguous: two labels"]
+    for expected in range(8):
+        doubtful = min(max(0, expected - 3), 3)
+        flags = scores.flags(evidence, doubts, expected=expected)
+        assert flags == [*others, *["doubtful"] * doubtful, *["ok"] * (3 - doubtful)]
+    not_sure = scores.flags(evidence, doubts, np.zeros(6, np.bool_), expected=2)
+    assert not_sure == ["none of the classes", "doubtful", "ambiguous: two labels", "ok", "ok", "ok"]
+
+
 def test_two_labels_need_both_classes_near():
     """With doubts that forgive a positive margin, as a spread over the networks does."""
     rows = [[0.45, 0.4, 1.3], [0.5, 0.45, 1.3], [0.45, 0.5, 1.3], [0.51, 0.45, 1.3], [0.45, 0.51, 1.3]]
@@ -284,7 +299,8 @@ def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
 def test_every_flag_has_its_rule_in_words():
     distances, labels = random_case(2, 400, 3, seed=5)
     evidence = scores.gather(distances, labels)
-    flags = scores.flags(evidence, scores.doubt(evidence, labels))
+    doubts = scores.doubt(evidence, labels)
+    flags = scores.flags(evidence, doubts, expected=int((doubts.value > -0.2).sum()))
     assert set(flags) == set(scores.FLAGS)
     assert "nearer than 0.5 on average, less than 0.3 apart" in scores.FLAGS["ambiguous: two labels"]
     assert "distance of at least 0.9" in scores.FLAGS["none of the classes"]

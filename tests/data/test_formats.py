@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hitnet.data import Images, check_data, open_data, save_npz
+from hitnet.data.split import even_draw
 from hitnet.errors import HitNetError
 
 
@@ -24,13 +25,15 @@ def test_images_in_memory_are_a_source(images):
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 60])
-def test_a_limit_of_images_in_memory_takes_the_first(images, limit):
-    few, rest = images.first(limit), images.first(10)
+def test_a_limit_of_images_in_memory_is_an_even_draw(images, limit):
+    few, rest = images.select(even_draw([str(i) for i in images.ids.tolist()], limit)), images.first(10)
+    assert len(few.labels.unique()) == {1: 1, 7: 4}.get(limit, 5)
     assert open_data(images, limit=limit).load("all").ids.tolist() == few.ids.tolist()
     assert open_data(images, limit=limit).training_sets(lambda: 0)[0].ids.tolist() == few.ids.tolist()
     for split in ("train", "test"):
         whole = open_data(images).load(split)
-        assert torch.equal(open_data(images, limit=limit).load(split).ids, whole.ids[:limit])
+        drawn = even_draw([str(i) for i in whole.ids.tolist()], limit)
+        assert torch.equal(open_data(images, limit=limit).load(split).ids, whole.ids[drawn])
     given = open_data(images, limit=limit, test=rest)
     train, test = given.training_sets(lambda: 0)
     assert train.ids.tolist() == given.load("train").ids.tolist() == few.ids.tolist()

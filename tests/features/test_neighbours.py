@@ -52,6 +52,24 @@ def test_near_duplicates_are_pairs_above_the_threshold(features):
     assert near_duplicates(features[4:20], threshold=0.999)[0].shape == (0, 2)
 
 
+def test_thousands_of_the_same_image_give_few_pairs():
+    features = torch.randn(3100, 16, generator=torch.Generator().manual_seed(0))
+    features[100:] = features[0]
+    labels = torch.zeros(3100, dtype=torch.int64)
+    labels[[500, 3000]] = 1
+    pairs, similarities = near_duplicates(features, labels=labels, most=4)
+    assert len(pairs) == len(similarities) <= 4 * 3001
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+    assert len(set(map(tuple, pairs.tolist()))) == len(pairs)
+    same = set(range(100, 3100)) | {0}
+    assert same <= set(pairs.flatten().tolist())
+    # every image is listed with one under another label
+    differ = pairs[labels[pairs[:, 0]] != labels[pairs[:, 1]]]
+    assert same <= set(differ.flatten().tolist())
+    # without labels, each image still occurs
+    assert same <= set(near_duplicates(features, most=1)[0].flatten().tolist())
+
+
 def test_votes_are_shares_of_neighbours(features):
     labels = torch.arange(30) % 3
     votes = neighbour_votes(features, labels, 4, k=5)

@@ -1,8 +1,5 @@
 """The features of a data set: of files, of images in memory, and by several processes."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +8,7 @@ import hitnet
 from hitnet.features import cached_features
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import open_backbone
+from torchrun import torchrun
 from toy import TinyBackbone, colour_images, write_images
 
 
@@ -61,14 +59,8 @@ def test_other_files_are_refused(folder, backbone, tmp_path):
         hitnet.extract_features(folder, out=tmp_path / "f.csv", backbone=backbone)
 
 
-def torchrun(*arguments):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launcher, "-m", "hitnet", *map(str, arguments), "--device", "cpu"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
-
-
 def test_two_processes_share_the_files(folder, tmp_path):
-    ended = torchrun("extract", folder, "--out", tmp_path / "f.npy")
+    ended = torchrun("-m", "hitnet", "extract", folder, "--out", tmp_path / "f.npy", "--device", "cpu")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0] == "12 images, 2,560 features each"
     shards = list((tmp_path / "cache").rglob("*.safetensors"))
@@ -78,7 +70,7 @@ def test_two_processes_share_the_files(folder, tmp_path):
 
 
 def test_an_audit_is_not_shared(folder, tmp_path):
-    ended = torchrun("audit", folder, "--out", tmp_path / "audit")
+    ended = torchrun("-m", "hitnet", "audit", folder, "--out", tmp_path / "audit", "--device", "cpu")
     assert ended.returncode != 0
     assert "Error: An audit runs in one process. Let torchrun start `hitnet extract`" in ended.stderr
     assert not (tmp_path / "audit").exists()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 import pytest
 from audit_samples import make_audit, make_images, make_summary
 from PIL import Image
@@ -170,6 +171,18 @@ def test_evidence_shows_the_nearest_images_of_both_labels(client, review):
         assert {entry["label"] for entry in why["similar"][role]} == {int(label)}
     assert why["judges"][0]["kind"] == "heads"
     assert why["judges"][0]["nearest"][0][0] == int(rows.distances[row].argmin())
+
+
+def test_evidence_shows_a_few_copies_of_an_image_on_either_side_of_a_pair(folder):
+    pairs = [(5, other, 1.0, other == 20) for other in range(20, 40)] + [(3, 5, 0.99, False), (1, 2, 1.0, True)]
+    table = pd.DataFrame(pairs, columns=["id_a", "id_b", "similarity", "labels_differ"])
+    table.assign(path_a="", given_a="", path_b="", given_b="").iloc[::-1].to_csv(folder / "duplicates.csv", index=False)
+    client = client_of(open_folder(folder))
+    copies = {number: client.get(f"/api/evidence/{number}").json()["copies"] for number in (2, 3, 5, 6)}
+    assert [copy["id"] for copy in copies[2]] == [1]
+    assert [(copy["id"], copy["similarity"]) for copy in copies[3]] == [(5, 0.99)]
+    assert [copy["id"] for copy in copies[5]] == [3, *range(39, 30, -1)]
+    assert copies[6] == []
 
 
 def test_evidence_follows_the_decisions(client, review):

@@ -2,8 +2,6 @@
 
 import os
 import runpy
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -16,18 +14,10 @@ from hitnet.data import save_npz
 from hitnet.training import RunFolder
 from hitnet.training.distributed import Ranks
 from hitnet.training.tensor_files import read_tensors
+from torchrun import torchrun
 from toy import toy_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
-
-
-def start(*arguments):
-    """What torchrun does with `-m hitnet …` or with a script, in two processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*launcher, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=600
-    )
 
 
 def tensors(folder):
@@ -72,7 +62,7 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     script.write_text(textwrap.dedent(TWICE))
     tests = Path(__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
-    ended = start(script, tmp_path / "two", source.folder)
+    ended = torchrun(script, tmp_path / "two", source.folder)
     assert ended.returncode == 0, ended.stderr
     runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
     for count in ("131", "129"):
@@ -88,7 +78,7 @@ def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
     """Its gradients never come."""
     save_npz(toy_images(60), tmp_path / "toy.npz")
     frozen = ("--backbone-rate", 0, "--epochs", 2)
-    ended = start("-m", "hitnet", "train", tmp_path / "toy.npz", *OPTIONS, *frozen, "--out", tmp_path / "two")
+    ended = torchrun("-m", "hitnet", "train", tmp_path / "toy.npz", *OPTIONS, *frozen, "--out", tmp_path / "two")
     assert ended.returncode == 0, ended.stderr
     recipe = choose_recipe("paper", epochs=2, backbone_rate=0)
     run = hitnet.train(tmp_path / "toy.npz", model="hitnet-small", recipe=recipe, device="cpu")
@@ -100,7 +90,7 @@ def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
 def test_seeds_are_dealt_out(tmp_path):
     save_npz(toy_images(60), tmp_path / "toy.npz")
     command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
-    ended = start(*command, "--out", tmp_path / "two")
+    ended = torchrun(*command, "--out", tmp_path / "two")
     assert ended.returncode == 0, ended.stderr
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
@@ -116,7 +106,7 @@ def test_seeds_are_dealt_out(tmp_path):
         there = tensors(tmp_path / "two" / run.folder.name)
         here = tensors(run.folder)
         assert all(torch.equal(there[name], here[name]) for name in here)
-    again = start(*command, "--out", tmp_path / "two")
+    again = torchrun(*command, "--out", tmp_path / "two")
     assert again.returncode != 0
     assert " ".join(again.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
 
@@ -145,14 +135,14 @@ def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
     """)
     )
     command = ("train", tmp_path / "toy.npz", "--epochs", 3, *OPTIONS)
-    killed = start(script, "kill", *command, "--out", tmp_path / "cut")
+    killed = torchrun(script, "kill", *command, "--out", tmp_path / "cut")
     assert killed.returncode != 0
     assert "another process of this training" in killed.stderr.lower()
     assert "--resume" in killed.stderr
     assert RunFolder(tmp_path / "cut").position() == (1, 2)
-    resumed = start(script, "go", *command, "--resume", "--out", tmp_path / "cut")
+    resumed = torchrun(script, "go", *command, "--resume", "--out", tmp_path / "cut")
     assert resumed.returncode == 0, resumed.stderr
-    whole = start(script, "go", *command, "--out", tmp_path / "whole")
+    whole = torchrun(script, "go", *command, "--out", tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     assert "Warning" not in whole.stderr
     assert_close(tmp_path / "cut", tmp_path / "whole")

@@ -5,7 +5,7 @@ from hitnet.audit.export import label_studio, write_pred_probs
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
-from hitnet.audit.judges import FinishedRuns, Judgement, Judges, NewNetworks
+from hitnet.audit.judges import Case, FinishedRuns, Judgement, Judges, NewNetworks
 from hitnet.audit.labels import audit_labels, judge
 from hitnet.audit.page import write_page
 from hitnet.audit.results import Audit, apply_corrections, export_audit, open_audit
@@ -13,6 +13,7 @@ from hitnet.audit.results import Audit, apply_corrections, export_audit, open_au
 __all__ = [
     "Applied",
     "Audit",
+    "Case",
     "FeatureHeads",
     "FineTuned",
     "FinishedRuns",

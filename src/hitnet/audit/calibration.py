@@ -22,7 +22,7 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.errors import HitNetError
 
 SUREST = 0.58  # share of the images that the estimate looks at
-PRECISION = 0.9  # expected of the flags
+PRECISION = 0.9  # expected of the labels that are flagged as wrong
 FEWEST = 5  # contradicted labels among them that an estimate needs
 
 
@@ -69,8 +69,8 @@ class Calibration:
         low, high = (max(0.0, self.rate + sign * 2 * self.error) * count for sign in (-1, 1))
         about = f"About {self.expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
         if not self.flagged.any():
-            return f"{about}, but no single label is sure enough to be flagged: go through the most doubtful ones."
-        return f"{about}. {int(self.flagged.sum()):,} are flagged; about {self.precision:.0%} of these are wrong."
+            return f"{about}, but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+        return f"{about}. {int(self.flagged.sum()):,} are flagged as wrong; about {self.precision:.0%} of these are."
 
 
 def error_rate(distances: Floats, labels: Ints) -> tuple[float, float, int]:

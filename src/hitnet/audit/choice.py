@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
-from hitnet.audit.judges import Judgement, Judges, NewNetworks
-from hitnet.data import Data, Images
-from hitnet.training import Progress
+from hitnet.audit.judges import Case, Judgement, Judges, NewNetworks
+from hitnet.data import Images
 
 log = logging.getLogger("hitnet")
 FEW = 2_000  # grey images; fewer teach a network from scratch too little
@@ -42,16 +40,7 @@ class SuitableJudges(Judges):
             return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
         return NewNetworks(seed=self.seed, neighbours=True), "networks trained from scratch (many grey images, no GPU)"
 
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
-        judges, who = self.choose(images, device)
+    def judge(self, case: Case) -> Judgement:
+        judges, who = self.choose(case.images, case.device)
         log.info("Labels are judged by %s. Set `judges` to choose otherwise.", who)
-        return judges.judge(data, images, split=split, folder=folder, device=device, progress=progress)
+        return judges.judge(case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
@@ -89,31 +90,37 @@ def label_studio(
     if not all(files):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
     index = {name: k for k, name in enumerate(class_names)}
+    sure = probabilities[np.arange(len(table)), table["suggested"].map(index).to_numpy()]
     columns = ("id", "given", "suggested", "score", "flag", "rule")
-    records = zip(files, *(table[column].tolist() for column in columns), strict=True)
+    records = zip(files, sure.tolist(), *(table[column].tolist() for column in columns), strict=True)
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
-    tasks = []
-    for row, (file, number, given, suggested, score, flag, rule) in enumerate(records):
-        absolute = file.startswith("/")
-        address = (LOCAL_FILES if absolute else root) + quote(file.lstrip("/").encode("utf-8", "surrogateescape"))
-        choice = {
-            "id": f"suggested-{number}",
-            "type": "choices",
-            "from_name": "label",
-            "to_name": "image",
-            "value": {"choices": [suggested]},
-        }
-        prediction = {
-            "model_version": "hitnet-audit",
-            "score": float(probabilities[row, index[suggested]]),
-            "result": [choice],
-        }
-        facts = {"given": given, "label_score": score, "flag": flag, "rule": rule}
-        data = {"image": address, "image_id": number, "path": file, **facts}
-        tasks.append({"data": data, "predictions": [prediction]})
-    write_json(target, tasks)
+    write_json(target, [_task(root, *record) for record in records])
     write_text(config_file, config)
     return [target, config_file]
+
+
+def _task(
+    root: str, file: str, sure: float, number: int, given: str, suggested: str, score: float, flag: str, rule: str
+) -> dict[str, Any]:
+    """One task of Label Studio; `sure` is the probability of the suggested class."""
+    prefix = LOCAL_FILES if file.startswith("/") else root
+    data = {
+        "image": prefix + quote(file.lstrip("/").encode("utf-8", "surrogateescape")),
+        "image_id": number,
+        "path": file,
+        "given": given,
+        "label_score": score,
+        "flag": flag,
+        "rule": rule,
+    }
+    choice = {
+        "id": f"suggested-{number}",
+        "type": "choices",
+        "from_name": "label",
+        "to_name": "image",
+        "value": {"choices": [suggested]},
+    }
+    return {"data": data, "predictions": [{"model_version": "hitnet-audit", "score": sure, "result": [choice]}]}
 
 
 def local_files(source: str) -> str:

@@ -12,15 +12,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hitnet.audit.judges import Judgement, Judges
-from hitnet.data import Data, Images
+from hitnet.audit.judges import Case, Judgement, Judges
+from hitnet.data import Images
 from hitnet.errors import HitNetError, whole
 from hitnet.features.judges import judge_features
 from hitnet.features.neighbours import most_typical
 from hitnet.features.of_data import features_of
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
-from hitnet.training import Progress
 
 
 @dataclass(frozen=True)
@@ -47,19 +46,11 @@ class FeatureHeads(Judges):
         if self.features is not None and (self.weights is not None or self.backbone != DEFAULT):
             raise HitNetError("`features` take the place of a backbone. Leave out `backbone` and `weights`.")
 
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
-        features, name = self._features(data, images, device, progress)
+    def judge(self, case: Case) -> Judgement:
+        images = case.images
+        features, name = self._features(case)
         judged = judge_features(
-            features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=device
+            features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=case.device
         )
         about = {
             "models": len(judged.distances),
@@ -78,14 +69,13 @@ class FeatureHeads(Judges):
             kinds=judged.kinds,
         )
 
-    def _features(
-        self, data: Data, images: Images, device: torch.device, progress: Progress | None
-    ) -> tuple[Tensor, str]:
+    def _features(self, case: Case) -> tuple[Tensor, str]:
         """Features of the images, (N, D), and what to call them."""
         if self.features is not None:
-            return read_features(self.features, images), Path(self.features).name
+            return read_features(self.features, case.images), Path(self.features).name
         backbone = open_backbone(self.backbone, self.weights)
-        return features_of(data, images, backbone, device=device, progress=progress), backbone.name
+        features = features_of(case.data, case.images, backbone, device=case.device, progress=case.progress)
+        return features, backbone.name
 
 
 def typical_images(features: Tensor, images: Images) -> Tensor:

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from hitnet.audit.feature_judges import FeatureHeads
-from hitnet.audit.judges import Judgement, Judges, NewNetworks
+from hitnet.audit.judges import Case, Judgement, Judges, NewNetworks
 from hitnet.audit.plan import MANY_IMAGES
-from hitnet.data import Data, Images
 from hitnet.models import PRETRAINED, ModelChoice, choose_model
 from hitnet.models.backbones import DEFAULT
-from hitnet.training import Progress, Recipe, RecipeChoice
+from hitnet.training import Recipe, RecipeChoice
 
 
 @dataclass(frozen=True)
@@ -46,24 +44,11 @@ class FineTuned(Judges):
         weights = None if self.weights is None else str(self.weights)
         return choose_model(PRETRAINED, features=self.backbone, weights=weights)
 
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
-        networks = NewNetworks(self.model, self.count, self.recipe, self.seed).judge(
-            data, images, split=split, folder=folder, device=device, progress=progress
-        )
-        if len(images) >= MANY_IMAGES:
+    def judge(self, case: Case) -> Judgement:
+        networks = NewNetworks(self.model, self.count, self.recipe, self.seed).judge(case)
+        if len(case.images) >= MANY_IMAGES:
             return networks
-        heads = FeatureHeads(self.backbone, self.weights, seed=self.seed).judge(
-            data, images, split=split, folder=folder, device=device, progress=progress
-        )
+        heads = FeatureHeads(self.backbone, self.weights, seed=self.seed).judge(case)
         trained = len(networks.distances)
         about = networks.about | {
             "models": trained + len(heads.distances),
@@ -74,7 +59,7 @@ class FineTuned(Judges):
             about["prototypes"] = heads.about["prototypes"]
         return Judgement(
             np.concatenate([networks.distances, heads.distances]),
-            images,
+            case.images,
             about,
             heads.prototypes if networks.prototypes is None else networks.prototypes,
             heads.features,

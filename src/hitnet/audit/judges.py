@@ -35,6 +35,27 @@ VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
 
 
 @dataclass(frozen=True)
+class Case:
+    """What is judged, and how.
+
+    Attributes:
+        data: The opened data.
+        images: The images of the split, with the labels to judge.
+        split: train, test or all.
+        device: Where to compute.
+        folder: Where to keep what is expensive, and to resume it from. None: nowhere.
+        progress: Called after every step and epoch of a training.
+    """
+
+    data: Data
+    images: Images
+    split: str
+    device: torch.device
+    folder: Path | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What judges say of N images.
 
@@ -64,17 +85,8 @@ class Judges(ABC):
     """A way to judge labels; options are its attributes."""
 
     @abstractmethod
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
-        """Judge the images of a split of the data; what is expensive is kept below `folder`, and resumed from there."""
+    def judge(self, case: Case) -> Judgement:
+        """Judge the labels of a case; what is expensive is kept below its folder, and resumed from there."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +109,8 @@ class NewNetworks(Judges):
     seed: int = 0
     neighbours: bool = False
 
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
+    def judge(self, case: Case) -> Judgement:
+        images, device = case.images, case.device
         networks = plan(images, model=self.model, count=self.count, device=device)
         judgements: dict[int, np.ndarray] = {}
         runs: dict[int, Run] = {}
@@ -116,8 +120,8 @@ class NewNetworks(Judges):
                 continue
             seen = images
             if pretrained:
-                seen = same_images(images, at_backbone_size(data, networks[places[0]].choice).load(split))
-            trained = self._train(networks, places, data, seen, folder, device, progress)
+                seen = same_images(images, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
+            trained = self._train(networks, places, replace(case, images=seen))
             distances = collect(trained, seen, device, grey_shift=GREY_SHIFT if self.neighbours else 0)
             for i, run, each in zip(places, trained, distances, strict=True):
                 runs[i], judgements[i] = run, each
@@ -130,16 +134,7 @@ class NewNetworks(Judges):
         about |= {"models": len(stacked) + len(votes), "model": f"{about['model']} and neighbours"}
         return Judgement(np.concatenate([stacked, votes]), images, about, prototypes, capsules=len(stacked))
 
-    def _train(
-        self,
-        networks: Sequence[Planned],
-        places: Sequence[int],
-        data: Data,
-        images: Images,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> list[Run]:
+    def _train(self, networks: Sequence[Planned], places: Sequence[int], case: Case) -> list[Run]:
         """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
         jobs: list[Job] = []
         kinds: dict[Planned, RunConfig] = {}
@@ -149,14 +144,14 @@ class NewNetworks(Judges):
                 if network not in kinds:
                     recipe = self._recipe(network)
                     kinds[network], _ = configure(
-                        data, images, None, device=device, model=network.choice, recipe=recipe
+                        case.data, case.images, None, device=case.device, model=network.choice, recipe=recipe
                     )
                 config = replace(kinds[network], seed=self.seed + i)
                 if i:
                     config = replace(config, model=replace(config.model, decoder="none"))
-                target = None if folder is None else folder / "models" / f"seed-{config.seed}"
-                jobs.append(make_job(config, target, resume=True, device=device))
-            return train_jobs(JobSet(jobs, images, None), device=device, progress=progress)
+                target = None if case.folder is None else case.folder / "models" / f"seed-{config.seed}"
+                jobs.append(make_job(config, target, resume=True, device=case.device))
+            return train_jobs(JobSet(jobs, case.images, None), device=case.device, progress=case.progress)
         finally:
             release(jobs)
 
@@ -183,18 +178,9 @@ class FinishedRuns(Judges):
         if not self.runs:
             raise HitNetError("FinishedRuns: give at least one run.")
 
-    def judge(
-        self,
-        data: Data,
-        images: Images,
-        *,
-        split: str,
-        folder: Path | None,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> Judgement:
+    def judge(self, case: Case) -> Judgement:
         runs = [run if isinstance(run, Run) else open_run(run) for run in self.runs]
-        return judge_by_runs(runs, match_classes(images, runs[0].class_names), device)
+        return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:

@@ -16,12 +16,12 @@ from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.choice import SuitableJudges
-from hitnet.audit.judges import Judges
+from hitnet.audit.judges import Case, Judges
 from hitnet.audit.kept import Kept
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
-from hitnet.data import Data, Images, Source, open_data
+from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
 from hitnet.training.device import pick_device
@@ -63,32 +63,21 @@ def audit_labels(
         )
     opened = open_data(data)
     split = split or opened.audit_split
-    about: dict[str, Any] = {"source": opened.address, "split": split}
     images = opened.load(split)
     grows = opened.by_path and opened.options.limit is None
-    folder = prepare(out, about | {"images": len(images)}, resume=resume, may_grow=grows)
+    settings = {"source": opened.address, "split": split, "images": len(images)}
+    folder = prepare(out, settings, resume=resume, may_grow=grows)
     try:
-        return _audit(opened, images, about, folder, judges, score, pick_device(device), progress, started)
+        case = Case(opened, images, split, pick_device(device), folder, progress)
+        return _audit(case, judges or SuitableJudges(), score, started)
     finally:
         if folder is not None:
             files.release(folder / CLAIM)
 
 
-def _audit(
-    opened: Data,
-    images: Images,
-    about: dict[str, Any],
-    folder: Path | None,
-    judges: Judges | None,
-    score: scores.Method,
-    where: torch.device,
-    progress: Progress | None,
-    started: float,
-) -> Audit:
-    """Judge the images of a split, and write the result into the folder, if there is one."""
-    judgement = (judges or SuitableJudges()).judge(
-        opened, images, split=about["split"], folder=folder, device=where, progress=progress
-    )
+def _audit(case: Case, judges: Judges, score: scores.Method, started: float) -> Audit:
+    """Judge a case, and write the result into its folder, if there is one."""
+    judgement = judges.judge(case)
     result = judge(
         judgement.distances,
         judgement.images,
@@ -96,26 +85,17 @@ def _audit(
         trained=judgement.trained,
         capsules=judgement.capsules,
     )
-    table = compare_annotators(opened.annotations(), result.table)
-    duplicates = None
+    table = compare_annotators(case.data.annotations(), result.table)
     order = arrangement(judgement.images.ids, torch.tensor(table["id"].tolist()))
     kinds = judgement.kinds or ("networks",) * len(judgement.distances)
+    duplicates = None
+    about = judgement.about | result.summary
     if judgement.features is not None and result.images is not None:
         features = judgement.features[order]
-        table = add_likeness(table, features, result.images, where)
-        duplicates = duplicate_table(features, result.images, where)
-    data_dir = opened.options.data_dir
-    about |= {
-        **judgement.about,
-        **result.summary,
-        "score": score,
-        "limit": opened.options.limit,
-        "image_size": list(images.shape[1:]),
-        "data_dir": None if data_dir is None else str(files.expand(data_dir).absolute()),
-        "seconds": time.perf_counter() - started,
-    }
-    if duplicates is not None:
+        table = add_likeness(table, features, result.images, case.device)
+        duplicates = duplicate_table(features, result.images, case.device)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
+    about |= describe_case(case) | {"score": score, "seconds": time.perf_counter() - started}
     finished = replace(
         result,
         table=table,
@@ -123,13 +103,25 @@ def _audit(
         prototypes=judgement.prototypes,
         duplicates=duplicates,
         kept=Kept.of(judgement.distances, kinds, judgement.features, order),
-        folder=folder,
-        data=opened,
+        folder=case.folder,
+        data=case.data,
     )
-    if folder is not None:
-        check_in_place(folder)
-        finished.write(folder)
+    if case.folder is not None:
+        check_in_place(case.folder)
+        finished.write(case.folder)
     return finished
+
+
+def describe_case(case: Case) -> dict[str, Any]:
+    """What the summary says of the data that was audited, enough to open it again."""
+    options = case.data.options
+    return {
+        "source": case.data.address,
+        "split": case.split,
+        "limit": options.limit,
+        "image_size": list(case.images.shape[1:]),
+        "data_dir": None if options.data_dir is None else str(files.expand(options.data_dir).absolute()),
+    }
 
 
 def arrangement(ids: torch.Tensor, arranged: torch.Tensor) -> torch.Tensor:
@@ -228,14 +220,29 @@ def judge(
         calibration = calibrate(distances[trained:].astype(np.float64), labels, doubts.value)
         values, wrong = 1 - calibration.probability, calibration.flagged
         summary["in_words"] = calibration.sentence
-    flags = scores.flags(seen, doubts, wrong)
-    suggested = scores.suggest(doubts, labels, flags)
+    flags = scores.flags(seen, doubts, wrong, expected=round(float((1 - values).sum())))
+    table = _table(images, evidence, seen, values, flags, scores.suggest(doubts, labels, flags))
+    order = np.lexsort((table["id"], -doubts.value))
+    table = table.iloc[order].reset_index(drop=True)
+    arranged = images.select(torch.from_numpy(order))
+    return Audit(table, seen.mean[order].astype(np.float32), images.class_names, summary, arranged)
+
+
+def _table(
+    images: Images,
+    evidence: scores.Evidence,
+    seen: scores.Evidence,
+    values: scores.Floats,
+    flags: list[str],
+    suggested: scores.Ints,
+) -> pd.DataFrame:
+    """The audit's table in the order of the images; `seen` is the evidence of capsules only."""
     names = np.array(images.class_names, dtype=object)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "id": images.ids.numpy(),
             "path": list(images.paths) if images.paths is not None else [""] * len(images),
-            "given": names[labels],
+            "given": names[images.labels.numpy()],
             "suggested": names[suggested],
             "score": values,
             "hits": seen.hits,
@@ -249,7 +256,3 @@ def judge(
             "rule": [scores.FLAGS[flag] for flag in flags],
         }
     )
-    order = np.lexsort((table["id"], -doubts.value))
-    table = table.iloc[order].reset_index(drop=True)
-    arranged = images.select(torch.from_numpy(order))
-    return Audit(table, seen.mean[order].astype(np.float32), images.class_names, summary, arranged)

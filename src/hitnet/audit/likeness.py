@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images
-from hitnet.features.neighbours import directions, near_duplicates, strangeness
+from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
 
 log = logging.getLogger("hitnet")
 MOST_IMAGES = {"cpu": 50_000, "cuda": 1_000_000}  # the work grows with the square of their number
@@ -73,16 +73,22 @@ def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: 
 def duplicate_table(features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
     """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
 
-    Pairs under different labels come first: at most one of the two labels is right.
+    Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most
+    10 others that it chooses, those under other labels first.
     """
     columns = ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
     if len(images) > MOST_IMAGES[device.type]:
         return pd.DataFrame(columns=columns)
-    pairs, similarity = near_duplicates(features.to(device))
+    pairs, similarity = near_duplicates(features.to(device), labels=images.labels)
     names = np.array(images.class_names, dtype=object)[images.labels.numpy()]
     paths = np.array(images.paths or [""] * len(images), dtype=object)
     ids = images.ids.numpy()
     first, second = pairs.cpu().numpy().T
+    if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
+        log.info(
+            "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
+            MOST_DUPLICATES,
+        )
     rows = pd.DataFrame(
         {
             "id_a": ids[first],

@@ -182,6 +182,7 @@ def score(doubts: Floats) -> Floats:
 
 FLAGS = {
     "wrong": "low score: another class fits better",
+    "doubtful": "among the most doubtful labels, but not sure enough to be called wrong",
     "ambiguous: two labels": (
         f"given and suggested class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
     ),
@@ -190,19 +191,25 @@ FLAGS = {
 }
 
 
-def flags(evidence: Evidence, doubts: Doubt, wrong: npt.NDArray[np.bool_] | None = None) -> list[str]:
+def flags(
+    evidence: Evidence, doubts: Doubt, wrong: npt.NDArray[np.bool_] | None = None, *, expected: int = 0
+) -> list[str]:
     """One of FLAGS per image. If several rules hold, the first one below counts.
 
     Args:
         evidence: From `gather`.
         doubts: From `doubt`.
         wrong: (N,), which labels are wrong by their score. None: those with a score below 0.5.
+        expected: N, how many labels are expected to be wrong. The N most doubtful labels are at least "doubtful".
     """
+    doubtful = np.zeros(len(doubts.value), np.bool_)
+    doubtful[np.argsort(-doubts.value, kind="stable")[:expected]] = True
     given, rival = evidence.given_distance, evidence.mean[np.arange(len(doubts.rival)), doubts.rival]
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": score(doubts.value) < 0.5 if wrong is None else wrong,
         "ambiguous: two labels": (given < HALFWAY) & (rival < HALFWAY) & (np.abs(given - rival) < 3 * HIT_RADIUS),
+        "doubtful": doubtful,
     }
     return np.select(list(rules.values()), list(rules), default="ok").tolist()
 

@@ -56,7 +56,7 @@ def audit_group() -> None:
     Where a label is right, its class's capsule hits the centre in every
     network; where it is wrong, the capsule stays away, or another class's hits.
     Scores go from 0 (surely wrong) to 1 (surely right). Flags: wrong,
-    ambiguous: two labels, none of the classes, ok; each with its rule.
+    doubtful, ambiguous: two labels, none of the classes, ok; each with its rule.
 
     \b
     Try it on the photographs and digits that come with the package:

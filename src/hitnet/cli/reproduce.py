@@ -21,48 +21,52 @@ from hitnet.paper.records import full_runs
 from hitnet.training.device import pick_device
 
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
-
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")]
+ListAll = Annotated[
+    bool, typer.Option("--list", help="List all results, how far they are, and the time left on this machine")
+]
+Render = Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")]
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
+]
+Runs = Annotated[int | None, typer.Option(metavar="N", help="Make N runs of each experiment instead of its own number")]
+Epochs = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Shorten the runs to N epochs; short runs are kept apart and never counted"),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Train and test only on the first N images; these runs are never counted either"),
+]
+Budget = Annotated[float | None, typer.Option(help="Minutes; a run that would not fit is not started")]
+SideBySide = Annotated[
+    int | None, typer.Option(metavar="N", help="Train N networks at once (default: 8 on a GPU, 1 on a CPU)")
+]
+LedgerFile = Annotated[Path | None, typer.Option(help="Ledger file (default: the repository's own)")]
+Docs = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the page and its figures (default: docs; with --ledger FILE.jsonl, FILE-docs)"),
+]
 
 app = typer.Typer()
 
 
 @app.command("reproduce")
 def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")
-    ] = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="List all results, how far they are, and the time left on this machine")
-    ] = False,
-    render: Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")] = False,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
-    ] = False,
-    runs: Annotated[
-        int | None, typer.Option(metavar="N", help="Make N runs of each experiment instead of its own number")
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Shorten the runs to N epochs; short runs are kept apart and never counted"),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Train and test only on the first N images; these runs are never counted either"
-        ),
-    ] = None,
-    budget: Annotated[float | None, typer.Option(help="Minutes; a run that would not fit is not started")] = None,
-    side_by_side: Annotated[
-        int | None, typer.Option(metavar="N", help="Train N networks at once (default: 8 on a GPU, 1 on a CPU)")
-    ] = None,
+    names: Names = None,
+    list_: ListAll = False,
+    render: Render = False,
+    repair: Repair = False,
+    runs: Runs = None,
+    epochs: Epochs = None,
+    limit: Limit = None,
+    budget: Budget = None,
+    side_by_side: SideBySide = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     runs_dir: Annotated[Path, typer.Option(help="Folder for the run folders")] = Path("runs/paper"),
-    ledger: Annotated[Path | None, typer.Option(help="Ledger file (default: the repository's own)")] = None,
-    docs: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the page and its figures (default: docs; with --ledger FILE.jsonl, FILE-docs)"),
-    ] = None,
+    ledger: LedgerFile = None,
+    docs: Docs = None,
 ) -> None:
     """Reproduce the paper: make the missing runs of the tables and figures that are rendered from the ledger.
 

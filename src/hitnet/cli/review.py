@@ -28,7 +28,7 @@ def review_command(
     \\b
     The page is served to this machine only. Every decision is written to
     AUDIT/decisions.jsonl before the page shows it as saved. As you decide,
-    the images that are left are ranked anew. Then write the corrected data:
+    the remaining images are ranked again. Then write the corrected data:
     hitnet audit apply AUDIT --out NEW
     """
 

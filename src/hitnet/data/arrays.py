@@ -45,7 +45,7 @@ class ArrayData(Data):
 
 
 class MemoryData(ArrayData):
-    """Images in memory: all of them are for training; `test` may give others to test on. A limit takes the first."""
+    """Images in memory: all of them are for training; `test` may give others to test on."""
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
@@ -79,10 +79,8 @@ class MemoryData(ArrayData):
 
     def _read(self, split: str) -> Images:
         if self.options.test is not None and split != "all":
-            images: Images = self.source if split == "train" else self.options.test
-        else:
-            images = part(self.source, None, split, None)
-        return images.first(self.options.limit)
+            return part(self.source if split == "train" else self.options.test, None, "all", self.options.limit)
+        return part(self.source, None, split, self.options.limit)
 
 
 def part(images: Images, given: list[str] | None, split: str, limit: int | None) -> Images:

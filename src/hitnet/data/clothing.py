@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tarfile
-import zlib
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -13,7 +11,7 @@ from typing import Any
 
 from hitnet.data.catalogue import data_folder
 from hitnet.data.clothing_sample import CLASSES
-from hitnet.data.download import fetch_file
+from hitnet.data.download import fetch_file, open_archive
 from hitnet.data.folder import FolderData
 from hitnet.data.known_sets import CLOTHING
 from hitnet.data.opened import DataOptions
@@ -75,18 +73,12 @@ def content_hash(folder: Path) -> str:
 
 def _unpack(archive: Path, folder: Path) -> None:
     """Write the photographs of the archive, TOP/<split>/<class>/<name>.jpg, and nothing else."""
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
-                place = PurePosixPath(*PurePosixPath(member.name).parts[1:])
-                if not _is_photograph(place) or not member.isfile() or member.size > LARGEST:
-                    continue
-                source = tar.extractfile(member)
-                if source is not None:
-                    (folder / place).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / place).write_bytes(source.read())
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise HitNetError(f"{URLS[0]} cannot be unpacked: {error}. Try again later.") from error
+    with open_archive(archive, largest=LARGEST, origin=URLS[0]) as files:
+        for path, source in files:
+            place = PurePosixPath(*path.parts[1:])
+            if _is_photograph(place):
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+                (folder / place).write_bytes(source.read())
 
 
 def _is_photograph(place: PurePosixPath) -> bool:

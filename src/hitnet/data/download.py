@@ -11,9 +11,9 @@ import tarfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from rich.console import Console
@@ -55,29 +55,52 @@ def fetch_file(urls: Sequence[str], target: Path, *, md5: str | None = None) -> 
     )
 
 
+@contextmanager
+def open_archive(
+    archive: Path, *, largest: int = LARGEST, origin: str | None = None
+) -> Iterator[Iterator[tuple[PurePosixPath, IO[bytes]]]]:
+    """Yield the files of a .tar.gz archive, each with its path in it; at the end, check the archive's checksum.
+
+    Args:
+        archive: The file.
+        largest: Skip files of more bytes than this.
+        origin: The address that it has just been fetched from, if it is not kept. None: the user can delete the file.
+    """
+    try:
+        with gzip.open(archive) as stream:
+            with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
+                yield _files(tar, largest)
+            while stream.read(BLOCK):  # the checksum is compared at the end
+                pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        advice = "Delete it and fetch it again." if origin is None else "Try again later."
+        raise HitNetError(f"{origin or archive} cannot be unpacked: {error}. {advice}") from error
+
+
+def _files(tar: tarfile.TarFile, largest: int) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+    """Plain files only: a link could lead out of the folder."""
+    for member in tar:
+        source = tar.extractfile(member) if member.isfile() and member.size <= largest else None
+        if source is not None:
+            with source:
+                yield PurePosixPath(member.name), source
+
+
 def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
     """Unpack the named files of an archive into `folder`, from whichever folder of the archive they are in.
 
-    Nothing is written unless the archive holds them all and can be read to its end, where its checksum is.
+    Nothing is written unless the archive holds them all and is undamaged.
     """
     wanted = set(members)
-    try:
-        with ExitStack() as written, gzip.open(archive) as stream:
-            with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
-                for member in tar:
-                    name = Path(member.name).name
-                    if name in wanted and member.isfile() and member.size <= LARGEST:
-                        source = tar.extractfile(member)
-                        if source is not None:
-                            with source, written.enter_context(replacing(folder / name)).open("wb") as out:
-                                shutil.copyfileobj(source, out)
-                            wanted.discard(name)
-            while stream.read(BLOCK):
-                pass
-            if wanted:
-                raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise HitNetError(f"{archive} cannot be unpacked: {error}. Delete it and fetch it again.") from error
+    with ExitStack() as written:
+        with open_archive(archive) as files:
+            for path, source in files:
+                if path.name in wanted:
+                    with written.enter_context(replacing(folder / path.name)).open("wb") as out:
+                        shutil.copyfileobj(source, out)
+                    wanted.discard(path.name)
+        if wanted:
+            raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
 
 
 def _transfer(url: str, path: Path) -> str:

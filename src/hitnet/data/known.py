@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hitnet.data import affnist
-from hitnet.data.arrays import ArrayData
+from hitnet.data.arrays import ArrayData, part
 from hitnet.data.catalogue import SetFiles, data_folder
 from hitnet.data.cifar import CLASSES as CIFAR_CLASSES
 from hitnet.data.cifar import read_batches
@@ -78,7 +78,9 @@ class KnownData(ArrayData):
 
     def _read_split(self, split: str, limit: int | None) -> Images:
         if self.known in SAMPLES:
-            return SAMPLE_READERS[self.known.name](split).first(limit)
+            images = SAMPLE_READERS[self.known.name](split)
+            sorted_by_class = self.known is CLOTHING_SAMPLE
+            return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
         if split == "all":
             return self._read_all(limit)
         return READERS[self.known.name](self, split, limit).first(limit)

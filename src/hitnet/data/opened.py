@@ -43,8 +43,8 @@ class DataOptions:
             also (height, width).
         longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
         flip: Whether images may be mirrored. None: the data set's default (False for your own files).
-        limit: Use at most N images of the split that is trained on or audited: the first of a known set or of images in
-            memory, an even draw of your own files.
+        limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
+            known sets in random order (all but clothes), the first N.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
         stream: Read images from disk during training. None: only if the memory is short.
         test: Images to test on, for images in memory.

@@ -14,6 +14,7 @@ from torch import Tensor
 from hitnet.errors import HitNetError, whole
 
 NEAR_DUPLICATE = 0.95
+MOST_DUPLICATES = 10  # per image
 
 
 def directions(features: Tensor, *, centred: bool = True) -> Tensor:
@@ -47,24 +48,47 @@ def nearest(features: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
     return torch.cat(similarities), torch.cat(which)
 
 
-def near_duplicates(features: Tensor, threshold: float = NEAR_DUPLICATE) -> tuple[Tensor, Tensor]:
+def near_duplicates(
+    features: Tensor, threshold: float = NEAR_DUPLICATE, *, labels: Tensor | None = None, most: int = MOST_DUPLICATES
+) -> tuple[Tensor, Tensor]:
     """Pairs of images that show the same: (P, 2) numbers with the smaller first, and similarities (P,), highest first.
 
     Args:
         features: (N, D).
         threshold: Pairs at least as similar as this count. On photographs of clothes, pairs above 0.95 were the same
             photograph or the same thing photographed twice.
+        labels: (N,). If given, each image chooses those under another label before those under its own.
+        most: How many others each image chooses, the most similar first. There are at most N · `most` pairs, also
+            where thousands of images are the same.
     """
+    most = min(whole("near_duplicates", "most", most, 1), len(features))
     rows = directions(features)
+    labels = None if labels is None else labels.to(rows.device)
     pairs, similarities = [], []
     for start, block in _blocks(rows, rows):
-        first, second = torch.nonzero(block >= threshold, as_tuple=True)
-        later = second > first + start
-        pairs.append(torch.stack([first[later] + start, second[later]], dim=1))
-        similarities.append(block[first[later], second[later]])
-    alike, values = torch.cat(pairs), torch.cat(similarities)
+        own = torch.arange(len(block), device=block.device)
+        block[own, start + own] = -torch.inf
+        asking = torch.nonzero((block >= threshold).any(dim=1))[:, 0]
+        alike = block[asking]
+        preference = alike.masked_fill(alike < threshold, -torch.inf)
+        if labels is not None:
+            other = labels[start + asking, None] != labels
+            preference = torch.where(other, preference + 4, preference)  # similarities differ by 2 at most
+        top = preference.topk(most, dim=1)
+        row, place = torch.nonzero(top.values > -torch.inf, as_tuple=True)
+        chosen = top.indices[row, place]
+        pairs.append(torch.stack([asking[row] + start, chosen], dim=1).sort(dim=1).values)
+        similarities.append(alike[row, chosen])
+    return _without_repeats(torch.cat(pairs), torch.cat(similarities))
+
+
+def _without_repeats(pairs: Tensor, similarities: Tensor) -> tuple[Tensor, Tensor]:
+    """Each pair (P, 2) once, the most similar first: two images may have chosen each other."""
+    size = int(pairs.max()) + 1 if len(pairs) else 1
+    codes, which = torch.unique(pairs[:, 0] * size + pairs[:, 1], return_inverse=True)
+    values = similarities.new_full((len(codes),), -torch.inf).scatter_reduce(0, which, similarities, "amax")
     order = torch.argsort(values, descending=True, stable=True)
-    return alike[order], values[order]
+    return torch.stack([codes // size, codes % size], dim=1)[order], values[order]
 
 
 def neighbour_votes(features: Tensor, labels: Tensor, num_classes: int, k: int = 10) -> Tensor:

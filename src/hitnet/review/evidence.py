@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Data
-from hitnet.features.neighbours import directions, most_typical
+from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
 from hitnet.review.rows import Ints, Ranking, Rows
 
 NEIGHBOURS = 5
@@ -72,13 +72,14 @@ class Evidence:
         return [(int(members[i]), round(value, 3)) for i, value in pairs]
 
     def copies(self, row: int) -> list[tuple[int, float]]:
-        """Near-duplicates of an image: rows and similarities."""
+        """Near-duplicates of an image, those under other labels first: rows and similarities."""
         if self.duplicates is None:
             return []
         number, pairs = int(self.rows.ids[row]), self.duplicates
-        first = pairs[pairs["id_a"] == number][["id_b", "similarity"]].to_numpy().tolist()
-        second = pairs[pairs["id_b"] == number][["id_a", "similarity"]].to_numpy().tolist()
-        places = [(self.rows.row_of(int(other)), value) for other, value in first + second]
+        mine = pairs[(pairs["id_a"] == number) | (pairs["id_b"] == number)].head(MOST_DUPLICATES)
+        others = mine["id_a"].where(mine["id_a"] != number, mine["id_b"])
+        values = mine["similarity"].tolist()
+        places = [(self.rows.row_of(int(other)), value) for other, value in zip(others, values, strict=True)]
         return [(place, round(value, 3)) for place, value in places if place is not None]
 
     @cached_property

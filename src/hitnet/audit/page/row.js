@@ -4,7 +4,7 @@
 const HIT_RADIUS = 0.1;
 const MISS_RADIUS = 0.9;
 const FARTHEST = 2;
-const FLAG_KIND = { "wrong": "wrong", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
+const FLAG_KIND = { "wrong": "wrong", "doubtful": "doubtful", "ambiguous: two labels": "ambiguous", "none of the classes": "none", "ok": "ok" };
 
 function flagBadge(flag) {
   return el("span", { class: `flag ${FLAG_KIND[flag] ?? "none"}` }, flag);
