@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from hitnet.errors import HitNetError
+
+FEWEST = 20  # images that a radius is set on
 
 
 @dataclass(frozen=True)
@@ -68,3 +73,24 @@ class DecisionRule:
         if distance <= hit:
             return "hit"
         return "miss" if distance >= miss else "near"
+
+
+def none_radius(distances: np.ndarray, keep: float) -> float:
+    """The radius from which on an image is none of the classes, so that a share of known images keeps its class.
+
+    Args:
+        distances: (N, K), of images of known classes that the network was not trained on. The nearest capsule counts.
+        keep: The share, e.g. 0.95.
+
+    Raises:
+        HitNetError: The share is not one, or there are fewer than 20 images.
+    """
+    if not isinstance(keep, Real) or not 0 < keep <= 1:
+        raise HitNetError(f"`keep` must be a share above 0 and at most 1, e.g. 0.95; got {keep!r}.")
+    if len(distances) < FEWEST:
+        raise HitNetError(
+            f"`keep` needs at least {FEWEST} images of known classes that were not trained on; got {len(distances)}."
+        )
+    nearest = distances.min(axis=1)
+    last_kept = np.quantile(nearest, keep, method="inverted_cdf")
+    return float(np.nextafter(last_kept, np.inf, dtype=nearest.dtype))  # what is at the radius is none
