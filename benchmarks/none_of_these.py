@@ -14,7 +14,9 @@ heads     Heads on features of the frozen EfficientNet-Lite0. Known and foreign:
           SVHN, photographs of clothes (CLOTHING, as for photographs.py) and MNIST. 4,500 known images (of clothes, all
           3,781) are dealt anew for each seed: two thirds to train on, one third held out; the 1,500 foreign ones stay
           the same. Both kinds of heads get the same batches, steps and dropout, and the learning rate that the audit's
-          own heads of that kind have. FOLDER keeps the features.
+          own heads of that kind have. The features are standardised one by one, as the audit does, or all divided by
+          one number: features that hardly vary among the known images become huge on foreign ones in the first case
+          only. FOLDER keeps the features.
 trained   `hitnet-resnet9` from scratch by the recipe `fast`, with 10 epochs: with capsules (no decoder), with softmax
           after a batch-norm, as in docs/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10 and SVHN;
           up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test split of the
@@ -27,6 +29,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +41,8 @@ from hitnet import files
 from hitnet.capsules import CapsuleLayer
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
+from hitnet.features.heads import _standardisation
 from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
-from hitnet.losses import centripetal_loss
 from hitnet.models.backbones import open_backbone
 from hitnet.models.heads import HEADS, Head
 from hitnet.models.network import Network
@@ -94,20 +97,20 @@ def feature_pairs(args: argparse.Namespace) -> Iterator[tuple[str, tuple[Tensor,
 
 
 def fit_head(name: str, features: Tensor, labels: Tensor, seed: int) -> Head:
-    """A head on standardised features (N, D), by Adam and a one-cycle schedule."""
+    """A head on features (N, D), by Adam and a one-cycle schedule."""
     torch.manual_seed(seed)
     head = HEADS[name](features.shape[1], 10)
     if isinstance(head, CapsuleLayer):
         head.norm.momentum = 0.1  # a short training: statistics must settle soon
     optimizer = torch.optim.Adam(head.parameters(), RATES[name])
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATES[name], total_steps=STEPS, pct_start=0.3)
-    draw = torch.Generator().manual_seed(seed)
+    centripetal, draw = hitnet.CentripetalLoss(), torch.Generator().manual_seed(seed)
     passes = [torch.randperm(len(features), generator=draw) for _ in range(-(-STEPS * BATCH // len(features)))]
     for rows in torch.cat(passes)[: STEPS * BATCH].split(BATCH):
         kept = torch.rand(len(rows), features.shape[1], generator=draw) >= DROPOUT
         capsules = head(features[rows] * kept / (1 - DROPOUT))
         if head.loss == "centripetal":
-            loss = centripetal_loss(head.distances(capsules), labels[rows]).mean()
+            loss = centripetal(head.distances(capsules), labels[rows])
         else:
             loss = torch.nn.functional.cross_entropy(capsules.squeeze(-1), labels[rows])
         optimizer.zero_grad()
@@ -115,6 +118,13 @@ def fit_head(name: str, features: Tensor, labels: Tensor, seed: int) -> Head:
         optimizer.step()
         schedule.step()
     return head.eval()
+
+
+def scaled(features: Tensor, learned: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Mean, and factor of each feature: its own, or one for all."""
+    mean, factor = _standardisation(features[learned][None])
+    spread = (features[learned] - mean).square().mean().sqrt()
+    return {"standardised": (mean, factor), "one scale": (mean, 1 / spread)}
 
 
 def said(head: Head, capsules: Tensor) -> Tensor:
@@ -128,14 +138,14 @@ def measure_heads(args: argparse.Namespace) -> None:
         for seed in args.seeds or range(5):
             order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))
             learned, held_out = order.split([2 * len(order) // 3, len(order) - 2 * len(order) // 3])
-            mean, deviation = features[learned].mean(dim=0), features[learned].std(dim=0).clamp_min(1e-6)
-            standard, strange = (features - mean) / deviation, (foreign - mean) / deviation
-            for name in RATES:
+            for (scaling, (mean, factor)), name in product(scaled(features, learned).items(), RATES):
                 started = time.perf_counter()
-                head = fit_head(name, standard[learned], labels[learned], seed)
+                inputs, strange = (features - mean) * factor, (foreign - mean) * factor
+                head = fit_head(name, inputs[learned], labels[learned], seed)
                 with torch.inference_mode():
-                    known, other = (said(head, head(each)) for each in (standard[held_out], strange))
+                    known, other = (said(head, head(each)) for each in (inputs[held_out], strange))
                 rows = score_rows(name, known, other, labels[held_out])
+                rows = [row | {"arm": f"{row['arm']}, {scaling}"} for row in rows]
                 keep("heads", pair, seed, rows, time.perf_counter() - started, args)
 
 

@@ -1,9 +1,10 @@
-"""The radius from which on an image is none of the classes."""
+"""Decision rules, and the radius from which on an image is none of the classes."""
 
 import numpy as np
 import pytest
 
 from hitnet.errors import HitNetError
+from hitnet.inference import DecisionRule
 from hitnet.inference.prediction import none_radius
 
 
@@ -30,3 +31,18 @@ def test_a_share_that_is_none_is_refused(keep):
 def test_a_radius_is_not_set_on_a_handful_of_images():
     with pytest.raises(HitNetError, match=r"`keep` needs at least 20 images of known classes .* got 19"):
         none_radius(np.ones((19, 2)), 0.95)
+
+
+def test_a_rule_takes_the_radius_of_a_share():
+    distances = np.linspace(0.01, 0.4, 40)[:, None] * np.array([1.0, 3.0])
+    rule = DecisionRule(("a", "b"), True, (0.1, 0.9))
+    wide, narrow = rule.keeping(0.9, distances), rule.keeping(0.2, distances)
+    assert [wide.verdict(d) for d in (0.1, 0.2, 0.36, 0.37)] == ["hit", "near", "near", "miss"]
+    assert [narrow.verdict(d) for d in (0.08, 0.09)] == ["hit", "miss"]  # below the hit radius
+    assert narrow.predict("x", np.array([0.5, 0.09])).label is None
+    assert rule.predict("x", np.array([0.5, 0.09])).label == "b"
+
+
+def test_a_rule_without_radii_has_no_radius_to_set():
+    with pytest.raises(HitNetError, match=r"`keep` needs a network whose capsules hit or miss"):
+        DecisionRule(("a", "b"), False, None).keeping(0.9, np.ones((30, 2)))
