@@ -17,11 +17,8 @@ KEEP = 0.95  # share of the known images that keep their class
 
 
 def capsule_scores(distances: Tensor) -> dict[str, Tensor]:
-    """The nearest capsule, and all capsules together: the energy of logits −distance / m, m the hit radius."""
-    return {
-        "nearest capsule": -distances.min(dim=1).values,
-        "capsules, energy": (-distances / HIT_RADIUS).logsumexp(dim=1),
-    }
+    """The nearest capsule, and what softmax would say of logits −distance / m, m the hit radius."""
+    return {"nearest capsule": -distances.min(dim=1).values, **softmax_scores(-distances / HIT_RADIUS)}
 
 
 def softmax_scores(logits: Tensor) -> dict[str, Tensor]:
