@@ -178,6 +178,7 @@ def measure_trained(args: argparse.Namespace) -> None:
             for run in runs:
                 of_known, of_foreign = (network_says(run.model, images.pixels) for images in (tested, strange))
                 rows = score_rows(head, of_known, of_foreign, tested.labels)
+                rows = [row | {"images": len(learned), "epochs": args.epochs} for row in rows]
                 keep("trained", f"{known} / {foreign}", run.config.seed, rows, seconds, args)
 
 
