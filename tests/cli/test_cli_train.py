@@ -1,6 +1,7 @@
 """`hitnet train`, `evaluate`, `predict` and `models`."""
 
 import json
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,29 @@ def test_predict_says_none(command, toy_run, pictures, monkeypatch):
     (prediction,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)
     assert prediction["label"] is None
     assert prediction["verdict"] == "miss"
+
+
+def test_predict_keeps_a_share_of_known_images(command, toy_run, pictures, tmp_path, caplog):
+    save_npz(toy_images(100, seed=8), tmp_path / "known.npz")  # 20 or 21 of them are for testing
+    options = ("--known", tmp_path / "known.npz", "--device", "cpu", "--json")
+    nearest = json.loads(command("predict", toy_run[0], *pictures, "--device", "cpu", "--json").out)
+    with caplog.at_level(logging.INFO, "hitnet"):
+        ended = command("predict", toy_run[0], *pictures, "--keep", 0.05, *options)
+    radius = float(caplog.text.split('"none" from a distance of ')[1].split()[0])
+    predicted = {row["image"]: row["label"] for row in json.loads(ended.out)}
+    clear = [row for row in nearest if abs(row["distance"] - radius) > 1e-3]  # the radius is printed with three digits
+    assert any(row["distance"] > radius for row in clear)
+    for row in clear:
+        assert predicted[row["image"]] == (None if row["distance"] > radius else row["label"])
+
+
+def test_predict_names_the_options_of_a_share(command, toy_run, pictures):
+    for options, message in [
+        (("--keep", "95"), "Error: --keep must be a share above 0 and at most 1, e.g. 0.95; got 95.0.\n"),
+        (("--known", "x"), "Error: --known is the data that --keep is measured on. Give --keep too, e.g. 0.95.\n"),
+    ]:
+        ended = command("predict", toy_run[0], pictures[0], *options)
+        assert (ended.code, ended.err) == (1, message)
 
 
 def test_predict_names_a_file_that_is_no_image(command, toy_run, tmp_path):

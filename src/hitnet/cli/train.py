@@ -42,6 +42,11 @@ from hitnet.training import (
 )
 
 app = typer.Typer()
+Keep = Annotated[
+    float | None,
+    typer.Option(help='Say "none" so that this share of known images, e.g. 0.95, keeps its class; else from 0.9 on'),
+]
+Known = Annotated[str | None, typer.Option(help="Data whose test images --keep is measured on; else the run's own")]
 
 
 def check_ghosts(recipe_options: Values) -> None:
@@ -213,11 +218,13 @@ def figures_table(result: Evaluation, *, confusion: bool) -> Table:
 def predict_command(
     run: Annotated[Path, typer.Argument(help="A run folder, or an .onnx file that `hitnet export` wrote")],
     images: Annotated[list[Path], typer.Argument(help="Image files")],
+    keep: Keep = None,
+    known: Known = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Say which class each image hits; "none" when every capsule misses."""
-    predictions = predict(run, images, device=device)
+    predictions = predict(run, images, keep=keep, known=known, device=device)
     if as_json:
         print_json([prediction.to_dict() for prediction in predictions])
         return
@@ -240,9 +247,11 @@ def export_command(
     out: Annotated[Path, typer.Option(help="File to write: .onnx")],
     format: Annotated[str, typer.Option(help="onnx")] = "onnx",
     part: Annotated[str, typer.Option(help="classifier or decoder")] = "classifier",
+    keep: Keep = None,
+    known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, format=format, part=part)])
+    print_written([export_run(run, out, format=format, part=part, keep=keep, known=known)])
 
 
 @app.command("models")

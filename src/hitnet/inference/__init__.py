@@ -1,6 +1,6 @@
 """Predictions from distances, and from ONNX files: no network of PyTorch is built."""
 
 from hitnet.inference.onnx_file import OnnxNetwork, is_onnx, open_onnx, predict_onnx
-from hitnet.inference.prediction import DecisionRule, Prediction
+from hitnet.inference.prediction import DecisionRule, Prediction, check_share
 
-__all__ = ["DecisionRule", "OnnxNetwork", "Prediction", "is_onnx", "open_onnx", "predict_onnx"]
+__all__ = ["DecisionRule", "OnnxNetwork", "Prediction", "check_share", "is_onnx", "open_onnx", "predict_onnx"]

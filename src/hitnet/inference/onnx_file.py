@@ -39,7 +39,8 @@ class About:
         in_shape: (C, H, W) of an image; C = 1 is grey, 3 is RGB.
         class_names: One name per class.
         nearest_wins: Whether the class with the smallest distance wins.
-        radii: Hit and miss radius; None for networks other than HitNet.
+        radii: Hit radius, and the radius from which on an image is none of the classes; None for networks other than
+            HitNet.
         model_name: The name that the network was chosen by.
         data: The data that it was trained on.
         hitnet: The version that wrote the file.

@@ -8,14 +8,17 @@ import io
 import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice
 from hitnet.files import expand, replacing
+from hitnet.inference import DecisionRule
 from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
 from hitnet.models.network import Network, unit_images
 from hitnet.training.predictions import decision_rule
@@ -27,7 +30,15 @@ LATER_EXPORTER = "dynamo"  # what later versions of PyTorch use by default; it n
 TOLERANCE = 1e-4
 
 
-def export_run(run: Run | str | Path, out: str | Path, *, format: str = "onnx", part: str = CLASSIFIER) -> Path:
+def export_run(
+    run: Run | str | Path,
+    out: str | Path,
+    *,
+    format: str = "onnx",
+    part: str = CLASSIFIER,
+    keep: float | None = None,
+    known: Source | None = None,
+) -> Path:
     """Export a trained network to a file that needs neither PyTorch nor the run folder.
 
     The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
@@ -40,6 +51,9 @@ def export_run(run: Run | str | Path, out: str | Path, *, format: str = "onnx", 
         out: A file whose name ends in .onnx; an existing one is replaced.
         format: "onnx".
         part: "classifier" or "decoder".
+        keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
+            radius that this gives.
+        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
 
     Returns:
         The file.
@@ -57,21 +71,24 @@ def export_run(run: Run | str | Path, out: str | Path, *, format: str = "onnx", 
     network = copy.deepcopy(trained.model).cpu().float().eval()
     if sum(value.nbytes for value in network.state_dict().values()) > LARGEST:
         raise HitNetError("The network's weights take more than 2 GB, which an ONNX file cannot hold.")
+    if part == DECODER and keep is not None:
+        raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
+    rule = decision_rule(replace(trained, model=network), keep=keep, known=known)
+    network.cpu()
     graph = ClassifierGraph(network) if part == CLASSIFIER else DecoderGraph(network)
     content = _exported(graph)
     check_same_values(graph, content, runtime)
     model = onnx.load_model_from_string(content)
     model.producer_name, model.producer_version = "hitnet", _version()
     model.doc_string = graph.words
-    write_about(model, about_run(trained, part))
+    write_about(model, about_run(trained, part, rule))
     with replacing(target) as temporary:
         temporary.write_bytes(model.SerializeToString())
     return target
 
 
-def about_run(run: Run, part: str) -> About:
+def about_run(run: Run, part: str, rule: DecisionRule) -> About:
     """What the file says about the network."""
-    rule = decision_rule(run)
     return About(
         format=FORMAT,
         part=part,
