@@ -16,8 +16,8 @@ cifar10-people (the first 1,000 training images of CIFAR-10 at 224 px; 5 % rando
 CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores` on softmax
 heads of the same features and folds: as many as all of our heads, each trained for longer.
 
-`grey`: the same for 500 to 4,000 images of MNIST and Fashion-MNIST with 5 % random labels, by heads on features and by
-networks from scratch, one draw each: who judges small grey images by default?
+`grey`: the same for 500 to 4,000 images of MNIST and Fashion-MNIST with 5 % random labels, by heads on features, by
+networks from scratch, and by both, one draw each: who judges small grey images by default?
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
 `memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
@@ -141,6 +141,7 @@ def measure_grey(args: argparse.Namespace) -> None:
             for method, judges in (
                 ("features", hitnet.FeatureHeads()),
                 ("scratch", hitnet.NewNetworks(neighbours=True)),
+                ("mixed", hitnet.NetworksAndHeads()),
             ):
                 started = time.perf_counter()
                 audit = hitnet.audit_labels(noisy, judges=judges, device="cpu")

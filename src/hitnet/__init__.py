@@ -19,6 +19,7 @@ _NAMES = {
         "centripetal_loss",
         "ghost_loss",
         "margin_loss",
+        "misfit",
         "staircase",
     ),
     "errors": ("HitNetError",),
@@ -60,6 +61,7 @@ _NAMES = {
         "FeatureHeads",
         "FineTuned",
         "FinishedRuns",
+        "NetworksAndHeads",
         "NewNetworks",
         "analyse_ghosts",
         "apply_corrections",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from hitnet.audit import FeatureHeads as FeatureHeads
     from hitnet.audit import FineTuned as FineTuned
     from hitnet.audit import FinishedRuns as FinishedRuns
+    from hitnet.audit import NetworksAndHeads as NetworksAndHeads
     from hitnet.audit import NewNetworks as NewNetworks
     from hitnet.audit import analyse_ghosts as analyse_ghosts
     from hitnet.audit import apply_corrections as apply_corrections
@@ -120,6 +123,7 @@ if TYPE_CHECKING:
     from hitnet.losses import centripetal_loss as centripetal_loss
     from hitnet.losses import ghost_loss as ghost_loss
     from hitnet.losses import margin_loss as margin_loss
+    from hitnet.losses import misfit as misfit
     from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet
     from hitnet.models import HitOrMissClassifier as HitOrMissClassifier

@@ -103,6 +103,21 @@ def centripetal_loss(
     return torch.where(truth, hit, miss).sum(dim=1)
 
 
+def misfit(distances: Tensor) -> Tensor:
+    """How far images are from what training asks for: their centripetal loss, if the winning class were the true one.
+
+    It is 0 if one capsule hits and all others miss. It is large if no capsule hits, and also if several are near the
+    centre: both say that an image is unlike those of any class.
+
+    Args:
+        distances: d (B, K).
+
+    Returns:
+        (B,).
+    """
+    return centripetal_loss(distances, one_hot(distances.argmin(dim=1), distances.shape[1]))
+
+
 def reduce(values: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "mean":
         return values.mean()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.audit import FeatureHeads, FineTuned, Judgement, NewNetworks
+from hitnet.audit import FeatureHeads, FineTuned, Judgement, NetworksAndHeads, NewNetworks
 from hitnet.audit.choice import FEW, SuitableJudges
 from hitnet.data import Images
 from toy import colour_images, toy_images
@@ -33,14 +33,14 @@ def blank(count, channels):
         (
             (FEW - 1, 1),
             CPU,
-            FeatureHeads(seed=4),
-            "heads on a frozen, pretrained backbone (fewer than 2,000 grey images)",
+            NetworksAndHeads(NewNetworks(seed=4), FeatureHeads(seed=4)),
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
         ),
         (
             (FEW - 1, 1),
             GPU,
-            FeatureHeads(seed=4),
-            "heads on a frozen, pretrained backbone (fewer than 2,000 grey images)",
+            NetworksAndHeads(NewNetworks(seed=4), FeatureHeads(seed=4)),
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
         ),
         (
             (FEW, 1),
@@ -56,9 +56,18 @@ def test_the_choice_and_its_reason(images, device, judges, reason):
 
 
 @pytest.mark.parametrize(
-    ("images", "why"), [(toy_images(12), "fewer than 2,000 grey images"), (colour_images(12), "colour images, no GPU")]
+    ("images", "kind", "who"),
+    [
+        (
+            toy_images(12),
+            NetworksAndHeads,
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
+        ),
+        (colour_images(12), FeatureHeads, "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+    ],
+    ids=["grey", "colour"],
 )
-def test_an_audit_says_who_judges(images, why, monkeypatch, caplog):
+def test_an_audit_says_who_judges(images, kind, who, monkeypatch, caplog):
     asked = []
 
     def judge(self, case):
@@ -66,13 +75,12 @@ def test_an_audit_says_who_judges(images, why, monkeypatch, caplog):
         distances = np.full((1, len(case.images), case.images.num_classes), 1.0, np.float32)
         return Judgement(distances, case.images, {"models": 1, "model": "made up", "networks": []})
 
-    monkeypatch.setattr(FeatureHeads, "judge", judge)
+    monkeypatch.setattr(kind, "judge", judge)
     with caplog.at_level(logging.INFO, "hitnet"):
         hitnet.audit_labels(images, device="cpu")
-    heads = "Labels are judged by heads on a frozen, pretrained backbone"
-    assert caplog.messages == [f"{heads} ({why}). Set `judges` to choose otherwise."]
+    assert caplog.messages == [f"Labels are judged by {who}. Set `judges` to choose otherwise."]
     ((judges, case),) = asked
-    assert judges == FeatureHeads()
+    assert judges == kind()
     assert case.device == CPU
     assert case.split == "all"
 

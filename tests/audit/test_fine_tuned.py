@@ -6,13 +6,13 @@ import torch
 from safetensors.torch import save_file
 
 import hitnet
-from hitnet import FeatureHeads, FineTuned, NewNetworks, choose_recipe
+from hitnet import FeatureHeads, FineTuned, HitNetError, NetworksAndHeads, NewNetworks, choose_recipe
 from hitnet.audit import Case, fine_tuned
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.scores import doubt, gather
 from hitnet.features import heads as heads_module
 from hitnet.models import backbones
-from toy import TinyBackbone, colour_images
+from toy import TinyBackbone, colour_images, toy_images
 
 BRIEF = choose_recipe(epochs=1, batch_size=16)
 CPU = torch.device("cpu")
@@ -46,6 +46,22 @@ def test_both_kinds_judge_and_the_trained_come_first(tiny, tmp_path):
     assert together.about["models"] == len(together.distances) == 10
     assert together.about["model"] == "hitnet-pretrained, heads and neighbours on torchvision:tiny"
     assert [network.get("seed") for network in together.about["networks"]] == [5, 6, None]
+
+
+def test_networks_from_scratch_beside_heads(tiny):
+    images = toy_images(36)
+    networks, heads = NewNetworks("hitnet-small", 1, BRIEF, 5), FeatureHeads(**tiny, seed=5)
+    together = judged(NetworksAndHeads(networks, heads), images)
+    np.testing.assert_array_equal(together.distances[:1], judged(networks, images).distances)
+    np.testing.assert_array_equal(together.distances[1:], judged(heads, images).distances)
+    assert together.trained == 1
+    assert together.about["model"] == "hitnet-small, heads and neighbours on torchvision:tiny"
+    assert together.prototypes.shape == (3, *images.shape)
+
+
+def test_neighbours_are_asked_once():
+    with pytest.raises(HitNetError, match="Leave out `neighbours`"):
+        NetworksAndHeads(NewNetworks(neighbours=True))
 
 
 def test_of_many_images_only_networks_judge(tiny, monkeypatch):

@@ -14,7 +14,7 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
-from hitnet.audit import FeatureHeads, FineTuned, FinishedRuns, NewNetworks
+from hitnet.audit import FeatureHeads, FineTuned, FinishedRuns, NetworksAndHeads, NewNetworks
 from hitnet.audit.choice import SuitableJudges
 from hitnet.cli.audit import ask_for_judges
 from hitnet.data import open_data, save_npz
@@ -252,6 +252,11 @@ FAST = hitnet.choose_recipe("fast")
             {"judges": "fine-tuned", "backbone": "timm:x", "weights": Path("w.safetensors"), "networks": 2},
             FineTuned("timm:x", Path("w.safetensors"), 2, FAST),
         ),
+        ({"judges": "mixed", "seed": 2}, NetworksAndHeads(NewNetworks(None, None, FAST, 2), FeatureHeads(seed=2))),
+        (
+            {"judges": "mixed", "networks": 2, "features": Path("f.npy")},
+            NetworksAndHeads(NewNetworks(None, 2, FAST), FeatureHeads(features=Path("f.npy"))),
+        ),
         ({"runs": [Path("run")]}, FinishedRuns([Path("run")])),
     ],
 )
@@ -268,7 +273,7 @@ def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--judges", "all"), "--judges must be one of auto, features, fine-tuned, scratch; got 'all'."),
+        (("--judges", "all"), "--judges must be one of auto, features, fine-tuned, scratch, mixed; got 'all'."),
         (
             ("--judges", "features", "--epochs", 3, "--networks", 2),
             "Heads on features have no such option: leave out --networks, --epochs beside --judges features.",

@@ -7,6 +7,7 @@ from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
 from hitnet.audit.judges import Case, FinishedRuns, Judgement, Judges, NewNetworks
 from hitnet.audit.labels import audit_labels, judge
+from hitnet.audit.mixed import NetworksAndHeads
 from hitnet.audit.page import write_page
 from hitnet.audit.results import Audit, apply_corrections, export_audit, open_audit
 
@@ -20,6 +21,7 @@ __all__ = [
     "Ghosts",
     "Judgement",
     "Judges",
+    "NetworksAndHeads",
     "NewNetworks",
     "analyse_ghosts",
     "apply_corrections",

@@ -10,10 +10,11 @@ import torch
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.judges import Case, Judgement, Judges, NewNetworks
+from hitnet.audit.mixed import NetworksAndHeads
 from hitnet.data import Images
 
 log = logging.getLogger("hitnet")
-FEW = 2_000  # grey images; fewer teach a network from scratch too little
+FEW = 5_000  # grey images; fewer teach a network from scratch too little to judge alone
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class SuitableJudges(Judges):
         if images.shape[0] == 3:
             return FeatureHeads(seed=self.seed), "heads on a frozen, pretrained backbone (colour images, no GPU)"
         if len(images) < FEW:
-            reason = f"heads on a frozen, pretrained backbone (fewer than {FEW:,} grey images)"
-            return FeatureHeads(seed=self.seed), reason
+            networks, heads = NewNetworks(seed=self.seed), FeatureHeads(seed=self.seed)
+            reason = f"networks from scratch and heads on a frozen backbone (fewer than {FEW:,} grey images)"
+            return NetworksAndHeads(networks, heads), reason
         if device.type == "cuda":
             return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
         return NewNetworks(seed=self.seed, neighbours=True), "networks trained from scratch (many grey images, no GPU)"

@@ -1,8 +1,6 @@
 """Judges for photographs on a GPU: networks fine-tuned from a backbone, beside heads on that backbone as it was.
 
-The networks have seen the labels that they judge, the heads have not. They make different mistakes: together they find
-more wrong labels than either of them, and the heads say how many labels are wrong. With many images, the
-networks find more without the heads (benchmarks/TRIALS.md).
+With many images, the networks find more without the heads (benchmarks/TRIALS.md).
 """
 
 from __future__ import annotations
@@ -10,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.judges import Case, Judgement, Judges, NewNetworks
+from hitnet.audit.mixed import NetworksAndHeads
 from hitnet.audit.plan import MANY_IMAGES
 from hitnet.models import PRETRAINED, ModelChoice, choose_model
 from hitnet.models.backbones import DEFAULT
@@ -45,24 +42,7 @@ class FineTuned(Judges):
         return choose_model(PRETRAINED, features=self.backbone, weights=weights)
 
     def judge(self, case: Case) -> Judgement:
-        networks = NewNetworks(self.model, self.count, self.recipe, self.seed).judge(case)
+        networks = NewNetworks(self.model, self.count, self.recipe, self.seed)
         if len(case.images) >= MANY_IMAGES:
-            return networks
-        heads = FeatureHeads(self.backbone, self.weights, seed=self.seed).judge(case)
-        trained = len(networks.distances)
-        about = networks.about | {
-            "models": trained + len(heads.distances),
-            "model": f"{networks.about['model']}, {heads.about['model']}",
-            "networks": [*networks.about["networks"], *heads.about["networks"]],
-        }
-        if networks.prototypes is None:
-            about["prototypes"] = heads.about["prototypes"]
-        return Judgement(
-            np.concatenate([networks.distances, heads.distances]),
-            case.images,
-            about,
-            heads.prototypes if networks.prototypes is None else networks.prototypes,
-            heads.features,
-            trained=trained,
-            capsules=trained + (heads.capsules or 0),
-        )
+            return networks.judge(case)
+        return NetworksAndHeads(networks, FeatureHeads(self.backbone, self.weights, seed=self.seed)).judge(case)

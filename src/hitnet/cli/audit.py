@@ -8,7 +8,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hitnet.audit import Audit, FeatureHeads, FineTuned, FinishedRuns, Judges, NewNetworks, audit_labels, open_audit
+from hitnet.audit import (
+    Audit,
+    FeatureHeads,
+    FineTuned,
+    FinishedRuns,
+    Judges,
+    NetworksAndHeads,
+    NewNetworks,
+    audit_labels,
+    open_audit,
+)
 from hitnet.audit.choice import SuitableJudges
 from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
 from hitnet.cli.progress import training_progress
@@ -23,7 +33,7 @@ VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",
     "clothing-sample": "the developers found wrong by looking at the most doubtful ones",
 }
-JUDGES = ("auto", "features", "fine-tuned", "scratch")
+JUDGES = ("auto", "features", "fine-tuned", "scratch", "mixed")
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
 
@@ -76,7 +86,8 @@ def run_command(
     data_options: Values,
     recipe_options: Values,
     judges: Annotated[
-        str, typer.Option(help="auto, features (frozen backbone), fine-tuned (and frozen) or scratch (new networks)")
+        str,
+        typer.Option(help="auto, features (frozen backbone), fine-tuned (and frozen), scratch (new networks) or mixed"),
     ] = "auto",
     backbone: Backbone = None,
     weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
@@ -141,8 +152,11 @@ def ask_for_judges(
         refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", beside)
         refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", beside)
         return FineTuned(**given, count=count, recipe=recipe, seed=seed)
+    networks = NewNetworks(trains.get("model"), count, recipe, seed)
+    if name == "mixed":
+        return NetworksAndHeads(networks, FeatureHeads(**given, seed=seed))
     refuse(given, "Networks from scratch have no backbone", beside)
-    return NewNetworks(trains.get("model"), count, recipe, seed)
+    return networks
 
 
 def refuse(options: Values, reason: str, beside: str) -> None:
