@@ -5,11 +5,11 @@
     python benchmarks/none_of_these.py trained --data-dir DATA --limit 300 --epochs 1 --seeds 0 --record /tmp/try.json
     python benchmarks/none_of_these.py table
 
-Scores: the distance of the nearest capsule, which `hitnet predict` compares with a radius; the largest probability and
-the energy, for capsules as for softmax (their logits are −distance / 0.1, as in `hitnet.probabilities`). Figures:
-AUROC; FPR95, the share of foreign images that pass where 95 % of the known ones do; and the share of images that are
-answered "none" at the radius m' = 0.9, and at one that half of the held-out images set (see parts/foreign.py). Rows go
-to benchmarks/records/none_of_these.json.
+Scores: the misfit (the centripetal loss of the winning class), which `hitnet predict --keep` compares with a limit; the
+distance of the nearest capsule; the largest probability and the energy, for capsules as for softmax (their logits are
+−distance / 0.1, as in `hitnet.probabilities`). Figures: AUROC; FPR95, the share of foreign images that pass where 95 %
+of the known ones do; and the share of images that are answered "none" where all capsules miss, and beyond a limit that
+half of the held-out images set (see parts/foreign.py). Rows go to benchmarks/records/none_of_these.json.
 
 heads     Heads on features of the frozen EfficientNet-Lite0. Known and foreign: MNIST and Fashion-MNIST, CIFAR-10 and
           SVHN, photographs of clothes (CLOTHING, as for photographs.py) and MNIST. 4,500 known images (of clothes, all
@@ -64,11 +64,11 @@ COLUMNS = {
     "error_percent": "error %",
     "auroc": "AUROC",
     "fpr95": "FPR95",
-    "known_none_at_miss_radius": "known answered none at 0.9",
-    "foreign_none_at_miss_radius": "foreign",
-    "radius": "radius for 95 %",
-    "known_none_at_radius": "known answered none there",
-    "foreign_none_at_radius": "foreign",
+    "known_none_if_all_miss": "known answered none, all miss",
+    "foreign_none_if_all_miss": "foreign",
+    "largest_misfit": "misfit of 95 %",
+    "known_none_by_misfit": "known answered none beyond it",
+    "foreign_none_by_misfit": "foreign",
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+import hitnet
 from hitnet import CentripetalLoss, GhostLoss, HitNetError, MarginLoss, centripetal_loss, staircase
 from hitnet.losses import ghost_mask, margin_loss
 
@@ -278,3 +279,22 @@ def test_mistakes_with_the_ghost_loss():
         GhostLoss(ghost_rule="near")
     with pytest.raises(HitNetError, match="ghost_probability must be in"):
         GhostLoss(ghost_probability=2)
+
+
+def test_misfit_against_a_loop():
+    """The loss of the nearest class, written out; 0 if one capsule hits and the others miss."""
+    d = 1.4 * torch.rand(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    d[0] = torch.tensor([0.95, 0.1, 0.9, 1.3], dtype=torch.float64)
+    expected = []
+    for row in d.tolist():
+        best = row.index(min(row))
+        total = 0.0
+        for k, value in enumerate(row):
+            weight, excess = (1.0, value - 0.1) if k == best else (0.5, 0.9 - value)
+            slope, rest = 0.2, max(excess, 0.0)
+            while rest > 0:  # one stair of width 0.1 after the other
+                total += weight * slope * min(rest, 0.1)
+                slope, rest = slope + 0.2, rest - 0.1
+        expected.append(total)
+    torch.testing.assert_close(hitnet.misfit(d).tolist(), expected, rtol=1e-9, atol=1e-9)
+    assert hitnet.misfit(d)[0] == pytest.approx(0, abs=1e-12)

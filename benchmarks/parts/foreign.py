@@ -10,15 +10,17 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.inference.prediction import none_radius
+from hitnet.inference.prediction import misfit_limit, misfits
+from hitnet.losses import misfit
 from parts.record import Row
 
 KEEP = 0.95  # share of the known images that keep their class
 
 
 def capsule_scores(distances: Tensor) -> dict[str, Tensor]:
-    """The nearest capsule, and what softmax would say of logits −distance / m, m the hit radius."""
-    return {"nearest capsule": -distances.min(dim=1).values, **softmax_scores(-distances / HIT_RADIUS)}
+    """The misfit, the nearest capsule, and what softmax would say of logits −distance / m, m the hit radius."""
+    nearest = -distances.min(dim=1).values
+    return {"misfit": -misfit(distances), "nearest capsule": nearest, **softmax_scores(-distances / HIT_RADIUS)}
 
 
 def softmax_scores(logits: Tensor) -> dict[str, Tensor]:
@@ -41,15 +43,15 @@ def detection(known: Tensor, foreign: Tensor) -> Row:
 
 
 def answers(known: Tensor, foreign: Tensor) -> Row:
-    """How many images get the answer "none", at m' = 0.9 and at a radius set on the first half of the known images.
+    """How many images get the answer "none": where all capsules miss, and beyond a limit of misfits.
 
-    Both radii are tried on the second half of the known images and on all foreign ones.
+    The first half of the known images sets the limit. Both rules are tried on the second half and on foreign images.
     """
     half = len(known) // 2
-    row: Row = {"radius": none_radius(known[:half].numpy(), KEEP)}
-    for name, radius in (("miss_radius", MISS_RADIUS), ("radius", row["radius"])):
-        for kind, distances in (("known", known[half:]), ("foreign", foreign)):
-            row[f"{kind}_none_at_{name}"] = float((distances.min(dim=1).values >= radius).double().mean())
+    row: Row = {"largest_misfit": misfit_limit(known[:half].numpy(), KEEP)}
+    for kind, distances in (("known", known[half:]), ("foreign", foreign)):
+        row[f"{kind}_none_if_all_miss"] = float((distances.min(dim=1).values >= MISS_RADIUS).double().mean())
+        row[f"{kind}_none_by_misfit"] = float((misfits(distances.numpy()) > row["largest_misfit"]).mean())
     return row
 
 

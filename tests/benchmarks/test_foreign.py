@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+import hitnet
 from parts import foreign
 
 
@@ -26,13 +27,16 @@ def test_scores_are_higher_for_images_that_fit():
             assert score[0] > score[1]
 
 
-def test_answers_are_counted_on_images_that_did_not_set_the_radius():
-    setting, tried = torch.linspace(0.1, 0.5, 20), torch.cat([torch.full((15,), 0.2), torch.full((5,), 1.0)])
-    known = torch.cat([setting, tried])[:, None].expand(-1, 3)
-    row = foreign.answers(known, torch.tensor([[0.3], [0.6], [0.95], [2.0]]).expand(-1, 3))
-    assert row["radius"] == pytest.approx(sorted(setting.tolist())[18])
-    assert (row["known_none_at_miss_radius"], row["known_none_at_radius"]) == (0.25, 0.25)
-    assert (row["foreign_none_at_miss_radius"], row["foreign_none_at_radius"]) == (0.5, 0.75)
+def test_answers_are_counted_on_images_that_did_not_set_the_limit():
+    """One capsule at d, the others far away: the misfit grows with d beyond 0.1."""
+    setting, tried = torch.linspace(0.11, 0.5, 20), torch.cat([torch.full((15,), 0.2), torch.full((5,), 1.0)])
+    known, other = torch.cat([setting, tried])[:, None], torch.tensor([[0.3], [0.6], [0.95], [2.0]])
+    far = torch.full((40, 1), 3.0)
+    row = foreign.answers(torch.cat([known, far], dim=1), torch.cat([other, far[:4]], dim=1))
+    limit = hitnet.misfit(torch.tensor([[sorted(setting.tolist())[18], 3.0]]))
+    assert row["largest_misfit"] == pytest.approx(limit.item(), abs=2e-4)
+    assert (row["known_none_if_all_miss"], row["known_none_by_misfit"]) == (0.25, 0.25)
+    assert (row["foreign_none_if_all_miss"], row["foreign_none_by_misfit"]) == (0.5, 0.75)
 
 
 def test_rows_of_a_head_say_how_often_it_is_wrong():
@@ -45,5 +49,5 @@ def test_rows_of_a_head_say_how_often_it_is_wrong():
     )
     assert largest["error_percent"] == energy["error_percent"] == 2.5
     assert capsules[0]["error_percent"] == 97.5
-    assert "radius" in capsules[0]
-    assert "radius" not in largest
+    assert "largest_misfit" in capsules[0]
+    assert "largest_misfit" not in largest

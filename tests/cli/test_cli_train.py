@@ -224,15 +224,15 @@ def test_predict_says_none(command, toy_run, pictures, monkeypatch):
 def test_predict_keeps_a_share_of_known_images(command, toy_run, pictures, tmp_path, caplog):
     save_npz(toy_images(100, seed=8), tmp_path / "known.npz")  # 20 or 21 of them are for testing
     options = ("--known", tmp_path / "known.npz", "--device", "cpu", "--json")
-    nearest = json.loads(command("predict", toy_run[0], *pictures, "--device", "cpu", "--json").out)
+    before = json.loads(command("predict", toy_run[0], *pictures, "--device", "cpu", "--json").out)
     with caplog.at_level(logging.INFO, "hitnet"):
         ended = command("predict", toy_run[0], *pictures, "--keep", 0.05, *options)
-    radius = float(caplog.text.split('"none" from a distance of ')[1].split()[0])
+    limit = float(caplog.text.split('"none" beyond a misfit of ')[1].split(":")[0])
     predicted = {row["image"]: row["label"] for row in json.loads(ended.out)}
-    clear = [row for row in nearest if abs(row["distance"] - radius) > 1e-3]  # the radius is printed with three digits
-    assert any(row["distance"] > radius for row in clear)
+    clear = [row for row in before if abs(row["misfit"] - limit) > 1e-3]  # the limit is printed with three digits
+    assert any(row["misfit"] > limit for row in clear)
     for row in clear:
-        assert predicted[row["image"]] == (None if row["distance"] > radius else row["label"])
+        assert predicted[row["image"]] == (None if row["misfit"] > limit else row["label"])
 
 
 def test_predict_names_the_options_of_a_share(command, toy_run, pictures):

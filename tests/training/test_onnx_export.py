@@ -81,11 +81,12 @@ def test_the_classifier_gives_what_the_decoder_takes(tmp_path):
     run = new_run("hitnet-small", (1, 18, 14), extra_dim=3)
     session = onnxruntime.InferenceSession(hitnet.export_run(run, tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (2, 1, 18, 14), dtype=torch.uint8)
-    distances, capsules, extra = session.run(["distances", "capsules", "extra"], {"images": pixels.numpy()})
+    distances, capsules, extra, misfit = session.run(None, {"images": pixels.numpy()})
     expected = run.model(pixels / 255)
     np.testing.assert_allclose(distances, expected.distances.detach(), atol=1e-4)
     np.testing.assert_allclose(capsules, expected.capsules.detach(), atol=1e-4)
     np.testing.assert_allclose(extra, expected.extra.detach(), atol=1e-4)
+    np.testing.assert_allclose(misfit, hitnet.misfit(expected.distances.detach()), atol=1e-4)
 
 
 def test_the_file_says_what_a_prediction_needs(tmp_path):
@@ -94,6 +95,7 @@ def test_the_file_says_what_a_prediction_needs(tmp_path):
     assert about["in_shape"] == [3, 18, 14]
     assert about["class_names"] == ["class 0", "class 1", "class 2", "class 3"]
     assert (about["radii"], about["nearest_wins"], about["part"]) == ([0.1, 0.9], True, "classifier")
+    assert about["largest_misfit"] is None
     assert "centred on black" in about["fit"]
     assert model.producer_name == "hitnet"
     onnx.checker.check_model(model)

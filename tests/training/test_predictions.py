@@ -1,4 +1,4 @@
-"""How many images of known classes keep their class: the radius of "none" set by held-out images."""
+"""How many images of known classes keep their class: the limit of misfits set by held-out images."""
 
 import logging
 
@@ -48,34 +48,38 @@ def test_the_wanted_share_of_test_images_keeps_its_class(folder, tmp_path, caplo
     with caplog.at_level(logging.INFO, "hitnet"):
         predictions = hitnet.predict(folder, paths, keep=0.75, device="cpu")
     assert sum(prediction.label is not None for prediction in predictions) == 18
-    nearest = np.sort(class_distances(run.model, test.pixels).min(dim=1).values.numpy())
+    each = np.sort(hitnet.misfit(class_distances(run.model, test.pixels)).numpy())
     assert [prediction.label is None for prediction in predictions] == [
-        prediction.distance > nearest[17] + 1e-6 for prediction in predictions
+        prediction.misfit > each[17] + 1e-4 for prediction in predictions
     ]
-    assert f'"none" from a distance of {nearest[17]:.3f} on: 75 % of 24 test images of bands are nearer.' in caplog.text
+    limit = decision_rule(run, keep=0.75, device="cpu").largest_misfit
+    assert limit == pytest.approx(each[17], abs=2e-4)
+    assert f'"none" beyond a misfit of {limit:.3f}: 75 % of 24 test images of bands have at most that.' in caplog.text
     everything = hitnet.predict(folder, paths, keep=1.0, device="cpu")
     assert all(prediction.label for prediction in everything)
 
 
-def test_other_data_may_set_the_radius(folder):
+def test_other_data_may_set_the_limit(folder):
     run, others = hitnet.open_run(folder), noisy_images(50, seed=7)
     rule = decision_rule(run, keep=0.9, known=others, device="cpu")
-    distances = class_distances(run.model, others.pixels).min(dim=1).values
-    assert int((distances < rule.radii[1]).sum()) == 45
-    assert rule.radii[0] == 0.1
-    assert decision_rule(run).radii == (0.1, 0.9)
+    each = hitnet.misfit(class_distances(run.model, others.pixels))
+    assert int((each <= rule.largest_misfit).sum()) == 45
+    assert rule.radii == (0.1, 0.9)
+    assert decision_rule(run).largest_misfit is None
 
 
-def test_an_onnx_file_holds_the_radius(folder, tmp_path):
+def test_an_onnx_file_holds_the_limit(folder, tmp_path):
     run = hitnet.open_run(folder)
     file = hitnet.export_run(folder, tmp_path / "bands.onnx", keep=0.75)
-    radius = decision_rule(run, keep=0.75).radii[1]
-    assert open_onnx(file).about.radii == (0.1, pytest.approx(radius))
+    limit = decision_rule(run, keep=0.75, device="cpu").largest_misfit
+    assert open_onnx(file).about.largest_misfit == pytest.approx(limit, abs=1e-4)
     paths = write(noisy_images(20, seed=3), tmp_path)
     by_run, by_file = hitnet.predict(folder, paths, keep=0.75, device="cpu"), hitnet.predict(file, paths)
     assert [each.label for each in by_run] == [each.label for each in by_file]
     assert len({each.label is None for each in by_file}) == 2  # some are none, some are not
-    with pytest.raises(HitNetError, match=r"An ONNX file holds its radii\. Give `keep` and `known` when you export"):
+    with pytest.raises(
+        HitNetError, match=r"An ONNX file holds its own limit\. Give `keep` and `known` when you export"
+    ):
         hitnet.predict(file, paths, keep=0.75)
     with pytest.raises(HitNetError, match=r"`keep` is for the classifier"):
         hitnet.export_run(folder, tmp_path / "decoder.onnx", part="decoder", keep=0.75)
@@ -95,7 +99,7 @@ def test_mistakes_are_named(folder, options, message):
         hitnet.predict(folder, ["x.png"], device="cpu", **options)
 
 
-def test_images_that_were_trained_on_set_no_radius():
+def test_images_that_were_trained_on_set_no_limit():
     recipe = hitnet.choose_recipe("fast", epochs=1)
     run = hitnet.train(toy_images(40), model="hitnet-small", recipe=recipe, device="cpu")
     with pytest.raises(HitNetError, match=r"not trained on, but this run had no test images\. Name data .* as `known`"):

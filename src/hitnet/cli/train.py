@@ -44,7 +44,7 @@ from hitnet.training import (
 app = typer.Typer()
 Keep = Annotated[
     float | None,
-    typer.Option(help='Say "none" so that this share of known images, e.g. 0.95, keeps its class; else from 0.9 on'),
+    typer.Option(help='Say "none" so that this share of known images, e.g. 0.95, keeps its class; else if all miss'),
 ]
 Known = Annotated[str | None, typer.Option(help="Data whose test images --keep is measured on; else the run's own")]
 

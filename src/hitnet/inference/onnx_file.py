@@ -39,12 +39,12 @@ class About:
         in_shape: (C, H, W) of an image; C = 1 is grey, 3 is RGB.
         class_names: One name per class.
         nearest_wins: Whether the class with the smallest distance wins.
-        radii: Hit radius, and the radius from which on an image is none of the classes; None for networks other than
-            HitNet.
+        radii: Hit and miss radius; None for networks other than HitNet.
         model_name: The name that the network was chosen by.
         data: The data that it was trained on.
         hitnet: The version that wrote the file.
         fit: How images of another size are brought to this one.
+        largest_misfit: An image with a larger misfit is none of the classes. None: if every capsule misses.
     """
 
     format: int
@@ -57,10 +57,11 @@ class About:
     data: str
     hitnet: str
     fit: str = "scaled to fit (bilinear, antialiased, with the aspect ratio) and centred on black"
+    largest_misfit: float | None = None
 
     @property
     def rule(self) -> DecisionRule:
-        return DecisionRule(self.class_names, self.nearest_wins, self.radii)
+        return DecisionRule(self.class_names, self.nearest_wins, self.radii, self.largest_misfit)
 
     @classmethod
     def read(cls, text: str, path: Path) -> About:

@@ -7,10 +7,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import torch
 
 from hitnet.errors import HitNetError
+from hitnet.losses import misfit
 
-FEWEST = 20  # images that a radius is set on
+FEWEST = 20  # images that a limit is set on
+ROUNDING = 1e-4  # a misfit may differ by this in another batch, or by ONNX Runtime
 
 
 @dataclass(frozen=True)
@@ -19,13 +22,14 @@ class Prediction:
 
     Attributes:
         image: The image file.
-        label: The winning class, or None if even its capsule misses: none of these.
+        label: The winning class, or None: none of these.
         distance: Distance of the winning class's capsule from the centre; for networks other than HitNet, the entry of
             their prediction vector, where the largest wins.
-        verdict: "miss" (from m' = 0.9 on, or from the radius that a wanted share sets), else "hit" (within m = 0.1) or
-            "near"; None for networks other than HitNet.
+        verdict: "hit" (within m = 0.1), "miss" (from m' = 0.9 on) or "near", by that distance; None for networks other
+            than HitNet.
         runner_up: The second-best class.
         runner_up_distance: Its distance.
+        misfit: How far the image is from what training asks for (see `misfit`); None for networks other than HitNet.
     """
 
     image: str
@@ -34,6 +38,7 @@ class Prediction:
     verdict: str | None
     runner_up: str
     runner_up_distance: float
+    misfit: float | None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,45 +46,58 @@ class Prediction:
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """How a network's distances become a class.
+    """How a network's distances become a class, or none.
 
     Attributes:
         class_names: One name per class.
         nearest_wins: Whether the class with the smallest distance wins, rather than that with the largest.
         radii: m and m' of the paper: a capsule within the first hits, one from the second on misses. None for networks
             other than HitNet, which never answer "none".
+        largest_misfit: An image with a larger misfit is none of the classes. None: an image is none of them if every
+            capsule misses.
     """
 
     class_names: tuple[str, ...]
     nearest_wins: bool
     radii: tuple[float, float] | None
+    largest_misfit: float | None = None
 
     def predict(self, image: str, distances: np.ndarray) -> Prediction:
         """The prediction for an image with these distances (K,)."""
         best, second = np.argsort(distances if self.nearest_wins else -distances, kind="stable")[:2].tolist()
         verdict = self.verdict(float(distances[best]))
+        unlike = None if self.radii is None else float(misfits(distances[None])[0])
+        none = verdict == "miss"
+        if self.largest_misfit is not None and unlike is not None:
+            none = unlike > self.largest_misfit
         return Prediction(
             image=image,
-            label=None if verdict == "miss" else self.class_names[best],
+            label=None if none else self.class_names[best],
             distance=float(distances[best]),
             verdict=verdict,
             runner_up=self.class_names[second],
             runner_up_distance=float(distances[second]),
+            misfit=unlike,
         )
 
     def verdict(self, distance: float) -> str | None:
         if self.radii is None:
             return None
         hit, miss = self.radii
-        if distance >= miss:  # this radius may be smaller than the first
-            return "miss"
-        return "hit" if distance <= hit else "near"
+        if distance <= hit:
+            return "hit"
+        return "miss" if distance >= miss else "near"
 
     def keeping(self, share: float, distances: np.ndarray) -> DecisionRule:
-        """The rule whose second radius lets a share of known images keep its class; see `none_radius`."""
+        """The rule by which a share of known images keeps its class; see `misfit_limit`."""
         if self.radii is None:
             raise HitNetError('`keep` needs a network whose capsules hit or miss: others never answer "none".')
-        return replace(self, radii=(self.radii[0], none_radius(distances, share)))
+        return replace(self, largest_misfit=misfit_limit(distances, share))
+
+
+def misfits(distances: np.ndarray) -> np.ndarray:
+    """The misfit of each image (N,), in float64: distances (N, K)."""
+    return misfit(torch.from_numpy(distances.astype(np.float64))).numpy()
 
 
 def check_share(keep: float) -> None:
@@ -88,12 +106,12 @@ def check_share(keep: float) -> None:
         raise HitNetError(f"`keep` must be a share above 0 and at most 1, e.g. 0.95; got {keep!r}.")
 
 
-def none_radius(distances: np.ndarray, keep: float) -> float:
-    """The radius from which on an image is none of the classes, so that a share of known images keeps its class.
+def misfit_limit(distances: np.ndarray, keep: float) -> float:
+    """The largest misfit of those images of known classes that are to keep their class.
 
     Args:
-        distances: (N, K), of images of known classes that the network was not trained on. The nearest capsule counts.
-        keep: The share, e.g. 0.95.
+        distances: (N, K), of images of known classes that the network was not trained on.
+        keep: Their share, e.g. 0.95.
 
     Raises:
         HitNetError: The share is not one, or there are fewer than 20 images.
@@ -103,6 +121,4 @@ def none_radius(distances: np.ndarray, keep: float) -> float:
         raise HitNetError(
             f"`keep` needs at least {FEWEST} images of known classes that were not trained on; got {len(distances)}."
         )
-    nearest = distances.min(axis=1)
-    last_kept = np.quantile(nearest, keep, method="inverted_cdf")
-    return float(np.nextafter(last_kept, np.inf, dtype=nearest.dtype))  # what is at the radius is none
+    return float(np.quantile(misfits(distances), keep, method="inverted_cdf")) + ROUNDING

@@ -20,6 +20,7 @@ from hitnet.errors import HitNetError, check_choice
 from hitnet.files import expand, replacing
 from hitnet.inference import DecisionRule
 from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
+from hitnet.losses import misfit
 from hitnet.models.network import Network, unit_images
 from hitnet.training.predictions import decision_rule
 from hitnet.training.runs import Run, open_run
@@ -52,7 +53,7 @@ def export_run(
         format: "onnx".
         part: "classifier" or "decoder".
         keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
-            radius that this gives.
+            largest misfit that this gives.
         known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
 
     Returns:
@@ -99,6 +100,7 @@ def about_run(run: Run, part: str, rule: DecisionRule) -> About:
         model_name=run.config.model_name,
         data=str(run.config.data.get("name", "")),
         hitnet=_version(),
+        largest_misfit=rule.largest_misfit,
     )
 
 
@@ -115,14 +117,16 @@ class Graph(nn.Module):
 
 
 class ClassifierGraph(Graph):
-    """Images (B, C, H, W), uint8 → distances (B, K), capsules (B, K, n), extra components (B, e)."""
+    """Images (B, C, H, W), uint8 → distances (B, K), capsules (B, K, n), extra components (B, e), misfits (B,)."""
 
     words = "images: uint8, grey or RGB. The class with the smallest distance wins; if all miss, none does."
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = with_plain_pools(network)
-        self.inputs, self.outputs = ("images",), ("distances", "capsules", *(("extra",) if network.extra else ()))
+        self.fits = network.head.loss == "centripetal"
+        extra, fit = ("extra",) if network.extra else (), ("misfit",) if self.fits else ()
+        self.inputs, self.outputs = ("images",), ("distances", "capsules", *extra, *fit)
 
     def examples(self, count: int) -> tuple[Tensor, ...]:
         return (torch.randint(0, 256, (count, *self.network.config.in_shape), dtype=torch.uint8),)
@@ -132,7 +136,8 @@ class ClassifierGraph(Graph):
         features = network.features(unit_images(images))
         capsules = network.head(features)
         extra = () if network.extra is None else (network.extra(features),)
-        return network.head.distances(capsules), capsules, *extra
+        distances = network.head.distances(capsules)
+        return distances, capsules, *extra, *((misfit(distances),) if self.fits else ())
 
 
 class DecoderGraph(Graph):

@@ -32,8 +32,8 @@ def predict(
     Args:
         run: A run, its folder, or an .onnx file that `export_run` wrote.
         images: Image files.
-        keep: The share of images of known classes that are to keep their class, e.g. 0.95. An image whose nearest
-            capsule is farther than theirs is none of the classes. None: from m' = 0.9 on, it is none of them.
+        keep: The share of images of known classes that are to keep their class, e.g. 0.95. An image with a
+            larger misfit than theirs is none of the classes. None: it is none of them if every capsule misses.
         known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
         device: auto, cpu or cuda. ONNX files run on the CPU.
     """
@@ -41,7 +41,7 @@ def predict(
         if device == "cuda":
             raise HitNetError("ONNX files run on the CPU. Leave out `device`, or give the run folder.")
         if keep is not None or known is not None:
-            raise HitNetError("An ONNX file holds its radii. Give `keep` and `known` when you export the run.")
+            raise HitNetError("An ONNX file holds its own limit. Give `keep` and `known` when you export the run.")
         return predict_onnx(run, images)
     trained = run if isinstance(run, Run) else open_run(run)
     rule = decision_rule(trained, keep=keep, known=known, device=device)
@@ -67,8 +67,8 @@ def decision_rule(
     images = held_out(run, known)
     rule = rule.keeping(keep, network_distances(run.model.to(pick_device(device)), images).numpy())
     log.info(
-        '"none" from a distance of %.3f on: %g %% of %s test images of %s are nearer.',
-        rule.radii[1] if rule.radii else MISS_RADIUS,
+        '"none" beyond a misfit of %.3f: %g %% of %s test images of %s have at most that.',
+        rule.largest_misfit,
         100 * keep,
         f"{len(images):,}",
         images.name,
