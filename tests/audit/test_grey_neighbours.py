@@ -7,7 +7,7 @@ from audit_samples import FLIPPED, mislabelled, quick_recipe
 
 import hitnet
 from hitnet import NewNetworks
-from hitnet.audit.choice import SuitableJudges
+from hitnet.audit.choice import FEW, SuitableJudges
 from hitnet.audit.grey_neighbours import neighbour_distances
 from hitnet.audit.judges import views
 from hitnet.capsules import HIT_RADIUS
@@ -60,7 +60,7 @@ def test_they_judge_beside_the_networks():
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_grey_images_are_judged_so_on_a_cpu_by_default(gpu):
-    many = toy_images(3).select([0] * 2000)
+    many = toy_images(3).select([0] * FEW)
     judges, _ = SuitableJudges(3).choose(many, torch.device("cuda" if gpu else "cpu"))
     assert judges == NewNetworks(seed=3, neighbours=not gpu)
 

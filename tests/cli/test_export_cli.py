@@ -24,7 +24,7 @@ def test_the_file_predicts_as_the_run_does(command, toy_run, tmp_path, pictures)
     assert (exported.code, exported.out) == (0, f"written: {file}\n")
     by_run, by_file = (json.loads(command("predict", which, *pictures, "--json").out) for which in (run, file))
     for expected, predicted in zip(by_run, by_file, strict=True):
-        distances = {"distance", "runner_up_distance"}
+        distances = {"distance", "runner_up_distance", "misfit"}
         assert {k: v for k, v in predicted.items() if k not in distances} == {
             k: v for k, v in expected.items() if k not in distances
         }
