@@ -102,7 +102,7 @@ def fit_head(name: str, features: Tensor, labels: Tensor, seed: int) -> Head:
     torch.manual_seed(seed)
     head = HEADS[name](features.shape[1], 10)
     if isinstance(head, CapsuleLayer):
-        head.norm.momentum = 0.1  # a short training: statistics must settle soon
+        head.norm.momentum = 0.1  # in a short training, the statistics must follow the weights quickly
     optimizer = torch.optim.Adam(head.parameters(), RATES[name])
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATES[name], total_steps=STEPS, pct_start=0.3)
     centripetal, draw = hitnet.CentripetalLoss(), torch.Generator().manual_seed(seed)

@@ -117,12 +117,11 @@ def evaluating(model: Network) -> Iterator[torch.device]:
 def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     with evaluating(model) as device:
-        if model.config.pretrained and device.type == "cuda":
-            parts = pixels.split(PRETRAINED_BATCH)
-            batches = (filled(to_device(part, device), PRETRAINED_BATCH) for part in parts)
-        else:
-            size = batch_size or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
-            batches = (to_device(part, device) for part in pixels.split(size))
+        known = PRETRAINED_BATCH if model.config.pretrained and device.type == "cuda" else None
+        size = batch_size or known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+        batches = (to_device(part, device) for part in pixels.split(size))
+        if known:
+            batches = (filled(batch, size) for batch in batches)
         return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])[: len(pixels)]
 
 
