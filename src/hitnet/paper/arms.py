@@ -150,8 +150,8 @@ GHOST_ARMS: tuple[Experiment, ...] = tuple(
         **rest,
     )
     for name, wanted, reading, options, rest in (
-        ("decay", 20, "ghosts, decreasing rate", {}, {"recipe": "paper-decay"}),
-        ("still", 20, "ghosts, no shifts", {"shift": 0}, {}),
+        ("decay", 5, "ghosts, decreasing rate", {}, {"recipe": "paper-decay"}),
+        ("still", 5, "ghosts, no shifts", {"shift": 0}, {}),
         ("shared", 20, "ghosts, batch-norm shared by all classes", {}, {"model_options": {"shared_norm": True}}),
         ("float32", 5, "ghosts, float32", {"precision": "float32"}, {}),
     )
