@@ -36,7 +36,7 @@ def test_the_list_of_the_papers_results(command):
         assert line(ended.out, name)
     assert " left 0 of 40 " in line(ended.out, "table1-constant")
     assert "days" in line(ended.out, "table1-constant")
-    assert "not planned" in line(ended.out, "svhn-hybrid-quarter")
+    assert "not planned" in line(ended.out, "svhn-hybrid")
 
 
 def test_the_list_says_how_far_it_has_come(reproduce, book):
@@ -52,7 +52,7 @@ def test_the_list_says_how_far_it_has_come(reproduce, book):
 
 
 def test_the_list_counts_runs_that_were_not_planned(command, tmp_path):
-    experiment, ledger = paper.PAPER.experiments["svhn-hybrid-quarter"], tmp_path / "ledger.jsonl"
+    experiment, ledger = paper.PAPER.experiments["svhn-hybrid"], tmp_path / "ledger.jsonl"
     add(Ledger(ledger), experiment, 0)
     ended = command("reproduce", "--list", "--device", "cpu", "--ledger", ledger)
     assert " 1, not planned " in line(ended.out, experiment.name)

@@ -34,8 +34,21 @@ def test_an_arm_stands_beside_its_cell_and_is_not_in_it(section, page, ledger):
 
 def test_a_figure_outside_the_interval_of_an_arm_is_marked(section, ledger):
     for seed, wrong in enumerate((2500, 2501, 2502)):
-        add_arm(ledger, "cifar10-shift3", seed, wrong)
-    assert table_row(section("arms"), "cifar10-shift3: shifts of 3, zeros")[4].endswith("**≠**")
+        add_arm(ledger, "cifar10-shift3-nearest", seed, wrong)
+    assert table_row(section("arms"), "cifar10-shift3-nearest: shifts of 3, nearest pixel")[4].endswith("**≠**")
+
+
+def test_a_shorter_arm_stands_beside_the_same_epochs_of_its_cell(section, ledger):
+    cell, arm = (PAPER.experiments[name] for name in ("cifar10-hitnet", "cifar10-shift3-60"))
+    add(ledger, cell, 0, record(cell, [9000] * 50 + [2800] * 10 + [3000] * 190))
+    ledger.add(Entry(ARM, arm.name, (0,), record(arm, [9000] * 50 + [2500, 2700] * 5).to_facts()))
+    cells = table_row(section("arms"), "cifar10-shift3-60: shifts of 3, zeros, 60 epochs")
+    assert cells[1:5] == [
+        "cifar10-hitnet",
+        "26.70",
+        "28.00, no interval from one run",
+        "26.00, no interval from one run",
+    ]
 
 
 def test_runs_and_arms_are_told_apart_by_the_ledger(ledger):
@@ -68,7 +81,7 @@ def test_ghost_arms_stand_beside_the_paper(section, ledger):
     add_arm(ledger, "mnist-ghosts-still", 0, 80)
     text = section("arms")
     assert table_row(text, "the paper")[1:] == ["20", "16,859 (28 %)", "71", "2,333", "2,580", "1,360", "2,380"]
-    assert table_row(text, "mnist-ghosts-still: ghosts, no shifts, 60 epochs")[1:3] == ["1 of 20", "–"]
+    assert table_row(text, "mnist-ghosts-still: ghosts, no shifts, 60 epochs")[1:3] == ["1 of 5", "–"]
 
 
 def test_the_components_of_capsules(section, ledger):

@@ -155,11 +155,9 @@ def test_differences_beyond_the_interval_and_the_rounding(long_runs):
     assert differs(summary, summary.mean + summary.margin + 0.006, half_unit=0.005)
 
 
-def test_two_means_against_welch_by_hand(book):
-    toy = book.experiments["toy"]
-    first, second = ([record(toy, [12, wrong]) for wrong in counts] for counts in ([3, 4, 6], [5, 9]))
-    between = difference(first, second)
-    a, b = ([100 * run.final_wrong / 12 for run in records] for records in (first, second))
+def test_two_means_against_welch_by_hand():
+    a, b = [25.0, 33.3, 50.0], [41.6, 75.0]
+    between = difference(a, b)
     assert between.mean == pytest.approx(sum(a) / 3 - sum(b) / 2)
     parts = naive_std(a) ** 2 / 3, naive_std(b) ** 2 / 2
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 1)
@@ -167,7 +165,12 @@ def test_two_means_against_welch_by_hand(book):
     assert between.interval == pytest.approx((between.mean - between.margin, between.mean + between.margin))
 
 
-def test_means_of_single_runs_are_not_compared(book):
-    runs = [record(book.experiments["toy"], [5, 3])]
-    assert difference(runs, runs * 2) is difference(runs * 2, []) is None
-    assert difference(runs * 2, runs * 2).interval == (0, 0)
+def test_means_of_single_runs_are_not_compared():
+    assert difference([25.0], [25.0, 26.0]) is difference([25.0, 26.0], []) is None
+    assert difference([25.0] * 2, [25.0] * 2).interval == (0, 0)
+
+
+def test_an_error_over_ten_epochs_is_their_mean(book):
+    run = record(book.experiments["toy"], [12, *range(1, 21)])
+    assert run.error_by(12) == pytest.approx(100 * sum(range(2, 12)) / 10 / run.tested)
+    assert run.error_by(3) == pytest.approx(100 * (12 + 1 + 2) / 3 / run.tested)

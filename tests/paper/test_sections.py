@@ -21,10 +21,10 @@ def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):
     assert table_row(text, "[squash](#squash)")[3:5] == ["not given", "0 of 3"]
     assert table_row(text, "[ours](#ours)")[3] == "–"
     assert table_row(text, "HitNet with squash")[5] == "0 of 3"
-    assert table_row(text, "CIFAR-10, a quarter modified")[5:] == [
+    assert table_row(text, "CIFAR-10, all images modified")[5:] == [
         "0, not planned",
         "–",
-        "no runs yet; 1 takes 2 min on an H200: `hitnet reproduce cifar10-hybrid-quarter --runs 1`",
+        "no runs yet; 1 takes 2 min on an H200: `hitnet reproduce cifar10-hybrid --runs 1`",
     ]
 
 

@@ -67,7 +67,9 @@ class OptionGroup:
 
 DATA = OptionGroup(DataOptions, ("image_size", "flip", "limit", "strict", "data_dir"))
 TRAINING_DATA = OptionGroup(DataOptions, (*DATA.names, "stream"))
-MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "weights"))
+MODEL = OptionGroup(
+    ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "shared_norm", "weights")
+)
 RECIPE = OptionGroup(
     Recipe,
     (

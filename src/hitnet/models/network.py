@@ -32,7 +32,7 @@ class ModelConfig:
             convolutions) or none.
         reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
         extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
-        shared_norm: Whether all classes share the statistics of the head's batch-norm (paper: no).
+        shared_norm: All classes share the statistics of the head's batch-norm; the paper's ghosts need it.
         weights: A .safetensors file that a backbone starts from. None: its published weights.
     """
 

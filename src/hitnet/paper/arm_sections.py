@@ -10,7 +10,7 @@ from hitnet.paper.experiments import COMMITTEE, Experiment
 from hitnet.paper.ghost_sections import pair_count, share
 from hitnet.paper.page import NONE, claim_cell, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
-from hitnet.paper.records import difference, summarise, summarise_errors
+from hitnet.paper.records import AVERAGED_EPOCHS, difference, summarise, summarise_errors
 
 ARM_HEADER = (
     "arm",
@@ -36,25 +36,46 @@ def arms_section(page: Page) -> str:
     arms = [page.experiment(name) for name in page.result.experiments]
     made = [arm for arm in arms if page.records(arm.name) or page.diverged(arm.name)]
     note = (
-        "Each arm changes one reading of the paper, and is trained for the same number of epochs unless it says "
-        "otherwise. No cell above contains a run of an arm. The intervals are not corrected for the number of arms, "
-        "and no recipe is chosen by them.\n\n"
+        "Each arm changes one reading of the paper. Tables 1 to 3 contain no run of an arm. The intervals are not "
+        "corrected for the number of arms, and no recipe is chosen by them."
     )
-    errors = [arm for arm in made if not arm.read_ghosts]
+    parts = [note]
     ghosts = [arm for arm in made if arm.read_ghosts]
-    parts = [table(ARM_HEADER, [arm_row(page, arm) for arm in errors])] if errors else []
-    parts += [ghost_arms(page, ghosts)] if ghosts else []
+    short = [arm for arm in made if is_short(page, arm) and arm not in ghosts]
+    full = [arm for arm in made if arm not in ghosts and arm not in short]
+    if full:
+        parts += ["Arms of the same length as their cells:", table(ARM_HEADER, [arm_row(page, arm) for arm in full])]
+    if short:
+        words = (
+            f"Shorter arms. Errors are means over the last {AVERAGED_EPOCHS} epochs of the arm, and over the same "
+            "epochs of the cell's runs, which go on for longer; the rate is constant. The paper's figure is that of "
+            "the whole length."
+        )
+        parts += [words, table(ARM_HEADER, [arm_row(page, arm) for arm in short])]
+    if ghosts:
+        parts += ["Ghosts:", ghost_arms(page, ghosts)]
     missing = [f"- {arm.name} ({arm.title}): {page.missing(arm.name)}" for arm in arms if page.missing(arm.name)]
-    parts += ["Runs that have not been made:\n\n" + "\n".join(missing) + "\n"] if missing else []
-    return note + "\n".join(parts)
+    if missing:
+        parts += ["Runs that have not been made:", "\n".join(missing)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def is_short(page: Page, arm: Experiment) -> bool:
+    """Whether an arm has fewer epochs than the cell that it reads otherwise."""
+    return arm.epochs < page.experiment(str(arm.arm_of)).epochs
 
 
 def arm_row(page: Page, arm: Experiment) -> list[str]:
-    """One arm beside the cell that it reads otherwise."""
+    """One arm beside the cell that it reads otherwise, at the same epochs."""
     cell = page.experiment(str(arm.arm_of))
-    claim, records, others = page.book.claims.get(cell.name), page.records(arm.name), page.records(cell.name)
-    summary, ours = summarise(records), summarise(others)
-    between = difference(records, others)
+    records, others = page.records(arm.name), page.records(cell.name)
+    short = is_short(page, arm)
+    errors, cell_errors = (
+        [run.error_by(arm.epochs) if short else run.error for run in runs] for runs in (records, others)
+    )
+    claim = page.book.claims.get(cell.name)
+    summary, ours = summarise_errors(errors), summarise_errors(cell_errors)
+    between = difference(errors, cell_errors)
     change = NONE
     if between is not None:
         low, high = between.interval
@@ -64,7 +85,7 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
         cell.name,
         claim_cell(claim),
         mean_cell(ours, None) if ours else NONE,
-        mean_cell(summary, claim) if summary else NONE,
+        mean_cell(summary, None if short else claim) if summary else NONE,
         change,
         runs_cell(page, arm.name, summary),
         seconds_cell(records),

@@ -6,7 +6,6 @@ beside the paper's figure and ours.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hitnet.paper.experiments import (
@@ -22,7 +21,10 @@ from hitnet.paper.experiments import (
 )
 
 NEAREST_3 = {"shift": 3, "shift_fill": "nearest"}
-TEACHER_EPOCHS = 60
+SHARED = {"shared_norm": True}
+SHORT = {
+    "epochs": 60
+}  # enough to see whether a reading is worth a full length; compared with its cell at the same epochs
 
 
 def arm(facts: DataFacts, name: str, wanted: int, arm_of: str, reading: str, **rest: Any) -> Experiment:
@@ -30,19 +32,17 @@ def arm(facts: DataFacts, name: str, wanted: int, arm_of: str, reading: str, **r
     return experiment_on(facts, name, wanted, how=reading, arm_of=arm_of, reading=reading, **rest)
 
 
+def short_arm(
+    facts: DataFacts, name: str, wanted: int, arm_of: str, reading: str, options: dict[str, Any], **rest: Any
+) -> Experiment:
+    """An arm of 60 epochs, where its cell has 250."""
+    return arm(facts, f"{name}-60", wanted, arm_of, f"{reading}, 60 epochs", options={**SHORT, **options}, **rest)
+
+
 # The CapsNet code that the authors cite and time themselves against shifts by up to a tenth of the side (2.8, 3.2 and 4
 # pixels) and fills with the nearest pixel.
 SHIFT_ARMS: tuple[Experiment, ...] = (
     arm(CIFAR10, "cifar10-shift3-nearest", 3, "cifar10-hitnet", "shifts of 3, nearest pixel", options=NEAREST_3),
-    arm(CIFAR10, "cifar10-shift3", 3, "cifar10-hitnet", "shifts of 3, zeros", options={"shift": 3}),
-    arm(
-        CIFAR10,
-        "cifar10-shift2-nearest",
-        3,
-        "cifar10-hitnet",
-        "shifts of 2, nearest pixel",
-        options={"shift_fill": "nearest"},
-    ),
     arm(SVHN, "svhn-shift3-nearest", 3, "svhn-hitnet", "shifts of 3, nearest pixel", options=NEAREST_3),
     arm(
         AFFNIST,
@@ -53,20 +53,27 @@ SHIFT_ARMS: tuple[Experiment, ...] = (
         options={"shift": 4},
         each_epoch=AFFNIST_EACH_EPOCH,
     ),
-    arm(MNIST, "mnist-shift3", 5, "mnist-hitnet-constant", "shifts of 3, zeros", options={"shift": 3}),
-    arm(FASHION, "fashion-shift3-nearest", 3, "fashion-hitnet", "shifts of 3, nearest pixel", options=NEAREST_3),
+    short_arm(CIFAR10, "cifar10-shift3", 3, "cifar10-hitnet", "shifts of 3, zeros", {"shift": 3}),
+    short_arm(
+        CIFAR10, "cifar10-shift2-nearest", 3, "cifar10-hitnet", "shifts of 2, nearest pixel", {"shift_fill": "nearest"}
+    ),
+    short_arm(MNIST, "mnist-shift3", 3, "mnist-hitnet-constant", "shifts of 3, zeros", {"shift": 3}),
+    short_arm(FASHION, "fashion-shift3-nearest", 3, "fashion-hitnet", "shifts of 3, nearest pixel", NEAREST_3),
+)
+
+# "Followed by a BN": over a K x n matrix, Keras has n statistics, which all classes share.
+SHARED_WORDS = "batch-norm shared by all classes"
+SHARED_ARMS: tuple[Experiment, ...] = (
+    arm(MNIST, "mnist-hitnet-shared", 3, "mnist-hitnet-constant", SHARED_WORDS, model_options=SHARED),
+    *(
+        short_arm(facts, f"{name}-shared", 3, f"{name}-hitnet", SHARED_WORDS, {}, model_options=SHARED)
+        for name, facts in (("fashion", FASHION), ("cifar10", CIFAR10), ("svhn", SVHN))
+    ),
 )
 
 # Networks that were trained for a shorter time modify images with less harm (benchmarks/TRIALS.md).
 TEACHERS: tuple[Experiment, ...] = tuple(
-    arm(
-        facts,
-        f"{name}-60",
-        1,
-        arm_of,
-        "60 epochs; modifies the images of hybrid arms",
-        options={"epochs": TEACHER_EPOCHS, **options},
-    )
+    short_arm(facts, name, 1, arm_of, "modifies the images of hybrid arms", options)
     for facts, name, arm_of, options in (
         (MNIST, "mnist-hitnet", "mnist-hitnet-constant", {}),
         (FASHION, "fashion-hitnet", "fashion-hitnet", {}),
@@ -77,17 +84,24 @@ TEACHERS: tuple[Experiment, ...] = tuple(
 HYBRID = {"augment": "hybrid", "augment_strength": 1.0, "augment_share": 1.0}
 COMPONENT = {**HYBRID, "augment_noise": "component"}
 COMPONENT_WORDS = "one component of each image changed, uniform in ±2m/√n; teacher of 60 epochs"
-
-
-def mnist_hybrid(name: str, reading: str, options: dict[str, Any], teacher: str = "mnist-hitnet-60") -> Experiment:
-    """Another reading of hybrid augmentation on MNIST."""
-    return arm(
-        MNIST, f"mnist-hybrid-{name}", 3, "mnist-hybrid", reading, options={**HYBRID, **options}, teacher=teacher
-    )
-
-
 HYBRID_ARMS: tuple[Experiment, ...] = (
-    replace(mnist_hybrid("component", COMPONENT_WORDS, COMPONENT), wanted=5),
+    *(
+        arm(
+            facts,
+            f"{name}-hybrid-component",
+            wanted,
+            f"{name}-hybrid",
+            f"{COMPONENT_WORDS}{words}",
+            options={**COMPONENT, **options},
+            teacher=teacher,
+        )
+        for name, facts, wanted, words, options, teacher in (
+            ("mnist", MNIST, 5, "", {}, "mnist-hitnet-60"),
+            ("fashion", FASHION, 5, "", {}, "fashion-hitnet-60"),
+            ("cifar10", CIFAR10, 3, "; shifts of 3, nearest pixel", NEAREST_3, "cifar10-shift3-nearest-60"),
+            ("svhn", SVHN, 3, "; shifts of 3, nearest pixel", NEAREST_3, "svhn-shift3-nearest-60"),
+        )
+    ),
     arm(
         MNIST,
         "mnist-hybrid-component-decay",
@@ -98,77 +112,62 @@ HYBRID_ARMS: tuple[Experiment, ...] = (
         options=COMPONENT,
         teacher="mnist-hitnet-60",
     ),
-    arm(
-        FASHION,
-        "fashion-hybrid-component",
-        5,
-        "fashion-hybrid",
-        COMPONENT_WORDS,
-        options=COMPONENT,
-        teacher="fashion-hitnet-60",
-    ),
     *(
-        arm(
-            facts,
-            f"{name}-hybrid-component",
-            3,
-            f"{name}-hybrid-quarter",
-            f"{COMPONENT_WORDS}; shifts of 3, nearest pixel",
-            options={**COMPONENT, **NEAREST_3},
-            teacher=f"{name}-shift3-nearest-60",
+        short_arm(MNIST, f"mnist-hybrid-{name}", 3, "mnist-hybrid", words, options, teacher=teacher, **rest)
+        for name, words, options, teacher, rest in (
+            (
+                "clipped",
+                "strength 1, components clipped to 0.5 ± 2m/√n; teacher of 60 epochs",
+                {**HYBRID, "augment_noise": "clipped"},
+                "mnist-hitnet-60",
+                {},
+            ),
+            (
+                "conv",
+                "one component changed; teacher with a convolutional decoder",
+                COMPONENT,
+                "mnist-ours-teacher",
+                {},
+            ),
+            (
+                "shared",
+                f"strength 1, {SHARED_WORDS}, also in the teacher of 250 epochs",
+                HYBRID,
+                "mnist-hitnet-shared",
+                {"model_options": SHARED},
+            ),
+            (
+                "shared-component",
+                f"one component changed, {SHARED_WORDS}, also in the teacher of 250 epochs",
+                COMPONENT,
+                "mnist-hitnet-shared",
+                {"model_options": SHARED},
+            ),
         )
-        for name, facts in (("cifar10", CIFAR10), ("svhn", SVHN))
-    ),
-    mnist_hybrid("teacher60", "strength 1, all images; teacher of 60 epochs", {}),
-    mnist_hybrid("weak", "strength 0.25, all images; teacher of 60 epochs", {"augment_strength": 0.25}),
-    mnist_hybrid(
-        "clipped",
-        "strength 1, components clipped to 0.5 ± 2m/√n; teacher of 60 epochs",
-        {"augment_noise": "clipped"},
-    ),
-    mnist_hybrid(
-        "hit-zone",
-        "strength 1, capsules put back into the hit zone; teacher of 60 epochs",
-        {"augment_noise": "hit-zone"},
-    ),
-    mnist_hybrid("half", "strength 1, half of each batch; teacher of 60 epochs", {"augment_share": 0.5}),
-    mnist_hybrid(
-        "conv", "one component changed; teacher with a convolutional decoder", COMPONENT, teacher="mnist-ours-teacher"
     ),
 )
 
-GHOSTS = {"ghosts": 1, "ghost_rule": "always", "epochs": 60}
+GHOSTS = {"ghosts": 1, "ghost_rule": "always"}
 GHOST_ARMS: tuple[Experiment, ...] = tuple(
     arm(
         MNIST,
         f"mnist-ghosts-{name}",
         wanted,
-        "mnist-ghosts",
-        f"{reading}, 60 epochs",
-        options={**GHOSTS, **options},
-        read_ghosts=(8, 20, 60),
+        arm_of,
+        f"ghosts, {words}, {epochs[-1]} epochs",
+        options={**GHOSTS, "epochs": epochs[-1], **options},
+        read_ghosts=epochs,
         **rest,
     )
-    for name, wanted, reading, options, rest in (
-        ("decay", 5, "ghosts, decreasing rate", {}, {"recipe": "paper-decay"}),
-        ("still", 5, "ghosts, no shifts", {"shift": 0}, {}),
-        ("shared", 20, "ghosts, batch-norm shared by all classes", {}, {"model_options": {"shared_norm": True}}),
-        ("float32", 5, "ghosts, float32", {"precision": "float32"}, {}),
+    for name, wanted, arm_of, words, epochs, options, rest in (
+        ("shared", 20, "mnist-ghosts", SHARED_WORDS, (8, 20, 60), {}, {"model_options": SHARED}),
+        ("shared-250", 20, "mnist-ghosts-250", SHARED_WORDS, (8, 20, 60, 120, 250), {}, {"model_options": SHARED}),
+        ("decay", 5, "mnist-ghosts", "decreasing rate", (8, 20, 60), {}, {"recipe": "paper-decay"}),
+        ("still", 5, "mnist-ghosts", "no shifts", (8, 20, 60), {"shift": 0}, {}),
+        ("float32", 5, "mnist-ghosts", "float32", (8, 20, 60), {"precision": "float32"}, {}),
     )
 )
-OTHER_ARMS: tuple[Experiment, ...] = (
-    arm(CIFAR10, "cifar10-float32", 1, "cifar10-hitnet", "float32 in training", options={"precision": "float32"}),
-    *(
-        arm(
-            MNIST,
-            f"mnist-{network}-shared",
-            3,
-            f"mnist-{network}-constant",
-            "batch-norm shared by all classes",
-            network=network,
-            model_options={"shared_norm": True},
-        )
-        for network in ("hitnet", "n2", "n2b")
-    ),
+PRECISION_ARM = short_arm(
+    CIFAR10, "cifar10-float32", 1, "cifar10-hitnet", "float32 in training", {"precision": "float32"}
 )
-ARMS: tuple[Experiment, ...] = (*SHIFT_ARMS, *TEACHERS, *HYBRID_ARMS, *GHOST_ARMS, *OTHER_ARMS)
+ARMS: tuple[Experiment, ...] = (*SHIFT_ARMS, *SHARED_ARMS, *TEACHERS, *HYBRID_ARMS, *GHOST_ARMS, PRECISION_ARM)

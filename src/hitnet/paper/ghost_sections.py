@@ -45,9 +45,10 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
 
 
 def standing_line(page: Page, name: str) -> str:
-    """How long an experiment is, how many runs there are, and what is left to do."""
+    """What an experiment is, how many runs there are, and what is left to do."""
     summary = summarise(page.records(name))
-    line = f"{name}: {page.experiment(name).epochs} epochs, runs here: {runs_cell(page, name, summary)}."
+    title = page.experiment(name).title
+    line = f"{name}: {title}. Runs here: {runs_cell(page, name, summary)}."
     if page.ghost_analysis(name) is not None:
         return line
     if missing := page.missing(name):
@@ -75,7 +76,7 @@ def figures_table(page: Page, analyses: dict[str, Facts], claim: GhostClaim | No
     if claim:
         least, count = claim.many_hits
         add_row(f"with at least {least} hits", count, lambda facts: sum(hits >= least for hits in hit_counts(facts)))
-    return table(("", "paper", *(f"here, {page.experiment(name).epochs} epochs" for name in names)), rows)
+    return table(("", "paper", *(f"{name}, {page.experiment(name).epochs} epochs" for name in names)), rows)
 
 
 def hit_counts(facts: Facts) -> list[int]:
@@ -182,7 +183,7 @@ MNIST = Result(
     "ghosts-mnist",
     "Ghosts of MNIST: agreement, pairs, doubtful images",
     "section 3.3, table 4, last figure (a)",
-    ("mnist-ghosts", "mnist-ghosts-250"),
+    ("mnist-ghosts-shared", "mnist-ghosts-shared-250", "mnist-ghosts", "mnist-ghosts-250"),
     partial(ghosts_section, claim=MNIST_GHOSTS),
     paper_runs=str(MNIST_GHOSTS.models),
 )

@@ -129,7 +129,7 @@ def analyse_ghosts(
         say(f"{experiment.name}: {text}")
         return
     seeds = tuple(files)
-    drawn = [] if experiment.arm_of else draw_doubtful(experiment, ghosts, images, docs)  # arms show counts only
+    drawn = draw_doubtful(experiment, ghosts, images, docs)
     weights = [full_runs(ledger, experiment)[seed].weights for seed in seeds]
     facts = analysis_facts(ghosts, images)
     facts |= {"epochs": experiment.epochs, "by_epoch": by_epoch, "files": drawn, "weights": weights, "date": today()}

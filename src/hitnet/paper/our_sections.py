@@ -83,7 +83,7 @@ def softmax_section(page: Page) -> str:
 
 def difference_cells(page: Page, hit: str, softmax: str) -> tuple[str, str]:
     """The difference of two experiments' means: in numbers, and in words."""
-    between = difference(page.records(hit), page.records(softmax))
+    between = difference(*([run.error for run in page.records(name)] for name in (hit, softmax)))
     if between is None:
         return NONE, "not comparable yet: both need at least two runs"
     low, high = between.interval

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hitnet.paper.arms import ARMS
+from hitnet.paper.arms import ARMS, GHOSTS, HYBRID, SHARED
 from hitnet.paper.experiments import (
     AFFNIST,
     AFFNIST_EACH_EPOCH,
@@ -20,10 +20,6 @@ from hitnet.paper.experiments import (
     Experiment,
     experiment_on,
 )
-
-GHOSTS = {"ghosts": 1, "ghost_rule": "always"}
-# "Networks trained from scratch on such data": which part of the images, and how far, the paper does not say.
-ALL, QUARTER = ({"augment": "hybrid", "augment_strength": 1.0, "augment_share": share} for share in (1.0, 0.25))
 
 PAPER_EXPERIMENTS: tuple[Experiment, ...] = (
     *(
@@ -44,20 +40,13 @@ PAPER_EXPERIMENTS: tuple[Experiment, ...] = (
     experiment_on(AFFNIST, "affnist-hitnet", 3, how="no shifts", options={"shift": 0}, each_epoch=AFFNIST_EACH_EPOCH),
     experiment_on(AFFNIST, "affnist-hitnet-shifts", 3, how="shifts", each_epoch=AFFNIST_EACH_EPOCH),
     experiment_on(MNIST, "mnist-squash", 3, network="hitnet-squash"),
-    experiment_on(MNIST, "mnist-hybrid", 5, how="all images modified", options=ALL, teacher="mnist-hitnet-constant"),
-    experiment_on(FASHION, "fashion-hybrid", 3, how="all images modified", options=ALL, teacher="fashion-hitnet"),
+    # "Networks trained from scratch on such data": which part of the images, and how far, the paper does not say. This
+    # reading does harm, so it is run on two sets only; others are in arms.py.
     *(
-        experiment_on(
-            facts,
-            f"{name}-hybrid-quarter",
-            wanted,
-            how="a quarter of the images modified",
-            options=QUARTER,
-            teacher=teacher,
-        )
+        experiment_on(facts, f"{name}-hybrid", wanted, how="all images modified", options=HYBRID, teacher=teacher)
         for name, facts, wanted, teacher in (
             ("mnist", MNIST, 5, "mnist-hitnet-constant"),
-            ("fashion", FASHION, 5, "fashion-hitnet"),
+            ("fashion", FASHION, 4, "fashion-hitnet"),
             ("cifar10", CIFAR10, 0, "cifar10-hitnet"),
             ("svhn", SVHN, 0, "svhn-hitnet"),
         )
@@ -66,9 +55,9 @@ PAPER_EXPERIMENTS: tuple[Experiment, ...] = (
         MNIST,
         "mnist-hybrid-decay",
         0,
-        how="a quarter of the images modified, decreasing rate",
+        how="all images modified, decreasing rate",
         recipe="paper-decay",
-        options=QUARTER,
+        options=HYBRID,
         teacher="mnist-hitnet-constant",
     ),
     *(
@@ -78,12 +67,13 @@ PAPER_EXPERIMENTS: tuple[Experiment, ...] = (
             20,
             how=f"ghosts, {epochs[-1]} epochs",
             options={**GHOSTS, "epochs": epochs[-1]},
+            model_options=model_options,
             read_ghosts=epochs,
         )
-        for name, facts, epochs in (
-            ("mnist-ghosts", MNIST, (60,)),
-            ("mnist-ghosts-250", MNIST, (2, 4, 6, 8, 10, 15, 20, 30, 60, 120, 250)),
-            ("svhn-ghosts", SVHN, (60,)),
+        for name, facts, epochs, model_options in (
+            ("mnist-ghosts", MNIST, (60,), {}),
+            ("mnist-ghosts-250", MNIST, (2, 4, 6, 8, 10, 15, 20, 30, 60, 120, 250), {}),
+            ("svhn-ghosts", SVHN, (60,), SHARED),  # the reading that agrees with the paper on MNIST
         )
     ),
     # For their speed.
@@ -127,6 +117,7 @@ TOP_K_EXPERIMENTS: tuple[Experiment, ...] = tuple(
         3,
         how=f"{ghosts or 'no'} ghost{'' if ghosts == 1 else 's'}, 60 epochs",
         options={"epochs": 60, "ghosts": ghosts},
+        model_options=SHARED,
         top_k=5,
     )
     for ghosts in (0, 1, 2)

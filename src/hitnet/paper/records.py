@@ -22,6 +22,7 @@ from hitnet.paper.ledger import ANALYSIS, ARM, DIVERGED, RUN, SHORT, Entry, Ledg
 from hitnet.training.recipes import Recipe
 
 IRREGULARITY_EPOCHS = 100  # the paper takes the irregularity over the last 100 epochs
+AVERAGED_EPOCHS = 10
 CONFIDENCE = 0.95
 
 
@@ -79,6 +80,10 @@ class RunRecord:
     def errors(self) -> list[float]:
         """Percent of the test images, after each epoch."""
         return [100 * count / self.tested for count in self.wrong]
+
+    def error_by(self, epochs: int) -> float:
+        """The mean error of the last ten of the first `epochs` epochs, which varies less than that of one."""
+        return float(np.mean(self.errors[max(0, epochs - AVERAGED_EPOCHS) : epochs]))
 
     def to_facts(self) -> dict[str, Any]:
         return asdict(self)
@@ -282,11 +287,11 @@ class Difference:
         return self.mean - self.margin, self.mean + self.margin
 
 
-def difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> Difference | None:
-    """The mean error of `first` minus that of `second`, by Welch's t; None if either has fewer than two runs."""
+def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
+    """The mean of `first` minus that of `second`, by Welch's t; None if either has fewer than two errors."""
     if min(len(first), len(second)) < 2:
         return None
-    errors = [np.array([record.error for record in records]) for records in (first, second)]
+    errors = [np.array(values) for values in (first, second)]
     parts = [float(values.var(ddof=1)) / len(values) for values in errors]
     mean, variance = float(errors[0].mean() - errors[1].mean()), sum(parts)
     if not variance:
