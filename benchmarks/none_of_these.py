@@ -3,6 +3,7 @@
     python benchmarks/none_of_these.py heads --photos CLOTHING --data-dir DATA --cache FOLDER
     python benchmarks/none_of_these.py trained --data-dir DATA
     python benchmarks/none_of_these.py trained --data-dir DATA --limit 300 --epochs 1 --seeds 0 --record /tmp/try.json
+    python benchmarks/none_of_these.py classifier --data-dir DATA
     python benchmarks/none_of_these.py table
 
 Scores: the misfit (the centripetal loss of the winning class), which `hitnet predict --keep` compares with a limit; the
@@ -22,6 +23,10 @@ trained   `hitnet-resnet9` from scratch by the recipe `fast`, with 10 epochs: wi
           after a batch-norm, as in docs/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10 and SVHN;
           up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test split of the
           others.
+classifier
+          `HitNetClassifier(keep=0.95)` on the first 5,000 training images of MNIST and of Fashion-MNIST, each foreign
+          to the other, on a CPU. It holds out 500 of them, which set the limit. Counted: the 10,000 test images of
+          both, and 10,000 images of noise, with pixels drawn evenly from 0..255.
 table     Prints the record's means and standard deviations.
 """
 
@@ -47,16 +52,19 @@ from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
 from hitnet.models.backbones import open_backbone
 from hitnet.models.heads import HEADS, Head
 from hitnet.models.network import Network
+from hitnet.sklearn import HitNetClassifier
 from hitnet.training.device import evaluation_batch, pick_device
 from hitnet.training.evaluation import evaluating, to_device
-from parts.foreign import score_rows, show
+from parts.foreign import KEEP, detection, score_rows, show
 from parts.noisy_labels import clothing_files
 from parts.record import Row, about, replace_rows
 from parts.tables import table
 
 RECORD = Path(__file__).with_name("records") / "none_of_these.json"
+GREY = ("mnist", "fashion-mnist")
 PAIRS = {"mnist": "fashion-mnist", "cifar10": "svhn"}
 KNOWN, FOREIGN, TESTED = 4_500, 1_500, 10_000  # images
+FITTED = 5_000  # images that the classifier of scikit-learn gets
 STEPS, BATCH, DROPOUT = 100, SOFTMAX.batch, SOFTMAX.dropout  # as the audit's softmax heads
 RATES = {"hit-or-miss": HIT_OR_MISS.learning_rate, "plain-softmax": SOFTMAX.learning_rate}
 NETWORKS = ("hit-or-miss", "softmax", "plain-softmax")  # heads of trained networks
@@ -69,6 +77,7 @@ COLUMNS = {
     "largest_misfit": "misfit of 95 %",
     "known_none_by_misfit": "known answered none beyond it",
     "foreign_none_by_misfit": "foreign",
+    "noise_none_by_misfit": "noise",
 }
 
 
@@ -182,6 +191,28 @@ def measure_trained(args: argparse.Namespace) -> None:
                 keep("trained", f"{known} / {foreign}", run.config.seed, rows, seconds, args)
 
 
+def measure_classifier(args: argparse.Namespace) -> None:
+    for seed, (known, foreign) in product(args.seeds or [0, 1, 2], (GREY, GREY[::-1])):
+        learned = hitnet.open_data(known, data_dir=args.data_dir).load("train").first(args.limit or FITTED)
+        tested, strange = (hitnet.open_data(name, data_dir=args.data_dir).load("test") for name in (known, foreign))
+        noise = np.random.default_rng(seed).integers(0, 256, (TESTED, *learned.shape), dtype=np.uint8)
+        started = time.perf_counter()
+        classifier = HitNetClassifier(keep=KEEP, random_state=seed, device="cpu")
+        classifier.fit(learned.pixels.numpy(), learned.labels.numpy())
+        seconds = time.perf_counter() - started
+        misfits = [torch.from_numpy(classifier.misfits(images.pixels.numpy())) for images in (tested, strange)]
+        row = {
+            "arm": "HitNetClassifier",
+            "images": len(learned),
+            "error_percent": 100 * (1 - classifier.score(tested.pixels.numpy(), tested.labels.numpy())),
+            **detection(-misfits[0], -misfits[1]),
+            "largest_misfit": classifier.largest_misfit_,
+        }
+        for kind, pixels in (("known", tested.pixels.numpy()), ("foreign", strange.pixels.numpy()), ("noise", noise)):
+            row[f"{kind}_none_by_misfit"] = float(classifier.none_of_these(pixels).mean())
+        keep("classifier", f"{known} / {foreign}", seed, [row], seconds, args)
+
+
 def keep(part: str, pair: str, seed: int, rows: list[Row], seconds: float, args: argparse.Namespace) -> None:
     """Put rows into the record as soon as they are measured; `seconds` is the time of their training."""
     device = pick_device("auto") if part == "trained" else torch.device("cpu")
@@ -192,12 +223,12 @@ def keep(part: str, pair: str, seed: int, rows: list[Row], seconds: float, args:
 
 
 def print_table(args: argparse.Namespace) -> None:
-    for part in ("heads", "trained"):
+    for part in ("heads", "trained", "classifier"):
         rows = [row for row in files.read_json(args.record) if row["part"] == part]
         print(f"\n{part}\n\n{table(rows, COLUMNS)}")
 
 
-PARTS = {"heads": measure_heads, "trained": measure_trained, "table": print_table}
+PARTS = {"heads": measure_heads, "trained": measure_trained, "classifier": measure_classifier, "table": print_table}
 
 
 def main() -> None:

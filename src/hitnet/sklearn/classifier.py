@@ -15,6 +15,7 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.errors import HitNetError, whole
+from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.models import ModelChoice, choose_model
 from hitnet.models.heads import HEADS
 from hitnet.probabilities import class_probabilities, fit_temperature
@@ -23,7 +24,7 @@ from hitnet.sklearn.learners import Learner, fit_features, fit_images
 from hitnet.training.device import pick_device
 
 NAME = "HitNetClassifier"
-FEWEST = 20  # rows that a temperature is fitted on
+FEWEST = 20  # rows that are held out, if any
 LARGEST_SHARE = 0.5
 
 
@@ -42,7 +43,8 @@ class HitNetClassifier(
     - paths: N image files, which are scaled to `image_size`; then as for images.
 
     Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
-    fitted on a part of the data that is kept out of the training (`calibration`).
+    fitted on a part of the data that is held out of the training (`calibration`). With `keep`, the same part says which
+    rows are none of the classes (`none_of_these`); `predict` still gives each row a class.
 
     Args:
         model: For images, the name of a network or `hitnet.choose_model(...)`. None: what suits the images and the
@@ -50,8 +52,10 @@ class HitNetClassifier(
         capsule_dim: Components per capsule, n (paper: 16).
         epochs: Passes over the data. None: the recipe's own for images; for features 10, and at least 600 steps.
         ghosts: Wrong classes per row that go unpunished in training (paper: 1; 0 = off).
-        calibration: Share of the data that the temperature is fitted on. If that is fewer than 20 rows, or if a class
-            has a single row, all data is trained on, and the temperature is the hit radius, 0.1.
+        calibration: Share of the data that is held out, to fit the temperature on. If that is fewer than 20 rows, or
+            if a class has a single row, all data is trained on, and the temperature is the hit radius, 0.1.
+        keep: Share of rows of known classes that are to keep their class, e.g. 0.95. A row whose misfit is larger than
+            that of this share of the held-out rows is none of the classes. None: `none_of_these` cannot be asked.
         image_size: Height and width that image files are scaled to.
         device: For images: auto, cpu or cuda.
         random_state: Seed, generator or None.
@@ -59,6 +63,7 @@ class HitNetClassifier(
     Attributes:
         classes_: The K classes, sorted.
         temperature_: Of the probabilities.
+        largest_misfit_: A row with a larger misfit is none of the classes. None without `keep`.
         n_features_in_: D, for features.
     """
 
@@ -70,6 +75,7 @@ class HitNetClassifier(
         epochs: int | None = None,
         ghosts: int = 0,
         calibration: float = 0.1,
+        keep: float | None = None,
         image_size: tuple[int, int] = (64, 64),
         device: str = "auto",
         random_state: Any = None,
@@ -79,6 +85,7 @@ class HitNetClassifier(
         self.epochs = epochs
         self.ghosts = ghosts
         self.calibration = calibration
+        self.keep = keep
         self.image_size = image_size
         self.device = device
         self.random_state = random_state
@@ -87,6 +94,8 @@ class HitNetClassifier(
         """Learn from X (see the class) and labels (N,)."""
         if not 0 <= self.calibration <= LARGEST_SHARE:
             raise HitNetError(f"{NAME}: calibration must be in [0, {LARGEST_SHARE}]; got {self.calibration!r}.")
+        if self.keep is not None:
+            check_share(self.keep)
         if y is None:
             raise HitNetError(f"{NAME} requires y to be passed, but the target y is None.")
         self._kind = kind_of(X)
@@ -98,13 +107,16 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME}: X has {len(inputs)} rows, but y has {len(labels)} labels.")
         self._shape: Any = tuple(inputs.shape[1:])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        learned, kept = self._divide(labels, seed)
+        learned, held_out = self._divide(labels, seed)
         self._learner = self._learn(inputs[learned], torch.from_numpy(labels[learned]), seed)
         self._n_features_out = len(self.classes_) * self.capsule_dim
         self.temperature_ = HIT_RADIUS
-        if len(kept):
-            distances = self._learner.judge(inputs[kept])[1]
-            self.temperature_ = fit_temperature(distances.double().numpy(), labels[kept])
+        self.largest_misfit_ = None
+        if len(held_out):
+            distances = self._learner.judge(inputs[held_out])[1].double().numpy()
+            self.temperature_ = fit_temperature(distances, labels[held_out])
+            if self.keep is not None:
+                self.largest_misfit_ = misfit_limit(distances, self.keep)
         return self
 
     def _encode(self, y: Any) -> np.ndarray:
@@ -117,13 +129,20 @@ class HitNetClassifier(
         return np.asarray(labels, dtype=np.int64)
 
     def _divide(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to learn from, and rows to fit the temperature on, each with rows of all classes."""
+        """Rows to learn from, and rows that are held out, each with rows of all classes."""
         rows = np.arange(len(labels))
         count = round(self.calibration * len(labels))
-        if count < max(FEWEST, len(self.classes_)) or np.bincount(labels).min() < 2:
+        least, smallest = max(FEWEST, len(self.classes_)), np.bincount(labels).min()
+        if count < least or smallest < 2:
+            if self.keep is not None:
+                raise HitNetError(
+                    f"{NAME}: `keep` needs at least {least} rows that are held out, and 2 rows per class. "
+                    f"calibration={self.calibration!r} holds out {count} of {len(rows)} rows, and the smallest class "
+                    f"has {smallest}. Raise `calibration`, give more rows, or leave out `keep`."
+                )
             return rows, rows[:0]
-        learned, kept = next(StratifiedShuffleSplit(1, test_size=count, random_state=seed).split(rows, labels))
-        return learned, kept
+        learned, held_out = next(StratifiedShuffleSplit(1, test_size=count, random_state=seed).split(rows, labels))
+        return learned, held_out
 
     def _learn(self, inputs: Tensor, labels: Tensor, seed: int) -> Learner:
         ghosts = whole(NAME, "ghosts", self.ghosts, 0)
@@ -171,6 +190,17 @@ class HitNetClassifier(
     def distances(self, X: Any) -> np.ndarray:
         """Distance of each class's capsule from the centre (N, K): a hit is at most 0.1, a miss at least 0.9."""
         return self._judge(X)[1].double().numpy()
+
+    def misfits(self, X: Any) -> np.ndarray:
+        """How unlike the rows of any class each row is (N,): 0 if one capsule hits and all others miss."""
+        return misfits(self.distances(X))
+
+    def none_of_these(self, X: Any) -> np.ndarray:
+        """Whether each row is none of the classes (N,), bool: its misfit is larger than `largest_misfit_`."""
+        check_is_fitted(self)
+        if self.largest_misfit_ is None:
+            raise HitNetError(f"{NAME} was fitted without `keep`. Set it and fit anew, e.g. {NAME}(keep=0.95).")
+        return np.asarray(self.misfits(X) > self.largest_misfit_)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the nearest capsule (N,)."""
