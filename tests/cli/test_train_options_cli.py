@@ -29,13 +29,15 @@ def call(*arguments):
 
 def test_options_of_the_network(data):
     options = ("--decoder", "conv", "--capsule-dim", 5, "--extra-dim", 2, "--reconstruction-weight", 1.5)
-    call(data, "--out", "run", *options)
+    call(data, "--out", "run", "--shared-norm", *options)
     config = hitnet.open_run("run").config.model
     assert (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight) == ("conv", 5, 2, 1.5)
+    assert config.shared_norm
     call(data, "--out", "plain")
     config = hitnet.open_run("plain").config.model
     values = (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight)
     assert values == ("standardised", 16, 0, 0.392)
+    assert not config.shared_norm
 
 
 def test_hybrid_augmentation(data):
