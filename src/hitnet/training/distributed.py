@@ -164,7 +164,7 @@ class Parallel:
 
     def __init__(self, model: Network, ranks: Ranks) -> None:
         self.ranks = ranks
-        self.batch = 0  # images in the whole current batch
+        self.images, self.batch = 0, 0  # images here, and in the whole current batch
         self.weight = 1.0  # factor of this process's mean loss: makes the mean over processes the mean over the batch
         self.norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
         for norm in self.norms:
@@ -183,13 +183,14 @@ class Parallel:
 
     def begin(self, images: int, batch: int) -> None:
         """Announce the next step: this process takes `images` of the `batch` images."""
-        self.batch = batch
+        self.images, self.batch = images, batch
         self.weight = images * self.ranks.size / batch if self.split else 1.0
 
     def normalise(self, norm: nn.modules.batchnorm._BatchNorm, maps: Tensor) -> Tensor:
         if not norm.training or not self.split:
             return type(norm).forward(norm, maps)
-        return synchronised_norm(norm, maps, self.batch)
+        of_an_image = maps.numel() // (maps.shape[1] * self.images)
+        return synchronised_norm(norm, maps, self.batch * of_an_image)
 
     def release(self) -> None:
         """Restore the network's own batch-norm."""
@@ -218,15 +219,15 @@ def over_ranks(values: Tensor) -> Tensor:
     return total
 
 
-def synchronised_norm(norm: nn.modules.batchnorm._BatchNorm, maps: Tensor, batch: int) -> Tensor:
-    """Batch normalisation in training with the statistics of the whole batch of `batch` images, over all processes.
+def synchronised_norm(norm: nn.modules.batchnorm._BatchNorm, maps: Tensor, count: int) -> Tensor:
+    """Batch normalisation in training with the statistics of the whole batch, over all processes.
 
+    `count` is the number of values per channel in it. An image may have several rows: all classes may share a norm.
     PyTorch's SyncBatchNorm does the same, but only on GPUs.
     """
     dims = [0, *range(2, maps.ndim)]
     shape = [1, -1, *[1] * (maps.ndim - 2)]
     x = full_precision(maps)
-    count = batch * x[0, 0].numel()
     mean = over_ranks(x.sum(dims)) / count
     centred = x - mean.view(shape)
     variance = over_ranks(centred.square().sum(dims)) / count
