@@ -87,7 +87,7 @@ def test_evaluation_by_hand():
     units = layer.eval()(features)
     for b in range(2):
         for o in range(4):
-            terms = [float(layer.weight[o, i] * features[b, i]) for i in range(5)] + [float(layer.bias[o])]
+            terms = [float(layer.weight[o, i].detach() * features[b, i]) for i in range(5)] + [float(layer.bias[o].detach())]
             mean, spread = 0.3 * sum(terms), math.sqrt(0.3 * 0.7 * sum(term**2 for term in terms))
             grid = torch.linspace(mean - 9 * spread, mean + 9 * spread, 20_001, dtype=torch.float64)
             density = torch.exp(-0.5 * ((grid - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))

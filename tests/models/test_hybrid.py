@@ -7,7 +7,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.models.coding import decode_batch
-from hitnet.models.hybrid import capsule_noise, combine, component_spread, draw_noise, hybrid, limited_change
+from hitnet.models.hybrid import capsule_noise, combine, component_spread, draw_noise, hybrid
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,9 @@ def test_noise_is_in_units_of_the_expected_spread(network):
 
 
 def test_normal_noise_is_drawn_as_it_always_was(network):
-    for kind in ("normal", "clipped", "hit-zone"):
-        drawn = draw_noise(network, 5, torch.Generator().manual_seed(3), kind, 2.0)
-        normal = torch.randn(5, 4, generator=torch.Generator().manual_seed(3))
-        assert torch.equal(drawn, capsule_noise(network, normal, 2.0))
+    drawn = draw_noise(network, 5, torch.Generator().manual_seed(3), "normal", 2.0)
+    normal = torch.randn(5, 4, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(drawn, capsule_noise(network, normal, 2.0))
 
 
 def test_noise_on_one_component_is_uniform_and_leaves_the_others(network):
@@ -54,29 +53,6 @@ def test_noise_on_one_component_is_uniform_and_leaves_the_others(network):
     assert values.abs().max() <= limit
     assert values.mean().abs() < 0.05 * limit
     assert values.std() == pytest.approx(limit / 3**0.5, rel=0.03)  # the spread of a uniform distribution
-
-
-def test_clipped_noise_by_hand(network):
-    generator = torch.Generator().manual_seed(1)
-    capsules, noise = torch.rand(6, 4, generator=generator), torch.randn(6, 4, generator=generator)
-    change = limited_change(network, capsules, noise, "clipped")
-    for position in np.ndindex(6, 4):
-        expected = min(0.6, max(0.4, float(capsules[position] + noise[position])))  # 0.5 ± 2m/√n
-        assert float(capsules[position] + change[position]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_noise_within_the_hit_zone_by_hand(network):
-    capsules = torch.full((3, 4), 0.5)
-    noise = torch.tensor([[0.3, 0.0, 0.4, 0.0], [0.01, 0.02, 0.0, 0.0], [0.0, 0.0, 0.0, -0.1]])
-    moved = capsules + limited_change(network, capsules, noise, "hit-zone")
-    expected = torch.tensor([[0.56, 0.5, 0.58, 0.5], [0.51, 0.52, 0.5, 0.5], [0.5, 0.5, 0.5, 0.4]])
-    assert torch.allclose(moved, expected, atol=1e-6)
-
-
-def test_other_noise_is_not_limited(network):
-    capsules, noise = torch.rand(6, 4), 10 * torch.randn(6, 4)
-    for kind in ("normal", "component"):
-        assert torch.equal(limited_change(network, capsules, noise, kind), noise)
 
 
 @pytest.mark.parametrize("kind", ["plain", "extra"])

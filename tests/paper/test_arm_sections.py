@@ -29,7 +29,7 @@ def test_an_arm_stands_beside_its_cell_and_is_not_in_it(section, page, ledger):
     assert cells[5].startswith("-2.400 [")
     assert cells[6] == "3 of 3"
     assert "cifar10-shift3-nearest (" not in section("arms")  # nothing is missing
-    assert "- svhn-shift3-nearest (" in section("arms")
+    assert "- svhn-shared-shift3-nearest (" in section("arms")
 
 
 def test_a_figure_outside_the_interval_of_an_arm_is_marked(section, ledger):
@@ -39,10 +39,10 @@ def test_a_figure_outside_the_interval_of_an_arm_is_marked(section, ledger):
 
 
 def test_a_shorter_arm_stands_beside_the_same_epochs_of_its_cell(section, ledger):
-    cell, arm = (PAPER.experiments[name] for name in ("cifar10-hitnet", "cifar10-shift3-60"))
+    cell, arm = (PAPER.experiments[name] for name in ("cifar10-hitnet", "cifar10-float32-60"))
     add(ledger, cell, 0, record(cell, [9000] * 50 + [2800] * 10 + [3000] * 190))
     ledger.add(Entry(ARM, arm.name, (0,), record(arm, [9000] * 50 + [2500, 2700] * 5).to_facts()))
-    cells = table_row(section("arms"), "cifar10-shift3-60: shifts of 3, zeros, 60 epochs")
+    cells = table_row(section("arms"), "cifar10-float32-60: float32 in training, 60 epochs")
     assert cells[1:5] == [
         "cifar10-hitnet",
         "26.70",

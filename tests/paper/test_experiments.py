@@ -52,12 +52,12 @@ def test_arms_stand_beside_a_cell_and_are_none_themselves():
     ("name", "changes"),
     [
         ("cifar10-shift3-nearest", {"shift": 3, "shift_fill": "nearest"}),
-        ("cifar10-shift2-nearest-60", {"shift_fill": "nearest", "epochs": 60}),
-        ("svhn-shift3-nearest", {"shift": 3, "shift_fill": "nearest"}),
+        ("svhn-shared-shift3-nearest", {"shift": 3, "shift_fill": "nearest"}),
+        ("fashion-shared", {}),
         ("affnist-shift4", {"shift": 4}),
         ("mnist-hybrid-shared-60", {"epochs": 60}),
         ("mnist-hybrid-component", {"augment_noise": "component"}),
-        ("mnist-hybrid-clipped-60", {"augment_noise": "clipped", "epochs": 60}),
+        ("mnist-hybrid-shared-component-decay", {"augment_noise": "component"}),
         ("mnist-ghosts-still", {"shift": 0}),
         ("mnist-ghosts-shared-250", {}),
         ("cifar10-float32-60", {"precision": "float32", "epochs": 60}),
@@ -68,6 +68,7 @@ def test_an_arm_changes_what_it_says_and_nothing_else(name, changes):
     arm = PAPER.experiments[name]
     cell = PAPER.experiments[arm.arm_of]
     assert arm.full_recipe() == replace(cell.full_recipe(), **changes)
+    assert arm.model_options == ({"shared_norm": True} if "shared" in name else {})
 
 
 def test_dropconnect_in_three_settings():

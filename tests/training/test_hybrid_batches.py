@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.models.hybrid import draw_noise, hybrid, limited_change
+from hitnet.models.hybrid import draw_noise, hybrid
 from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation, add, epoch_differences, modified_places
@@ -108,15 +108,13 @@ def test_in_training_it_is_the_same_change_of_the_same_images(source, toy, kind)
     assert differences.abs().max() > 1
 
 
-@pytest.mark.parametrize("kind", ["component", "clipped", "hit-zone"])
-def test_every_noise_changes_the_capsules_as_it_says(source, toy, kind):
+def test_noise_on_one_component_changes_the_capsules(source, toy):
     feed = Feed(toy, torch.device("cpu"))
-    augmentation = HybridAugmentation(source.model, feed, strength=3.0, share=1.0, noise=kind)
+    augmentation = HybridAugmentation(source.model, feed, strength=3.0, share=1.0, noise="component")
     noise = augmentation.draw(4, torch.Generator().manual_seed(5))
-    assert torch.equal(noise, draw_noise(source.model, 4, torch.Generator().manual_seed(5), kind, 3.0))
+    assert torch.equal(noise, draw_noise(source.model, 4, torch.Generator().manual_seed(5), "component", 3.0))
     index = torch.tensor([0, 3, 3, 7])
-    change = limited_change(source.model, augmentation.capsules[index], noise, kind)
-    expected = hybrid(source.model, toy.pixels[index].float() / 255, toy.labels[index], change)
+    expected = hybrid(source.model, toy.pixels[index].float() / 255, toy.labels[index], noise)
     differences = augmentation.differences(index, noise)
     assert torch.allclose(differences, 255 * (expected.modified - expected.reconstruction), atol=1e-3)
     assert differences.abs().max() > 0.1

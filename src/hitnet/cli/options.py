@@ -56,13 +56,11 @@ class OptionGroup:
         return [self._parameter(name, types[name], helps[name], defaults[name]) for name in self.names]
 
     def _parameter(self, name: str, hint: Any, text: str, default: Any) -> inspect.Parameter:
-        plain = _plain_type(hint)
-        flag = hint is bool and default is False
-        option = typer.Option(f"--{name.replace('_', '-')}", help=text) if flag else typer.Option(help=text)
-        annotation = Annotated[bool, option] if flag else Annotated[plain | None, option]
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=False if flag else None, annotation=annotation
-        )
+        # A named network has values of its own, so that a user must be able to say "no" to them.
+        only_yes = hint is bool and default is False and self.definition is not ModelConfig
+        option = typer.Option(f"--{name.replace('_', '-')}", help=text) if only_yes else typer.Option(help=text)
+        annotation: Any = Annotated[_plain_type(hint) | None, option]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 DATA = OptionGroup(DataOptions, ("image_size", "flip", "limit", "strict", "data_dir"))
@@ -78,6 +76,7 @@ RECIPE = OptionGroup(
         "augment",
         "augment_strength",
         "augment_share",
+        "augment_noise",
         "ghosts",
         "ghost_rule",
         "ghost_probability",

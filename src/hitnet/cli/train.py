@@ -83,8 +83,8 @@ def train_command(
     its own, OUT/seed-S.
     """
     augment = recipe_options.get("augment")
-    if augment is None and {"augment_strength", "augment_share"} & set(recipe_options):
-        raise HitNetError("--augment-strength and --augment-share require --augment hybrid.")
+    if augment is None and {"augment_strength", "augment_share", "augment_noise"} & set(recipe_options):
+        raise HitNetError("--augment-strength, --augment-share and --augment-noise require --augment hybrid.")
     check_ghosts(recipe_options)
     last_word = str(seed) if seeds is None else "seeds"
     chosen = chosen_model(model, backbone, model_options)

@@ -19,7 +19,7 @@ from hitnet.errors import HitNetError
 from hitnet.models.coding import decode_batch, encode_batch, need_decoder
 from hitnet.models.network import Network
 
-Noise = Literal["normal", "component", "clipped", "hit-zone"]
+Noise = Literal["normal", "component"]
 NOISES: tuple[Noise, ...] = get_args(Noise)
 
 
@@ -50,31 +50,14 @@ def capsule_noise(network: Network, normal: Tensor, strength: float) -> Tensor:
 def draw_noise(network: Network, count: int, generator: torch.Generator, kind: Noise, strength: float) -> Tensor:
     """Draw noise for `count` capsules: (count, n), on the CPU.
 
-    "component" changes one component of each capsule, uniformly within ±2 · `strength` · m/√n; the others are normal.
+    "normal" changes all components; "component" changes one of each capsule, uniformly within ±2 · `strength` · m/√n.
     """
     n = network.config.capsule_dim
-    if kind != "component":
+    if kind == "normal":
         return capsule_noise(network, torch.randn(count, n, generator=generator), strength)
     chosen = torch.randint(n, (count, 1), generator=generator)
     uniform = 4 * torch.rand(count, 1, generator=generator) - 2
     return capsule_noise(network, torch.zeros(count, n).scatter_(1, chosen, uniform), strength)
-
-
-def limited_change(network: Network, capsules: Tensor, noise: Tensor, kind: Noise) -> Tensor:
-    """The change of capsules (B, n) by noise (B, n), after limits to where a capsule may end up.
-
-    "clipped" keeps each component within ±2 m/√n of the centre; "hit-zone" moves a capsule that ends up farther than m
-    from the centre straight back to that distance. The other kinds have no limits.
-    """
-    centre = network.head.centre
-    if kind == "clipped":
-        reach = 2 * component_spread(network)
-        return (capsules + noise).clamp(centre - reach, centre + reach) - capsules
-    if kind == "hit-zone":
-        away = capsules + noise - centre
-        lengths = torch.linalg.vector_norm(away, dim=1, keepdim=True).clamp_min(HIT_RADIUS)
-        return centre + away * (HIT_RADIUS / lengths) - capsules
-    return noise
 
 
 @torch.no_grad()

@@ -39,11 +39,35 @@ def short_arm(
     return arm(facts, f"{name}-60", wanted, arm_of, f"{reading}, 60 epochs", options={**SHORT, **options}, **rest)
 
 
+# "Followed by a BN": over a K x n matrix, Keras has n statistics, which all classes share.
+SHARED_WORDS = "batch-norm shared by all classes"
+SHARED_ARMS: tuple[Experiment, ...] = tuple(
+    arm(facts, name, wanted, arm_of, SHARED_WORDS, model_options=SHARED, each_epoch=each_epoch)
+    for facts, name, wanted, arm_of, each_epoch in (
+        (MNIST, "mnist-hitnet-shared", 10, "mnist-hitnet-constant", None),
+        (FASHION, "fashion-shared", 5, "fashion-hitnet", None),
+        (CIFAR10, "cifar10-shared", 3, "cifar10-hitnet", None),
+        (SVHN, "svhn-shared", 3, "svhn-hitnet", None),
+        (AFFNIST, "affnist-shared", 3, "affnist-hitnet-shifts", AFFNIST_EACH_EPOCH),
+    )
+)
+
 # The CapsNet code that the authors cite and time themselves against shifts by up to a tenth of the side (2.8, 3.2 and 4
 # pixels) and fills with the nearest pixel.
 SHIFT_ARMS: tuple[Experiment, ...] = (
     arm(CIFAR10, "cifar10-shift3-nearest", 3, "cifar10-hitnet", "shifts of 3, nearest pixel", options=NEAREST_3),
-    arm(SVHN, "svhn-shift3-nearest", 3, "svhn-hitnet", "shifts of 3, nearest pixel", options=NEAREST_3),
+    *(
+        arm(
+            facts,
+            f"{name}-shared-shift3-nearest",
+            3,
+            f"{name}-hitnet",
+            f"{SHARED_WORDS}; shifts of 3, nearest pixel",
+            options=NEAREST_3,
+            model_options=SHARED,
+        )
+        for name, facts in (("cifar10", CIFAR10), ("svhn", SVHN))
+    ),
     arm(
         AFFNIST,
         "affnist-shift4",
@@ -53,97 +77,79 @@ SHIFT_ARMS: tuple[Experiment, ...] = (
         options={"shift": 4},
         each_epoch=AFFNIST_EACH_EPOCH,
     ),
-    short_arm(CIFAR10, "cifar10-shift3", 3, "cifar10-hitnet", "shifts of 3, zeros", {"shift": 3}),
-    short_arm(
-        CIFAR10, "cifar10-shift2-nearest", 3, "cifar10-hitnet", "shifts of 2, nearest pixel", {"shift_fill": "nearest"}
-    ),
-    short_arm(MNIST, "mnist-shift3", 3, "mnist-hitnet-constant", "shifts of 3, zeros", {"shift": 3}),
-    short_arm(FASHION, "fashion-shift3-nearest", 3, "fashion-hitnet", "shifts of 3, nearest pixel", NEAREST_3),
 )
 
-# "Followed by a BN": over a K x n matrix, Keras has n statistics, which all classes share.
-SHARED_WORDS = "batch-norm shared by all classes"
-SHARED_ARMS: tuple[Experiment, ...] = (
-    arm(MNIST, "mnist-hitnet-shared", 3, "mnist-hitnet-constant", SHARED_WORDS, model_options=SHARED),
-    *(
-        short_arm(facts, f"{name}-shared", 3, f"{name}-hitnet", SHARED_WORDS, {}, model_options=SHARED)
-        for name, facts in (("fashion", FASHION), ("cifar10", CIFAR10), ("svhn", SVHN))
-    ),
-)
-
-# Networks that were trained for a shorter time modify images with less harm (benchmarks/TRIALS.md).
-TEACHERS: tuple[Experiment, ...] = tuple(
-    short_arm(facts, name, 1, arm_of, "modifies the images of hybrid arms", options)
-    for facts, name, arm_of, options in (
-        (MNIST, "mnist-hitnet", "mnist-hitnet-constant", {}),
-        (FASHION, "fashion-hitnet", "fashion-hitnet", {}),
-        (CIFAR10, "cifar10-shift3-nearest", "cifar10-hitnet", NEAREST_3),
-        (SVHN, "svhn-shift3-nearest", "svhn-hitnet", NEAREST_3),
-    )
-)
+# A network that was trained for a shorter time modifies images with less harm (benchmarks/TRIALS.md).
+TEACHER = short_arm(MNIST, "mnist-hitnet", 1, "mnist-hitnet-constant", "modifies the images of hybrid arms", options={})
 HYBRID = {"augment": "hybrid", "augment_strength": 1.0, "augment_share": 1.0}
 COMPONENT = {**HYBRID, "augment_noise": "component"}
-COMPONENT_WORDS = "one component of each image changed, uniform in ±2m/√n; teacher of 60 epochs"
+COMPONENT_WORDS = "one component of each image changed, uniform in ±2m/√n"
+SHARED_COMPONENT_WORDS = f"{COMPONENT_WORDS}; {SHARED_WORDS}, also in the teacher"
+DECAY_WORDS = "; decreasing rate"
 HYBRID_ARMS: tuple[Experiment, ...] = (
     *(
         arm(
             facts,
-            f"{name}-hybrid-component",
+            f"{name}-hybrid-shared-component",
             wanted,
             f"{name}-hybrid",
-            f"{COMPONENT_WORDS}{words}",
-            options={**COMPONENT, **options},
+            SHARED_COMPONENT_WORDS,
+            options=COMPONENT,
+            model_options=SHARED,
             teacher=teacher,
         )
-        for name, facts, wanted, words, options, teacher in (
-            ("mnist", MNIST, 5, "", {}, "mnist-hitnet-60"),
-            ("fashion", FASHION, 5, "", {}, "fashion-hitnet-60"),
-            ("cifar10", CIFAR10, 3, "; shifts of 3, nearest pixel", NEAREST_3, "cifar10-shift3-nearest-60"),
-            ("svhn", SVHN, 3, "; shifts of 3, nearest pixel", NEAREST_3, "svhn-shift3-nearest-60"),
+        for name, facts, wanted, teacher in (
+            ("mnist", MNIST, 5, "mnist-hitnet-shared"),
+            ("fashion", FASHION, 5, "fashion-shared"),
+            ("cifar10", CIFAR10, 3, "cifar10-shared"),
+            ("svhn", SVHN, 3, "svhn-shared"),
         )
     ),
     arm(
         MNIST,
-        "mnist-hybrid-component-decay",
+        "mnist-hybrid-shared-component-decay",
         5,
         "mnist-hybrid-decay",
-        f"{COMPONENT_WORDS}; decreasing rate",
+        f"{SHARED_COMPONENT_WORDS}{DECAY_WORDS}",
         recipe="paper-decay",
         options=COMPONENT,
-        teacher="mnist-hitnet-60",
+        model_options=SHARED,
+        teacher="mnist-hitnet-shared",
+    ),
+    arm(
+        MNIST,
+        "mnist-hitnet-shared-decay",
+        5,
+        "mnist-hitnet-decay",
+        f"{SHARED_WORDS}{DECAY_WORDS}",
+        recipe="paper-decay",
+        model_options=SHARED,
     ),
     *(
-        short_arm(MNIST, f"mnist-hybrid-{name}", 3, "mnist-hybrid", words, options, teacher=teacher, **rest)
-        for name, words, options, teacher, rest in (
-            (
-                "clipped",
-                "strength 1, components clipped to 0.5 ± 2m/√n; teacher of 60 epochs",
-                {**HYBRID, "augment_noise": "clipped"},
-                "mnist-hitnet-60",
-                {},
-            ),
-            (
-                "conv",
-                "one component changed; teacher with a convolutional decoder",
-                COMPONENT,
-                "mnist-ours-teacher",
-                {},
-            ),
-            (
-                "shared",
-                f"strength 1, {SHARED_WORDS}, also in the teacher of 250 epochs",
-                HYBRID,
-                "mnist-hitnet-shared",
-                {"model_options": SHARED},
-            ),
-            (
-                "shared-component",
-                f"one component changed, {SHARED_WORDS}, also in the teacher of 250 epochs",
-                COMPONENT,
-                "mnist-hitnet-shared",
-                {"model_options": SHARED},
-            ),
+        arm(
+            MNIST,
+            f"mnist-hybrid-component{ending}",
+            5,
+            f"mnist-hybrid{ending}",
+            f"{COMPONENT_WORDS}; teacher of 60 epochs{words}",
+            recipe=recipe,
+            options=COMPONENT,
+            teacher=TEACHER.name,
         )
+        for ending, words, recipe in (("", "", "paper"), ("-decay", DECAY_WORDS, "paper-decay"))
+    ),
+    *(
+        short_arm(
+            MNIST,
+            f"mnist-hybrid-shared{ending}",
+            3,
+            "mnist-hybrid",
+            f"{words}; {SHARED_WORDS}, also in the teacher of 250 epochs",
+            options,
+            model_options=SHARED,
+            teacher="mnist-hitnet-shared",
+        )
+        for ending, words, options in (("", "strength 1", HYBRID), ("-component", COMPONENT_WORDS, COMPONENT))
     ),
 )
 
@@ -170,4 +176,4 @@ GHOST_ARMS: tuple[Experiment, ...] = tuple(
 PRECISION_ARM = short_arm(
     CIFAR10, "cifar10-float32", 1, "cifar10-hitnet", "float32 in training", {"precision": "float32"}
 )
-ARMS: tuple[Experiment, ...] = (*SHIFT_ARMS, *SHARED_ARMS, *TEACHERS, *HYBRID_ARMS, *GHOST_ARMS, PRECISION_ARM)
+ARMS: tuple[Experiment, ...] = (*SHARED_ARMS, *SHIFT_ARMS, *HYBRID_ARMS, TEACHER, *GHOST_ARMS, PRECISION_ARM)

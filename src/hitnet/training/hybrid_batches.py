@@ -21,7 +21,7 @@ from hitnet.data import ImageSet
 from hitnet.errors import HitNetError
 from hitnet.files import expand
 from hitnet.models.coding import BATCH, encode_batch, need_decoder
-from hitnet.models.hybrid import Noise, before_and_after, draw_noise, limited_change
+from hitnet.models.hybrid import Noise, before_and_after, draw_noise
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.training.device import sent, training_precision
 from hitnet.training.evaluation import to_device
@@ -71,9 +71,7 @@ class HybridAugmentation:
         if not len(index):
             return noise.new_empty(0, *self.network.config.in_shape)
         extra = None if self.extra is None else self.extra[index]
-        capsules = self.capsules[index]
-        change = limited_change(self.network, capsules, noise, self.noise)
-        before, after = before_and_after(self.network, self.labels[index], capsules, extra, change)
+        before, after = before_and_after(self.network, self.labels[index], self.capsules[index], extra, noise)
         return 255 * (after - before)
 
 

@@ -50,9 +50,8 @@ class Recipe:
         augment: hybrid: train on images that the network of another run modifies, before they are shifted.
         augment_strength: Spread of the noise on that network's capsules, in units of m/√n (default 0.5).
         augment_share: Part of each batch that is modified (default 0.25).
-        augment_noise: normal (on all components), component (one per image, uniform within twice the spread), clipped
-            (normal, then each component kept within 2m/√n of the centre) or hit-zone (normal, then capsules that left
-            the hit zone moved back to its border).
+        augment_noise: normal (on all components of a capsule) or component (on one of them, uniform within twice the
+            spread).
         ghosts: Ghost capsules: classes that an image may hit unpunished.
         ghost_rule: always (paper) or nearer (only where the ghost is nearer than the true class).
         ghost_probability: Chance that a ghost goes unpunished.
