@@ -40,12 +40,23 @@ def test_options_of_the_network(data):
     assert not config.shared_norm
 
 
+def test_a_network_s_own_value_can_be_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_npz(toy_images(30, shape=(3, 12, 12)), tmp_path / "colours.npz")
+    for name, options in (("own", ()), ("refused", ("--no-shared-norm",))):
+        call("colours.npz", "--out", name, *options)
+    assert hitnet.open_run("own").config.model.shared_norm
+    assert not hitnet.open_run("refused").config.model.shared_norm
+
+
 def test_hybrid_augmentation(data):
     call(data)
     options = ("--augment", "hybrid", "--augment-from", "runs/bands-default-fast-0")
-    call(data, *options, "--augment-strength", 2, "--augment-share", 1)
+    call(data, *options, "--augment-strength", 2, "--augment-share", 1, "--augment-noise", "component")
     config = hitnet.open_run("runs/bands-default-fast-hybrid-0").config
-    assert (config.recipe.augment, config.recipe.augment_strength, config.recipe.augment_share) == ("hybrid", 2, 1)
+    recipe = config.recipe
+    assert (recipe.augment, recipe.augment_strength, recipe.augment_share) == ("hybrid", 2, 1)
+    assert recipe.augment_noise == "component"
     assert config.augment_from["run"] == str(Path("runs/bands-default-fast-0").absolute())
 
 
@@ -55,8 +66,10 @@ def test_hybrid_augmentation(data):
         (("--augment", "hybrid"), "set --augment-from to a run"),
         (("--augment", "hybird"), "must be one of none, hybrid"),
         (("--augment-from", "somewhere"), "--augment-from names a run, .* set --augment hybrid"),
-        (("--augment-strength", "2"), "--augment-strength and --augment-share require --augment hybrid"),
-        (("--augment-share", "1"), "--augment-strength and --augment-share require --augment hybrid"),
+        (("--augment-strength", "2"), "--augment-strength, --augment-share and --augment-noise require --augment"),
+        (("--augment-share", "1"), "--augment-strength, --augment-share and --augment-noise require --augment"),
+        (("--augment-noise", "component"), "--augment-strength, --augment-share and --augment-noise require --augment"),
+        (("--augment", "hybrid", "--augment-noise", "loud"), "must be one of normal, component"),
         (("--ghost-rule", "nearer"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
         (("--ghost-probability", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
         (("--ghosts-from-epoch", "2", "--ghosts", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),

@@ -81,13 +81,14 @@ def test_evaluation_is_the_mean_over_masks():
     assert torch.allclose(drawn.mean(dim=0), expected, atol=5 * float(drawn.std(dim=0).max()) / math.sqrt(4000))
 
 
+@torch.no_grad()
 def test_evaluation_by_hand():
     """The mean of relu(u) for normal u, as a sum over a fine grid."""
     layer, features = layer_of(keep=0.3), torch.randn(2, 5, dtype=torch.float64)
     units = layer.eval()(features)
     for b in range(2):
         for o in range(4):
-            terms = [float(layer.weight[o, i].detach() * features[b, i]) for i in range(5)] + [float(layer.bias[o].detach())]
+            terms = [float(layer.weight[o, i] * features[b, i]) for i in range(5)] + [float(layer.bias[o])]
             mean, spread = 0.3 * sum(terms), math.sqrt(0.3 * 0.7 * sum(term**2 for term in terms))
             grid = torch.linspace(mean - 9 * spread, mean + 9 * spread, 20_001, dtype=torch.float64)
             density = torch.exp(-0.5 * ((grid - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))

@@ -167,6 +167,18 @@ def test_classes_may_share_the_statistics_of_batch_norm(name):
     assert build(name, (1, 17, 17), 3, capsule_dim=4, decoder="none").head.norm.num_features == 12
 
 
+def test_the_small_network_shares_them_on_colour_images():
+    grey, colour = (1, 17, 17), (3, 17, 17)
+    assert not choose_model("hitnet-small").config(grey, 3).shared_norm
+    assert choose_model("hitnet-small").config(colour, 3).shared_norm
+    assert not choose_model("hitnet-small", shared_norm=False).config(colour, 3).shared_norm
+    assert choose_model("hitnet-small", shared_norm=True).config(grey, 3).shared_norm
+    assert build("hitnet-small", colour, 3).head.norm.num_features == 16
+    softmax = choose_model("hitnet-small", head="plain-softmax", decoder="none")
+    assert not softmax.config(colour, 3).shared_norm  # this head has no batch-norm
+    assert not choose_model("hitnet-resnet9").config(colour, 3).shared_norm
+
+
 def test_heads_without_batch_norm_share_none():
     for name in ("capsnet", "dropconnect"):
         with pytest.raises(HitNetError, match="has no batch-norm"):

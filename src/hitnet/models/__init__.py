@@ -38,10 +38,12 @@ class Named:
     Attributes:
         summary: One line for the list of models.
         options: The entries of ModelConfig that differ from the paper's HitNet.
+        for_colour: Further entries, if images have several channels and the head is the network's own.
     """
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
+    for_colour: dict[str, Any] = field(default_factory=dict)
 
 
 PRETRAINED = "hitnet-pretrained"
@@ -67,6 +69,7 @@ MODELS: dict[str, Named] = {
     "hitnet-small": Named(
         "Hit-or-Miss on three small strided convolutions; the default without a GPU",
         {"features": "small", "decoder": "standardised"},
+        for_colour={"shared_norm": True},
     ),
     "hitnet-resnet9": Named(
         "Hit-or-Miss on a residual network of nine layers; the default for colour images on a GPU",
@@ -117,10 +120,14 @@ class ModelChoice:
         """The configuration for images (C, H, W) of any shape and any number of classes."""
         if self.name is None:
             raise HitNetError("This choice of a network has no name yet. Call `named` first.")
+        named = MODELS[self.name]
         try:
-            return ModelConfig(in_shape, num_classes, **{**MODELS[self.name].options, **self.changes})
+            config = ModelConfig(in_shape, num_classes, **{**named.options, **self.changes})
         except TypeError as error:
             raise HitNetError(f"Model {self.name!r}: {error}") from None
+        if config.in_shape[0] == 1 or "head" in self.changes:
+            return config
+        return replace(config, **{name: value for name, value in named.for_colour.items() if name not in self.changes})
 
 
 def _check_changes(changes: Mapping[str, Any]) -> None:
