@@ -32,7 +32,8 @@ class ModelConfig:
             convolutions) or none.
         reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
         extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
-        shared_norm: All classes share the statistics of the head's batch-norm; the paper's ghosts need it.
+        shared_norm: All classes share the statistics of the head's batch-norm (hitnet-small: on colour images). The
+            paper's ghosts and its gain from hybrid images need it.
         weights: A .safetensors file that a backbone starts from. None: its published weights.
     """
 

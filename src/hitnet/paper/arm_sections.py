@@ -36,8 +36,8 @@ def arms_section(page: Page) -> str:
     arms = [page.experiment(name) for name in page.result.experiments]
     made = [arm for arm in arms if page.records(arm.name) or page.diverged(arm.name)]
     note = (
-        "Each arm changes one reading of the paper. Tables 1 to 3 contain no run of an arm. The intervals are not "
-        "corrected for the number of arms, and no recipe is chosen by them."
+        "Each arm changes one reading of the paper, or two together. Tables 1 to 3 contain no run of an arm. The "
+        "intervals are not corrected for the number of arms, and no recipe is chosen by them."
     )
     parts = [note]
     ghosts = [arm for arm in made if arm.read_ghosts]
