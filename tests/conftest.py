@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hitnet import Images
+from patience import PATIENCE
 from toy import toy_images
 
 FLAGS = (
@@ -88,6 +89,8 @@ def browser(tmp_path_factory):
     options.add_experimental_option("prefs", {"download.default_directory": str(home)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_script_timeout(PATIENCE)
+    driver.set_page_load_timeout(PATIENCE)
     driver.downloads = home
     yield driver
     driver.quit()

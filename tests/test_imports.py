@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from patience import PATIENCE
+
 LATE = (
     "pandas",
     "pyarrow",
@@ -22,7 +24,7 @@ def imported(code: str) -> set[str]:
     """The top-level packages that a fresh interpreter has imported after this code."""
     ending = "import sys; print('\\nIMPORTED', *sorted({name.partition('.')[0] for name in sys.modules}))"
     command = [sys.executable, "-c", f"{code}\n{ending}"]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return set(process.stdout.rpartition("IMPORTED")[2].split())
 
 

@@ -33,11 +33,11 @@ from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.data import save_npz
 from hitnet.features import cache
 from hitnet.training import engine
+from patience import PATIENCE
 from toy import toy_images
 from toy_book import toy_book
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate", "shutil.copyfile")
-PATIENCE = 900.0  # seconds; a command that takes longer hangs, however busy the machine is
 TIMES = ("seconds", "images_per_second", "epoch_seconds", "date", "code")
 
 

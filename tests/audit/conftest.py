@@ -5,6 +5,7 @@ from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 
 from hitnet.audit.correction_files import read_corrections
 from hitnet.audit.page import write_page
+from patience import wait_until
 
 
 @pytest.fixture
@@ -39,6 +40,15 @@ class Review:
 
     def js(self, script, *arguments):
         return self.browser.execute_script(f"return {script}", *arguments)
+
+    def wait(self, condition):
+        """Wait until a condition holds, and return its value."""
+        return wait_until(lambda: self.js(condition), condition)
+
+    def wait_for_drawing(self):
+        """Wait until the page has drawn what it was told to."""
+        frames = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
+        self.browser.execute_async_script(frames)
 
     def all(self, selector):
         return self.browser.find_elements("css selector", selector)

@@ -13,6 +13,7 @@ import pytest
 from hitnet.audit import decisions as module
 from hitnet.audit.decisions import Change, DecisionLog, Decisions, Step, settle, settled
 from hitnet.errors import HitNetError
+from patience import PATIENCE
 
 
 def step(number, decision, label="", *, reviewer="anna", **options):
@@ -105,7 +106,7 @@ def test_lines_of_two_processes_do_not_mix(tmp_path):
     path = tmp_path / "decisions.jsonl"
     processes = [writer(path, name, 40, size=60) for name in ("anna", "ben")]
     for process in processes:
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE)
     steps = written(path)
     for name in ("anna", "ben"):
         assert [each.changes[0].id for each in steps if each.reviewer == name] == list(range(40))

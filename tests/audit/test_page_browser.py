@@ -1,7 +1,5 @@
 """The review page in a real browser, by keyboard as a person would use it."""
 
-import time
-
 import pytest
 import torch
 from audit_samples import make_audit, make_summary, with_neighbours
@@ -180,7 +178,7 @@ def test_a_suggestion_that_is_the_given_label_cannot_be_taken(open_review):
 def test_no_decision_on_an_image_out_of_sight(open_review):
     review = open_review(make_audit(500, 5, suspects=300))
     review.js("document.querySelector('#list').scrollTop = 20000")
-    time.sleep(0.2)
+    review.wait("!document.querySelector('.row.current')")
     review.keys("4")
     assert review.exported() == {}
     review.keys("4")
@@ -333,7 +331,8 @@ def test_nothing_is_cut_off_in_windows_of_any_width(open_review, browser, width,
     metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
-        time.sleep(0.15)
+        review.wait(f"window.innerWidth === {width}")
+        review.wait_for_drawing()
         assert review.js(overflow) == 0
         assert review.js(cut) == 0
         assert review.js(outside) == 0

@@ -1,7 +1,6 @@
 """Input and output of the review page: storage, export, import, hostile names, ten thousand rows."""
 
 import json
-import time
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from browser_keys import END, ENTER, ESCAPE
 from hitnet.audit.correction_files import read_corrections
 from hitnet.audit.corrections import check_corrections
 from hitnet.audit.page import write_page
+from patience import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -73,10 +73,7 @@ def test_download_is_read_by_apply(open_review, browser):
     file = browser.downloads / "corrections.csv"
     file.unlink(missing_ok=True)
     review.click("#export-download")
-    for _ in range(50):
-        if file.exists() and file.stat().st_size:
-            break
-        time.sleep(0.1)
+    wait_until(lambda: file.exists() and file.stat().st_size, "the download")
     decided = check_corrections(table, read_corrections(file), names, name="corrections.csv")
     assert [decided[i].decision for i in table["id"][:5]] == ["keep", "relabel", "relabel", "drop", "unsure"]
     assert decided[table["id"][1]].label == table["suggested"][1]
@@ -93,7 +90,7 @@ def test_import_continues_elsewhere_and_can_be_undone(open_review, browser):
     review.keys("5")
     review.click("#open-import")
     review.element("#import-file").send_keys(str(review.path.with_suffix(".csv")))
-    time.sleep(0.3)
+    review.wait("document.querySelectorAll('.row.drop').length === 1")
     assert review.exported() == before
     review.keys("u")
     assert list(review.exported().values()) == [("unsure", "")]
@@ -105,8 +102,7 @@ def test_import_carries_images_that_the_page_does_not_show(open_review, tmp_path
     csv.write_text("id,path,given,decision,label\n58,somewhere,class 3,relabel,class 1\n")
     review.click("#open-import")
     review.element("#import-file").send_keys(str(csv))
-    time.sleep(0.3)
-    assert "1 imported, not on this page" in review.text("#progress-detail")
+    review.wait("document.querySelector('#progress-detail').innerText.includes('1 imported, not on this page')")
     assert review.exported() == {58: ("relabel", "class 1")}
 
 
@@ -124,8 +120,7 @@ def test_import_with_mistakes_changes_nothing(open_review, tmp_path):
     csv.write_text("id,path,given,decision,label\n" + "\n".join(lines))
     review.click("#open-import")
     review.element("#import-file").send_keys(str(csv))
-    time.sleep(0.3)
-    problems = review.text("#import-problems")
+    problems = review.wait("document.querySelector('#import-problems').innerText")
     assert "Line 3: " in problems
     assert "<b>other</b>" in problems
     assert "Line 4: “nothing” is not a class" in problems

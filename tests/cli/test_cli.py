@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hitnet.cli import MODULES, app, first_sentence
 from hitnet.cli.terminal import make_console, short_name
+from patience import PATIENCE, wait_until
 
 # A shell may have started the tests with interruptions turned off, which a child would inherit.
 PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hitnet.startup import main; main()"
@@ -194,12 +195,10 @@ def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_r
     out = tmp_path / "run"
     options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 100_000)
     process = start("train", toy_run[1], "--out", out, *options)
-    deadline = time.monotonic() + 60
-    while not (out / "config.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until((out / "config.json").exists, "the run has begun")
     time.sleep(0.2)
     process.send_signal(number)
-    printed, complaints = process.communicate(timeout=30)
+    printed, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     assert printed == ""
     assert complaints == "Interrupted. Nothing that was written is lost; commands that have --resume can continue it.\n"
@@ -221,7 +220,7 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     out = tmp_path / ("long" * 40) / "run"
     options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 2)
     process = start("train", toy_run[1], "--out", out, *options)
-    printed, complaints = process.communicate(timeout=60)
+    printed, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, complaints) == (0, "")
     assert "\x1b" not in printed
     first, second, third = printed.splitlines()
@@ -229,7 +228,7 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     assert second.startswith("test error ")
     assert third == f"run folder: {out}"
     process = start("evaluate", out, "--device", "cpu", PYTHONIOENCODING="ascii", COLUMNS="100")
-    printed, complaints = process.communicate(timeout=60)
+    printed, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, complaints) == (0, "")
     assert "band 1" in printed
 
@@ -240,7 +239,7 @@ def test_json_is_json_in_every_encoding(toy_run, tmp_path):
         Image.new("L", (12, 12)).save(tmp_path / f"{name}.png")
     paths = [str(tmp_path / f"{name}.png") for name in names]
     process = start("predict", toy_run[0], *paths, "--device", "cpu", "--json", PYTHONIOENCODING="ascii")
-    printed, complaints = process.communicate(timeout=60)
+    printed, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, complaints) == (0, "")
     assert [row["image"] for row in json.loads(printed)] == paths
 

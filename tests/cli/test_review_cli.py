@@ -12,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from patience import PATIENCE
+
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
 
 from review_samples import make_folder  # noqa: E402
@@ -82,7 +84,7 @@ def test_ctrl_c_ends_it_quietly(served):
     _, start = served
     process, _ = start()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
 
 
@@ -102,7 +104,7 @@ def test_a_missing_package_is_said(tmp_path):
     )
     environment = {**os.environ, "COLUMNS": "300"}
     command = [sys.executable, "-c", code, str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert ended.returncode == 1
     assert "needs the package starlette: pip install 'hitnet[review]'" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from hitnet import cli, startup
+from patience import PATIENCE
 
 
 def test_importing_hitnet_and_its_command_line_leaves_interruptions_alone():
@@ -57,7 +58,7 @@ def test_only_pythons_own_handler_is_replaced(monkeypatch, call, handler, expect
 
 def slow_torch(tmp_path, words, handler):
     """A process whose import of PyTorch has begun and lasts."""
-    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(3600)\n")
     process = subprocess.Popen(
         [sys.executable, *words],
         stdout=subprocess.PIPE,
@@ -73,14 +74,14 @@ def slow_torch(tmp_path, words, handler):
 def test_an_interruption_while_starting_leaves_no_traceback(tmp_path):
     process = slow_torch(tmp_path, ["-m", "hitnet", "models"], signal.SIG_DFL)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[1] == ""
+    assert process.communicate(timeout=PATIENCE)[1] == ""
     assert process.returncode == -signal.SIGINT
 
 
 def test_a_program_that_imports_hitnet_is_interrupted_as_ever(tmp_path):
     process = slow_torch(tmp_path, ["-c", "import hitnet; hitnet.train"], signal.SIG_DFL)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[1].endswith("KeyboardInterrupt\n")
+    assert process.communicate(timeout=PATIENCE)[1].endswith("KeyboardInterrupt\n")
 
 
 def test_interruptions_that_are_ignored_stay_so(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 
 from hitnet.paper import PAPER, Ledger, reproduce, runner, write_page
+from hitnet.paper import page as results_page
 from toy_book import toy_book
 
 
@@ -60,10 +61,11 @@ def page(book, ledger, tmp_path):
 
 
 @pytest.fixture
-def section(page):
+def section(ledger, tmp_path):
     """Gives one section of the paper's page."""
 
     def call(name):
-        return page(PAPER).split(f"\n## {name}\n")[1].split("\n## ")[0]
+        text = results_page.section(results_page.Page(PAPER, ledger, tmp_path / "docs", PAPER.results[name]))
+        return text.removeprefix(f"## {name}\n")
 
     return call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import uvicorn
 from review_samples import TOKEN, open_folder
 
 from hitnet.review.server import listen
+from patience import PATIENCE, wait_until
 
 KEYS = {"shift": "\ue008", "escape": "\ue00c", "enter": "\ue007", "down": "\ue015", "right": "\ue014", "left": "\ue012"}
 
@@ -31,7 +31,7 @@ def serving(folder: Path, reviewer: str = "anna", every: int = 50) -> Iterator[s
             yield f"http://127.0.0.1:{port}/?token={TOKEN}"
         finally:
             server.should_exit = True
-            thread.join(timeout=20)
+            thread.join(timeout=PATIENCE)
             review.ranker.close()
 
 
@@ -46,14 +46,9 @@ class ServedPage:
     def js(self, script: str, *arguments):
         return self.browser.execute_script(f"return {script}", *arguments)
 
-    def wait(self, condition: str, seconds: float = 20.0):
+    def wait(self, condition: str):
         """Wait until a condition holds, and return its value."""
-        end = time.monotonic() + seconds
-        while not (value := self.js(condition)):
-            if time.monotonic() > end:
-                raise AssertionError(f"not within {seconds} s: {condition}")
-            time.sleep(0.02)
-        return value
+        return wait_until(lambda: self.js(condition), condition)
 
     def keys(self, *keys: str, shift: bool = False) -> None:
         from selenium.webdriver.common.action_chains import ActionChains

@@ -222,7 +222,7 @@ def test_the_order_improves_when_the_reader_asks_for_it(folder, browser, audit):
         page.keys("1", "2", "1", "2", "1")
         page.decided(5)
         place = page.current
-        page.wait("!document.querySelector('#new-order').hidden && !document.querySelector('#new-order').disabled", 60)
+        page.wait("!document.querySelector('#new-order').hidden && !document.querySelector('#new-order').disabled")
         assert page.current == place  # nothing moves by itself
         assert "Ranked anew after 5 decisions" in page.text("#new-order")
         page.keys("r")

@@ -1,5 +1,6 @@
 """bfloat16 in training where the CPU has it; float32 everywhere else."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -79,14 +80,14 @@ def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(tmp_
     )
     settings = Path(__file__).parents[1] / "conftest.py"
     shutil.copy(settings, tmp_path / "conftest.py")
-    shutil.copy(settings.with_name("toy.py"), tmp_path / "toy.py")
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", suite],
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (settings.parent, settings.parents[1] / "src")))},
     )
-    assert "2 passed" in process.stdout, process.stdout
+    assert "2 passed" in process.stdout, process.stdout + process.stderr
 
 
 def test_an_old_pytorch_cannot_tell(monkeypatch):

@@ -14,6 +14,7 @@ import hitnet
 from hitnet import choose_recipe, open_data
 from hitnet.data.streamed import Streamed
 from hitnet.training import RunFolder, engine, scheduler
+from patience import PATIENCE
 from toy import toy_images
 
 RECIPE = {"epochs": 2, "batch_size": 16, "ghosts": 1, "ghost_probability": 0.5}
@@ -102,7 +103,7 @@ def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
     """)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", script, photos, tmp_path / "cut"]
-    assert subprocess.run(command, env=environment, timeout=60).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=environment, timeout=PATIENCE).returncode == -signal.SIGKILL
     assert RunFolder(tmp_path / "cut").position() == (1, 2)
     whole = hitnet.train(photos, out=tmp_path / "whole", **OPTIONS)
     resumed = hitnet.train(photos, out=tmp_path / "cut", resume=True, **OPTIONS)
