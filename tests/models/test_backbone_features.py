@@ -10,7 +10,7 @@ from hitnet.errors import HitNetError
 from hitnet.models import ModelConfig, Network, backbones, choose_model
 from hitnet.models.backbone_features import ENLARGED, SMALL, BackboneFeatures
 from hitnet.models.efficientnet_lite import WEIGHTS, shipped_weights
-from hitnet.training.runs import RunFolder
+from hitnet.training.run_folder import RunFolder
 from toy import TinyBackbone, colour_images
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)

@@ -1,20 +1,14 @@
 """Training from files on disk ends with the weights of training from memory, also after a kill in mid-epoch."""
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-
 import pytest
 import torch
+from killed import train_until_killed
 from PIL import Image
 
 import hitnet
 from hitnet import choose_recipe, open_data
 from hitnet.data.streamed import Streamed
 from hitnet.training import RunFolder, engine, scheduler
-from patience import PATIENCE
 from toy import toy_images
 
 RECIPE = {"epochs": 2, "batch_size": 16, "ghosts": 1, "ghost_probability": 0.5}
@@ -84,26 +78,7 @@ def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch)
 
 def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
     """Streamed until kill -9 after seven of ten steps; then from memory, which is the same run."""
-    script = textwrap.dedent(f"""
-        import os, signal, sys, hitnet
-        from hitnet.training import engine
-        from hitnet.training.progress import Progress
-        engine.CHECKPOINT_SECONDS = 0.0
-        class Killing(Progress):
-            left = 8
-            def step(self):
-                self.left -= 1
-                if not self.left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        data = hitnet.open_data(sys.argv[1], stream=True)
-        recipe = hitnet.choose_recipe(**{RECIPE!r})
-        hitnet.train(
-            data, model="hitnet-small", recipe=recipe, device="cpu", out=sys.argv[2], progress=Killing()
-        )
-    """)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", script, photos, tmp_path / "cut"]
-    assert subprocess.run(command, env=environment, timeout=PATIENCE).returncode == -signal.SIGKILL
+    train_until_killed(photos, tmp_path / "cut", step=8, recipe=RECIPE, stream=True)
     assert RunFolder(tmp_path / "cut").position() == (1, 2)
     whole = hitnet.train(photos, out=tmp_path / "whole", **OPTIONS)
     resumed = hitnet.train(photos, out=tmp_path / "cut", resume=True, **OPTIONS)

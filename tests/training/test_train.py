@@ -1,10 +1,6 @@
 """Training: it learns, it repeats itself exactly, and it survives being interrupted anywhere."""
 
 import hashlib
-import signal
-import subprocess
-import sys
-import textwrap
 import tracemalloc
 from dataclasses import replace
 from unittest.mock import Mock
@@ -12,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from killed import train_until_killed
 
 import hitnet
 from hitnet import HitNetError, Recipe, choose_model, choose_recipe, open_data
@@ -21,7 +18,6 @@ from hitnet.training.distributed import Ranks
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.progress import Progress
-from patience import PATIENCE
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -115,26 +111,10 @@ def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop
 def test_killed_run_resumes_to_the_same_weights(toy, tmp_path):
     """kill -9 in the middle of the second of three epochs, in a process of its own; then resume."""
     save_npz(toy, tmp_path / "toy.npz")
-    script = textwrap.dedent("""
-        import os, signal, sys, hitnet
-        from hitnet.training import engine
-        from hitnet.training.progress import Progress
-        engine.CHECKPOINT_SECONDS = 0.0
-        class Killing(Progress):
-            left = 5
-            def step(self):
-                self.left -= 1
-                if not self.left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        recipe = hitnet.choose_recipe(epochs=3, batch_size=32)
-        hitnet.train(
-            sys.argv[1], out=sys.argv[2], recipe=recipe, device="cpu", model="hitnet-small", progress=Killing()
-        )
-    """)
-    command = [sys.executable, "-c", script, tmp_path / "toy.npz", tmp_path / "cut"]
-    assert subprocess.run(command, timeout=PATIENCE).returncode == -signal.SIGKILL
+    recipe = {"epochs": 3, "batch_size": 32}
+    train_until_killed(tmp_path / "toy.npz", tmp_path / "cut", step=5, recipe=recipe)
     assert RunFolder(tmp_path / "cut").position() == (1, 1)
-    options = {"recipe": choose_recipe(epochs=3, batch_size=32), "model": "hitnet-small", "device": "cpu"}
+    options = {"recipe": choose_recipe(**recipe), "model": "hitnet-small", "device": "cpu"}
     whole = hitnet.train(tmp_path / "toy.npz", out=tmp_path / "whole", **options)
     resumed = hitnet.train(tmp_path / "toy.npz", out=tmp_path / "cut", resume=True, **options)
     assert same(weights(whole), weights(resumed))

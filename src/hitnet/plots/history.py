@@ -11,7 +11,7 @@ import numpy as np
 
 from hitnet.errors import HitNetError
 from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, fitting
-from hitnet.training.runs import RunFolder
+from hitnet.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

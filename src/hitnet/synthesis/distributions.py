@@ -24,7 +24,8 @@ from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder
 from hitnet.training.evaluation import check_fit, load_for, to_device
-from hitnet.training.runs import Run, RunFolder
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run
 from hitnet.training.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")

@@ -8,7 +8,9 @@ from hitnet.training.onnx_export import export_run
 from hitnet.training.predictions import predict
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
-from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run, open_run
 from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [

@@ -20,7 +20,9 @@ from hitnet.training.jobs import Job, JobSet, release, train_jobs
 from hitnet.training.progress import Progress
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.resuming import prepare
-from hitnet.training.runs import Run, RunConfig, RunFolder
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run
 
 
 def train(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hitnet.models.network import Network
 from hitnet.training.recipes import Recipe
-from hitnet.training.runs import History
+from hitnet.training.run_folder import History
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from hitnet.models.network import Network
 from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
 from hitnet.training.objective import Objective
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
-from hitnet.training.runs import Run, RunConfig
+from hitnet.training.run_config import RunConfig
+from hitnet.training.runs import Run
 
 log = logging.getLogger("hitnet")
 BACKBONE_SIDE = 224  # pixels

@@ -25,7 +25,7 @@ from hitnet.training.hybrid_batches import TOGETHER, HybridAugmentation, add, de
 from hitnet.training.profiling import Profiling, part
 from hitnet.training.progress import Progress, Stopped
 from hitnet.training.recipes import Recipe
-from hitnet.training.runs import History, RunFolder, Saved
+from hitnet.training.run_folder import History, RunFolder, Saved
 from hitnet.training.step import TERMS, Batch, Step, copy_into
 
 log = logging.getLogger("hitnet")

@@ -14,7 +14,9 @@ from typing import Any
 from hitnet import files
 from hitnet.data import list_data
 from hitnet.errors import HitNetError
-from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run, open_run
 
 CARD = "README.md"
 PUBLISHED = ("config.json", "history.json", "weights.safetensors")

@@ -18,7 +18,9 @@ from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
-from hitnet.training.runs import Run, RunConfig, RunFolder, open_run
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run, open_run
 from hitnet.training.scheduler import Trained, fit_all
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from hitnet.errors import HitNetError
-from hitnet.training.runs import RunConfig, RunFolder
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import RunFolder
 
 # Fingerprints tell whether weights and images are the same, so their location does not matter.
 NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "data_dir")}

@@ -18,7 +18,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.engine import Trainer, own_randomness, random_state, set_random_state
 from hitnet.training.progress import Stopped
-from hitnet.training.runs import History
+from hitnet.training.run_folder import History
 
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 import hitnet
 from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
-from hitnet.training import runs, tensor_files
+from hitnet.training import run_folder, tensor_files
 
 MODEL = choose_model("hitnet-small", capsule_dim=4)
 SMALL = {"model": MODEL, "device": "cpu", "recipe": choose_recipe(epochs=1)}
@@ -108,7 +108,7 @@ def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_a
 
 
 def test_a_checkpoint_whose_history_was_lost_is_not_resumed(tmp_path):
-    folder = runs.RunFolder(tmp_path)
+    folder = run_folder.RunFolder(tmp_path)
     folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)
     assert folder.saved() is not None
     folder.history_file.write_text('[{"epoch": 1}]')
@@ -133,13 +133,13 @@ def test_a_folder_named_like_a_known_set_is_found_again(toy, tmp_path, monkeypat
 def test_the_environment_names_the_device_of_the_training(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a GPU")
-    assert runs.environment(torch.device("cuda"))["device"] == "a GPU"
-    assert runs.environment(torch.device("cpu"))["device"] != "a GPU"
+    assert run_folder.environment(torch.device("cuda"))["device"] == "a GPU"
+    assert run_folder.environment(torch.device("cpu"))["device"] != "a GPU"
 
 
 def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(runs, "environment", lambda device: {"device": asked.append(device.type)})
+    monkeypatch.setattr(run_folder, "environment", lambda device: {"device": asked.append(device.type)})
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     judges = NewNetworks(count=1, recipe=choose_recipe(epochs=1))
     hitnet.audit_labels(toy, judges=judges, out=tmp_path / "audit", device="cpu")
@@ -158,13 +158,13 @@ def test_a_run_that_another_process_trains_is_left_alone(toy, tmp_path):
         with pytest.raises(HitNetError, match=r"seed-1: another process is training this run\. Wait for it"):
             train_seeds(toy, tmp_path / "run", 2)
         assert not (tmp_path / "run" / "seed-0" / ".training").exists()  # the claim on the first one is given up
-        assert not runs.RunFolder(folder).exists
+        assert not run_folder.RunFolder(folder).exists
     train_seeds(toy, tmp_path / "run", 2, resume=True)
 
 
 def test_claims_are_given_up_once_training_has_ended_or_failed(toy, tmp_path, monkeypatch):
     def broken(self):
-        assert runs.RunFolder(tmp_path / "run").claim_file.exists()
+        assert run_folder.RunFolder(tmp_path / "run").claim_file.exists()
         raise HitNetError("The wheels came off.")
 
     with monkeypatch.context() as patched:
@@ -192,9 +192,9 @@ def test_damaged_files_are_named(toy, tmp_path, file, text):
 
 
 def test_a_checkpoint_that_does_not_say_how_far_it_is_is_damaged(tmp_path):
-    runs.write_tensors(tmp_path / "state.safetensors", {"a": torch.zeros(2)}, {"step": "3"})
+    tensor_files.write_tensors(tmp_path / "state.safetensors", {"a": torch.zeros(2)}, {"step": "3"})
     with pytest.raises(HitNetError, match=r"state\.safetensors is damaged: it does not say how far it is"):
-        runs.RunFolder(tmp_path).position()
+        run_folder.RunFolder(tmp_path).position()
 
 
 def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
@@ -203,7 +203,7 @@ def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tensor_files, "save_file", full)
     with pytest.raises(HitNetError, match=r"Cannot write .*weights.*No space left on device.*Choose another place"):
-        runs.write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)}, {})
+        tensor_files.write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)}, {})
     assert list(tmp_path.iterdir()) == []
 
 

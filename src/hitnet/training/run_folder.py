@@ -1,0 +1,206 @@
+"""Run folders, the hinge between training and everything after it.
+
+config.json          the network, the recipe, the data and the seed: enough to build the network again
+environment.json     where and when it was trained
+history.json         one row per epoch
+weights.safetensors  the trained weights, present once training has ended
+state.safetensors    weights and optimizer state at the last checkpoint, for resuming; removed at the end
+.training            exists while a process trains the run, so that no other process does
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hitnet import files, schemas
+from hitnet.errors import HitNetError
+from hitnet.models.network import ModelConfig, Network
+from hitnet.training.run_config import RunConfig
+from hitnet.training.tensor_files import read_metadata, read_tensors, write_tensors
+
+MOST_THREADS = 1024
+History = list[dict[str, Any]]
+
+
+class Saved(NamedTuple):
+    """A checkpoint: `epoch` epochs and `step` steps of the next are done."""
+
+    epoch: int
+    step: int
+    tensors: dict[str, Tensor]
+
+
+class RunFolder:
+    """A run on disk. Every file in it is written whole or not at all."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = files.expand(path)
+        self.config_file = self.path / "config.json"
+        self.history_file = self.path / "history.json"
+        self.weights_file = self.path / "weights.safetensors"
+        self.state_file = self.path / "state.safetensors"
+        self.claim_file = self.path / ".training"
+
+    @property
+    def exists(self) -> bool:
+        return self.config_file.is_file()
+
+    @property
+    def finished(self) -> bool:
+        return self.exists and self.weights_file.is_file()
+
+    def claim(self) -> bool:
+        """Take the run for this process, until `release`; False if another process has it."""
+        if self.path.exists() and not self.path.is_dir():
+            raise HitNetError(f"{self.path} is a file; choose another `out`.")
+        if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
+            raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another `out`.")
+        claimed = files.claim(self.claim_file)
+        if claimed:
+            files.remove_litter(self.path)
+        return claimed
+
+    def release(self) -> None:
+        files.release(self.claim_file)
+
+    def create(self, config: RunConfig, device: torch.device) -> None:
+        files.write_json(self.path / "environment.json", environment(device))
+        files.write_json(self.config_file, config.to_dict())
+
+    def config(self) -> RunConfig:
+        if not self.exists:
+            seeds = sorted(path.parent for path in self.path.glob("seed-*/config.json"))
+            hint = f" It holds those of {len(seeds)} seeds; name one of them, e.g. {seeds[0]}." if seeds else ""
+            raise HitNetError(f"{self.path} is not a run folder: it has no config.json.{hint}")
+        return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
+
+    def history(self) -> History:
+        if not self.history_file.is_file():
+            return []
+        rows: History = files.read_json(self.history_file)
+        schemas.check(rows, schemas.HISTORY, self.history_file)
+        return rows
+
+    def threads(self) -> int | None:
+        """How many threads of a CPU the run was begun with, where this is known: other numbers round otherwise."""
+        file = self.path / "environment.json"
+        if not file.is_file():
+            return None
+        recorded = files.read_json(file)
+        schemas.check(recorded, schemas.ENVIRONMENT, file)
+        threads: int | None = recorded.get("threads")
+        return threads if threads is not None and 1 <= threads <= MOST_THREADS else None
+
+    @contextmanager
+    def present(self) -> Iterator[RunFolder]:
+        """Yield the folder to write into: this one, or where it was moved to while it is trained; then, stop."""
+        claimed = files.moved_to(self.claim_file)
+        if claimed is None:
+            yield self
+            return
+        moved = RunFolder(claimed.parent)
+        if not moved.exists:
+            raise HitNetError(
+                f"{self.path} was moved or removed while it was trained. Training stopped. If the folder still exists, "
+                "resume the run there, from its last checkpoint."
+            )
+        yield moved
+        raise HitNetError(
+            f"{self.path} was moved to {moved.path} while it was trained. Training stopped, and nothing is lost: "
+            "resume the run in its new place."
+        )
+
+    def save(self, state: dict[str, Tensor], history: History, *, step: int = 0) -> None:
+        """Write a checkpoint, `step` steps after the last epoch in `history`.
+
+        The state says how many epochs are done; on resuming, a longer history is cut to it.
+        """
+        with self.present() as folder:
+            files.write_json(folder.history_file, history)
+            write_tensors(folder.state_file, state, {"epoch": str(len(history)), "step": str(step)})
+
+    def position(self) -> tuple[int, int]:
+        """How many epochs, and how many steps of the next, the last checkpoint holds."""
+        if not self.state_file.is_file():
+            return 0, 0
+        metadata = read_metadata(self.state_file)
+        try:
+            epoch, step = int(metadata["epoch"]), int(metadata.get("step", 0))
+            if min(epoch, step) < 0:
+                raise ValueError(f"{epoch} epochs, {step} steps")
+        except (KeyError, ValueError) as error:
+            raise HitNetError(f"{self.state_file} is damaged: it does not say how far it is ({error!r}).") from error
+        return epoch, step
+
+    def saved(self) -> Saved | None:
+        """The last checkpoint, or None."""
+        if not self.state_file.is_file():
+            return None
+        epoch, step = self.position()
+        if len(self.history()) < epoch:
+            raise HitNetError(
+                f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, "
+                "or begin anew in another folder."
+            )
+        return Saved(epoch, step, read_tensors(self.state_file)[0])
+
+    def finish(self, model: Network, history: History) -> None:
+        with self.present() as folder:
+            files.write_json(folder.history_file, history)
+            write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(history[-1]["epoch"])})
+            folder.state_file.unlink(missing_ok=True)
+
+    def model(self) -> Network:
+        """The trained network, in evaluation mode, on the CPU."""
+        config = self.config()
+        if not self.finished:
+            raise HitNetError(f"{self.path} has not been trained to its end. Train it with `resume`.")
+        tensors, _ = read_tensors(self.weights_file)
+        self._check_fit(config.model, tensors)
+        with torch.random.fork_rng(devices=[]):  # weights are loaded below: leave the caller's random state alone
+            model = Network(config.model)
+        model.load_state_dict(tensors)
+        return model.eval()
+
+    def _check_fit(self, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+        """Raise unless the weights are those of the network, before a damaged configuration makes a huge one."""
+        try:
+            with torch.device("meta"):  # takes no memory
+                expected = Network(config).state_dict()
+        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
+            raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
+        wrong = sorted(
+            name
+            for name in expected.keys() | tensors.keys()
+            if name not in tensors or name not in expected or tensors[name].shape != expected[name].shape
+        )
+        if wrong:
+            raise HitNetError(
+                f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "
+                f"unknown or of another shape; the first is {wrong[0]}."
+            )
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """The machine, the versions and the time of a training on this device."""
+    from hitnet import __version__
+
+    return {
+        "hitnet": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+        "command": " ".join(sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
