@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from scipy import stats
 
 from hitnet.paper import PAPER, reproduce
 from hitnet.paper.ledger import ARM, PICTURE, RUN, Entry
@@ -48,6 +49,25 @@ def test_a_shorter_arm_stands_beside_the_same_epochs_of_its_cell(section, ledger
         "26.70",
         "28.00, no interval from one run",
         "26.00, no interval from one run",
+    ]
+
+
+def test_hybrid_images_stand_beside_the_same_network_without_them(section, ledger):
+    assert "What hybrid images change" not in section("arms")
+    without, hybrid = (PAPER.experiments[name] for name in ("fashion-shared", "fashion-hybrid-shared-component"))
+    for seed, wrong in enumerate((740, 760)):
+        add_arm(ledger, without.name, seed, wrong)
+    for seed, wrong in enumerate((710, 730, 720)):
+        errors = [wrong] * 240 + [wrong + 4, wrong] * 5  # the mean of the last ten epochs is 0.02 points higher
+        ledger.add(Entry(ARM, hybrid.name, (seed,), record(hybrid, errors).to_facts()))
+    cells = table_row(section("arms"), hybrid.name)
+    low, high = stats.ttest_ind([7.1, 7.3, 7.2], [7.4, 7.6], equal_var=False).confidence_interval()
+    assert cells[1:] == [
+        "fashion-shared",
+        "7.70 → 7.50",
+        "7.50 (2) → 7.20 (3)",
+        f"-0.300 [{low:+.3f}, {high:+.3f}]",
+        f"-0.280 [{low + 0.02:+.3f}, {high + 0.02:+.3f}]",
     ]
 
 

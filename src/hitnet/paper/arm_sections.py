@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 from hitnet.paper.arms import ARMS
 from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
@@ -10,8 +13,16 @@ from hitnet.paper.experiments import COMMITTEE, Experiment
 from hitnet.paper.ghost_sections import pair_count, share
 from hitnet.paper.page import NONE, claim_cell, mean_cell, number, runs_cell, seconds_cell, table
 from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
-from hitnet.paper.records import AVERAGED_EPOCHS, difference, summarise, summarise_errors
+from hitnet.paper.records import AVERAGED_EPOCHS, RunRecord, difference, summarise, summarise_errors
 
+HYBRID_HEADER = (
+    "hybrid images",
+    "the same network without",
+    "paper, error %",
+    "here, error % (runs)",
+    "change, points [95 %]",
+    f"change of the mean of the last {AVERAGED_EPOCHS} epochs",
+)
 ARM_HEADER = (
     "arm",
     "beside",
@@ -21,6 +32,21 @@ ARM_HEADER = (
     "arm − cell, points [95 %]",
     "runs",
     "s per model",
+)
+# An experiment with hybrid images, and the same network without them.
+HYBRID_PAIRS = (
+    ("mnist-hybrid-shared-component", "mnist-hitnet-shared"),
+    ("mnist-hybrid-shared-component-decay", "mnist-hitnet-shared-decay"),
+    ("fashion-hybrid-shared-component", "fashion-shared"),
+    ("cifar10-hybrid-shared-component", "cifar10-shared"),
+    ("svhn-hybrid-shared-component", "svhn-shared"),
+    ("mnist-hybrid-component", "mnist-hitnet-constant"),
+    ("mnist-hybrid-component-decay", "mnist-hitnet-decay"),
+    ("mnist-hybrid", "mnist-hitnet-constant"),
+    ("mnist-hybrid-decay", "mnist-hitnet-decay"),
+    ("fashion-hybrid", "fashion-hitnet"),
+    ("cifar10-hybrid", "cifar10-hitnet"),
+    ("svhn-hybrid", "svhn-hitnet"),
 )
 COMMITTEE_ROWS = (
     ("DropConnect, no augmentation", "mnist-dropconnect"),
@@ -54,6 +80,13 @@ def arms_section(page: Page) -> str:
         parts += [words, table(ARM_HEADER, [arm_row(page, arm) for arm in short])]
     if ghosts:
         parts += ["Ghosts:", ghost_arms(page, ghosts)]
+    gains = [
+        hybrid_row(page, name, without)
+        for name, without in HYBRID_PAIRS
+        if page.records(name) and page.records(without)
+    ]
+    if gains:
+        parts += ["What hybrid images change, cells included:", table(HYBRID_HEADER, gains)]
     missing = [f"- {arm.name} ({arm.title}): {page.missing(arm.name)}" for arm in arms if page.missing(arm.name)]
     if missing:
         parts += ["Runs that have not been made:", "\n".join(missing)]
@@ -75,21 +108,47 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
     )
     claim = page.book.claims.get(cell.name)
     summary, ours = summarise_errors(errors), summarise_errors(cell_errors)
-    between = difference(errors, cell_errors)
-    change = NONE
-    if between is not None:
-        low, high = between.interval
-        change = f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
     return [
         f"{arm.name}: {arm.reading}",
         cell.name,
         claim_cell(claim),
         mean_cell(ours, None) if ours else NONE,
         mean_cell(summary, None if short else claim) if summary else NONE,
-        change,
+        change_cell(errors, cell_errors),
         runs_cell(page, arm.name, summary),
         seconds_cell(records),
     ]
+
+
+def change_cell(errors: Sequence[float], others: Sequence[float]) -> str:
+    """The difference of two means with its interval; none if either has fewer than two runs."""
+    between = difference(errors, others)
+    if between is None:
+        return NONE
+    low, high = between.interval
+    return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def hybrid_row(page: Page, name: str, without: str) -> list[str]:
+    """What an experiment's hybrid images change, beside what the paper's did."""
+    experiments = [page.experiment(each) for each in (without, name)]
+    claims = [page.book.claims.get(each.arm_of or each.name) for each in experiments]
+    before, after = (page.records(each.name) for each in experiments)
+    last = experiments[1].epochs
+    return [
+        name,
+        without,
+        " → ".join(number(claim.mean if claim else None) for claim in claims),
+        " → ".join(counted_mean(runs) for runs in (before, after)),
+        change_cell([run.error for run in after], [run.error for run in before]),
+        change_cell([run.error_by(last) for run in after], [run.error_by(last) for run in before]),
+    ]
+
+
+def counted_mean(runs: Sequence[RunRecord]) -> str:
+    """The mean error of some runs, and their number."""
+    mean = statistics.mean(run.error for run in runs)
+    return f"{number(mean, 3 if mean < 1 else 2)} ({len(runs)})"
 
 
 def ghost_arms(page: Page, arms: list[Experiment]) -> str:
