@@ -76,8 +76,7 @@ def toy() -> Images:
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    """A real browser, for tests that carry the marker `browser`."""
+def started_browser(tmp_path_factory):
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -94,3 +93,14 @@ def browser(tmp_path_factory):
     driver.downloads = home
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def browser(started_browser):
+    """A real browser with an empty page and an empty log, for tests that carry the marker `browser`.
+
+    The page of an earlier test goes on asking its server, which is gone, until it is left.
+    """
+    started_browser.get("about:blank")
+    started_browser.get_log("browser")
+    return started_browser

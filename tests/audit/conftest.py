@@ -91,7 +91,6 @@ class Review:
 @pytest.fixture
 def open_review(browser, tmp_path):
     """Write an audit's page and open it; afterwards the console must be free of errors."""
-    browser.get_log("browser")
     opened = []
 
     def open_page(audit, name="page.html", **options):

@@ -16,7 +16,6 @@ NASTY = '<img src=x onerror="document.title=`run`">'
 
 @pytest.fixture
 def page(folder, browser):
-    browser.get_log("browser")
     with serving(folder) as address:
         opened = ServedPage(browser, address)
         yield opened
@@ -68,7 +67,6 @@ def test_a_decision_that_is_not_saved_is_not_shown_as_saved(folder, browser):
     assert page.text("#progress-count").startswith("0 of")
     assert page.js("document.querySelectorAll('.row.drop').length") == 0
     assert on_disk(folder) == {}
-    browser.get_log("browser")
 
 
 def test_the_grid_is_grouped_and_keeps_the_place(page, audit):
@@ -212,7 +210,6 @@ def test_two_reviewers_and_two_tabs(folder, browser, audit):
             browser.close()
             browser.switch_to.window(browser.window_handles[0])
         page.wait("document.querySelector('#progress-detail').textContent.includes('1 disputed')")
-    browser.get_log("browser")
     assert set(on_disk(folder)) == {second}
 
 
@@ -235,7 +232,6 @@ def test_names_and_reviewers_never_run_as_script(tmp_path, browser):
     names = [NASTY, "</script><script>document.title='run'</script>", "javascript:alert(1)", "d", "e"]
     paths = [f"{i % 5}/{'x' * (i % 3)}&lt;{i}'.png" for i in range(60)]
     folder = make_folder(tmp_path, names=names, paths=paths)
-    browser.get_log("browser")
     with serving(folder, NASTY) as address:
         page = ServedPage(browser, address)
         page.keys("1", "2")
