@@ -18,11 +18,11 @@ def attack(*arguments):
 
 
 def test_damaged_files_are_read_or_refused(tmp_path):
-    """Four inputs of each kind; `make attack` tries thousands."""
-    ended = attack("fuzz", "--seed", 0, "--most", 4, "--minutes", 30, "--out", tmp_path)
+    """8 inputs of each kind; `make attack` tries thousands."""
+    ended = attack("fuzz", "--seed", 0, "--most", 8, "--minutes", 30, "--out", tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     record = json.loads((tmp_path / "fuzz.json").read_text())
-    assert {row["inputs"] for row in record["kinds"].values()} == {4}
+    assert {row["inputs"] for row in record["kinds"].values()} == {8}
     assert record["findings"] == 0
 
 

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
 from scipy import stats
 
 from hitnet.paper import PAPER, reproduce
-from hitnet.paper.ledger import ARM, PICTURE, RUN, Entry
+from hitnet.paper.ledger import ARM, RUN, Entry
 from hitnet.paper.records import full_runs
 from toy_book import add, record, table_row
 
@@ -102,32 +101,3 @@ def test_ghost_arms_stand_beside_the_paper(section, ledger):
     text = section("arms")
     assert table_row(text, "the paper")[1:] == ["20", "16,859 (28 %)", "71", "2,333", "2,580", "1,360", "2,380"]
     assert table_row(text, "mnist-ghosts-still: ghosts, no shifts, 60 epochs")[1:3] == ["1 of 5", "–"]
-
-
-def test_the_components_of_capsules(section, ledger):
-    assert "Not drawn yet" in section("components")
-    measured = {"centre": 0.5, "spread": 0.025, "by_class": [["0", 5923, 0.50123, 0.02345, 0.96789]]}
-    facts = {"files": ["images/paper/components.png"], "weights": "abc", "measured": measured}
-    ledger.add(Entry(PICTURE, "mnist-hitnet-constant", (0,), facts, "components"))
-    text = section("components")
-    assert table_row(text, "0")[1:] == ["5,923", "0.501", "0.0234", "96.8"]
-    assert "m/√n = 0.0250" in text
-
-
-def test_components_are_measured_from_a_run(work, book, ledger, tmp_path):
-    from hitnet.paper.figures import components_section, draw_components, measure_components
-
-    shown = replace(
-        book.results["toy-picture"],
-        name="toy-components",
-        section=components_section,
-        draw=draw_components,
-        measure=measure_components,
-    )
-    larger = replace(book, results={**book.results, shown.name: shown})
-    reproduce(shown.name, book=larger, ledger=ledger, docs=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
-    facts = ledger.get(PICTURE, "toy", (0,), shown.name).facts
-    rows = facts["measured"]["by_class"]
-    assert [row[0] for row in rows] == ["band 0", "band 1", "band 2"]
-    assert facts["measured"]["spread"] == pytest.approx(0.1 / 4)
-    assert all(0 < row[2] < 1 and 0 <= row[4] <= 1 for row in rows)

@@ -9,8 +9,8 @@ import torch
 from hitnet import open_data, open_run
 from hitnet.errors import HitNetError
 from hitnet.paper import Result, reproduce
-from hitnet.paper.arm_sections import committee_row, top_k_section
 from hitnet.paper.book import Page
+from hitnet.paper.committee_sections import committee_row, top_k_section
 from hitnet.paper.committees import (
     committee_errors,
     judge_committees,

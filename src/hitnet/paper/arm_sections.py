@@ -1,4 +1,4 @@
-"""The sections of arms, of the DropConnect network with committees, and of top-k by ghosts."""
+"""The section of arms: other readings of the paper beside its cells, and what hybrid images change."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from collections.abc import Sequence
 
 from hitnet.paper.arms import ARMS
 from hitnet.paper.book import Page, Result
-from hitnet.paper.claims import MNIST_GHOSTS, WAN, Claim
-from hitnet.paper.committees import committee_errors
-from hitnet.paper.experiments import COMMITTEE, Experiment
+from hitnet.paper.claims import MNIST_GHOSTS
+from hitnet.paper.experiments import Experiment
 from hitnet.paper.ghost_sections import pair_count, share
-from hitnet.paper.page import NONE, claim_cell, mean_cell, number, runs_cell, seconds_cell, table
-from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
+from hitnet.paper.page import (
+    NONE,
+    change_cell,
+    claim_cell,
+    digits_of,
+    mean_cell,
+    number,
+    runs_cell,
+    seconds_cell,
+    table,
+)
 from hitnet.paper.records import AVERAGED_EPOCHS, RunRecord, difference, summarise, summarise_errors
 
 HYBRID_HEADER = (
@@ -47,13 +55,6 @@ HYBRID_PAIRS = (
     ("fashion-hybrid", "fashion-hitnet"),
     ("cifar10-hybrid", "cifar10-hitnet"),
     ("svhn-hybrid", "svhn-hitnet"),
-)
-COMMITTEE_ROWS = (
-    ("DropConnect, no augmentation", "mnist-dropconnect"),
-    ("DropConnect, random crops", "mnist-dropconnect-crops"),
-    ("DropConnect, random crops, rotation, scaling", "mnist-dropconnect-all"),
-    ("HitNet, the paper's recipe", "mnist-hitnet-constant"),
-    ("Hit-or-Miss on ResNet-9, ours", "mnist-resnet9"),
 )
 
 
@@ -114,19 +115,10 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
         claim_cell(claim),
         mean_cell(ours, None) if ours else NONE,
         mean_cell(summary, None if short else claim) if summary else NONE,
-        change_cell(errors, cell_errors),
+        change_cell(difference(errors, cell_errors)),
         runs_cell(page, arm.name, summary),
         seconds_cell(records),
     ]
-
-
-def change_cell(errors: Sequence[float], others: Sequence[float]) -> str:
-    """The difference of two means with its interval; none if either has fewer than two runs."""
-    between = difference(errors, others)
-    if between is None:
-        return NONE
-    low, high = between.interval
-    return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def hybrid_row(page: Page, name: str, without: str) -> list[str]:
@@ -140,15 +132,15 @@ def hybrid_row(page: Page, name: str, without: str) -> list[str]:
         without,
         " → ".join(number(claim.mean if claim else None) for claim in claims),
         " → ".join(counted_mean(runs) for runs in (before, after)),
-        change_cell([run.error for run in after], [run.error for run in before]),
-        change_cell([run.error_by(last) for run in after], [run.error_by(last) for run in before]),
+        change_cell(difference([run.error for run in after], [run.error for run in before])),
+        change_cell(difference([run.error_by(last) for run in after], [run.error_by(last) for run in before])),
     ]
 
 
 def counted_mean(runs: Sequence[RunRecord]) -> str:
     """The mean error of some runs, and their number."""
     mean = statistics.mean(run.error for run in runs)
-    return f"{number(mean, 3 if mean < 1 else 2)} ({len(runs)})"
+    return f"{number(mean, digits_of(mean))} ({len(runs)})"
 
 
 def ghost_arms(page: Page, arms: list[Experiment]) -> str:
@@ -186,86 +178,11 @@ def ghost_arms(page: Page, arms: list[Experiment]) -> str:
     return table(header, rows)
 
 
-def committee_section(page: Page) -> str:
-    """Single networks and committees of five, beside the figures of Wan et al. that the paper quotes."""
-    note = (
-        f"A committee is {COMMITTEE} networks; it decides by the mean of their distances, or of their probabilities "
-        "for softmax. Committees share no network, and none is chosen by the test images: they are the runs in the "
-        "order of their seeds. The figures of Wan et al. (2013) are as the paper quotes them.\n\n"
-    )
-    header = (
-        "network",
-        "Wan et al., one network",
-        "one network here, error % [95 %]",
-        "runs",
-        "Wan et al., committee",
-        "committee here, error % [95 %]",
-        "committees",
-        "s per model",
-        "missing",
-    )
-    return note + table(header, [committee_row(page, *row) for row in COMMITTEE_ROWS])
-
-
-def committee_row(page: Page, title: str, name: str) -> list[str]:
-    experiment, records = page.experiment(name), page.records(name)
-    single, together = WAN.get(name, (None, None))
-    summary = summarise(records)
-    committees = summarise_errors(committee_errors(page.ledger, experiment))
-    return [
-        title,
-        number(single),
-        mean_cell(summary, None if single is None else Claim(single)) if summary else NONE,
-        runs_cell(page, name, summary),
-        number(together),
-        mean_cell(committees, None if together is None else Claim(together), of="committee") if committees else NONE,
-        f"{committees.runs if committees else 0} of {experiment.committees}",
-        seconds_cell(records),
-        page.missing(name),
-    ]
-
-
-def top_k_section(page: Page) -> str:
-    """The share of test images whose class is not among the first k, for networks trained with k ghosts."""
-    most = page.experiment(page.result.experiments[0]).top_k
-    rows = []
-    for name in page.result.experiments:
-        records = page.records(name)
-        tops = [
-            summarise_errors([100 * record.top_wrong[k] / record.final_tested for record in records])
-            for k in range(most)
-        ]
-        cells = [NONE if top is None else mean_cell(top, None) for top in tops]
-        ghosts = page.experiment(name).full_recipe().ghosts
-        rows.append([str(ghosts), *cells, runs_cell(page, name, summarise(records)), page.missing(name)])
-    note = (
-        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
-        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
-    )
-    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
-    return note + table(header, rows)
-
-
 ARMS_RESULT = Result(
     "arms",
     "Other readings of the paper",
     "beside tables 1 to 3 and section 3.3",
     tuple(arm.name for arm in ARMS),
     arms_section,
-    paper_runs="",
-)
-COMMITTEES = Result(
-    "committees",
-    "DropConnect, and committees of five networks on MNIST",
-    "section 3.1",
-    (*(experiment.name for experiment in DROPCONNECT_EXPERIMENTS), "mnist-hitnet-constant", "mnist-resnet9"),
-    committee_section,
-)
-TOP_K = Result(
-    "top-k",
-    "Top-k by ghosts",
-    "conclusion",
-    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
-    top_k_section,
     paper_runs="",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hitnet.losses import MISS_WEIGHT
 from hitnet.paper.book import Page, Result
 from hitnet.paper.experiments import Experiment
-from hitnet.paper.page import ERROR_HEADER, NONE, error_row, error_table, table, tested_on_line
+from hitnet.paper.page import ERROR_HEADER, change_cell, error_row, error_table, table, tested_on_line
 from hitnet.paper.plan import OUR_TEACHER, RESNET9_DATA
 from hitnet.paper.records import difference
 
@@ -85,14 +85,14 @@ def difference_cells(page: Page, hit: str, softmax: str) -> tuple[str, str]:
     """The difference of two experiments' means: in numbers, and in words."""
     between = difference(*([run.error for run in page.records(name)] for name in (hit, softmax)))
     if between is None:
-        return NONE, "not comparable yet: both need at least two runs"
+        return change_cell(between), "not comparable yet: both need at least two runs"
     low, high = between.interval
     words = "no difference detected"
     if low > 0:
         words = f"{SOFT} has the lower error"
     elif high < 0:
         words = f"{HIT} has the lower error"
-    return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]", words
+    return change_cell(between), words
 
 
 def paired_recipes(page: Page) -> list[str]:

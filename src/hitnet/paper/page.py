@@ -15,7 +15,16 @@ from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.claims import Claim
 from hitnet.paper.cost import H200, Costs, in_words
 from hitnet.paper.ledger import RUN, Ledger, source_root
-from hitnet.paper.records import RunRecord, Summary, all_records, differs, diverged_runs, short_runs, summarise
+from hitnet.paper.records import (
+    Difference,
+    RunRecord,
+    Summary,
+    all_records,
+    differs,
+    diverged_runs,
+    short_runs,
+    summarise,
+)
 
 NONE = "–"
 MARK = "**≠**"
@@ -180,7 +189,7 @@ def beside_claim(ours: float | None, claimed: float | None, digits: int) -> str:
 
 def mean_cell(summary: Summary, claim: Claim | None, *, of: str = "run") -> str:
     """Our mean with its interval, marked if the paper's mean lies outside of it; `of` is what the mean is of."""
-    digits = 3 if summary.mean < 1 else 2
+    digits = digits_of(summary.mean)
     if summary.interval is None:
         return f"{summary.mean:.{digits}f}, no interval from one {of}"
     low, high = summary.interval
@@ -188,6 +197,19 @@ def mean_cell(summary: Summary, claim: Claim | None, *, of: str = "run") -> str:
     if claim and claim.mean is not None and differs(summary, claim.mean, half_unit=claim.half_unit):
         text += f" {MARK}"
     return text
+
+
+def digits_of(error: float) -> int:
+    """How many digits of an error in % are worth showing."""
+    return 3 if error < 1 else 2
+
+
+def change_cell(between: Difference | None) -> str:
+    """The difference of two means with its interval."""
+    if between is None:
+        return NONE
+    low, high = between.interval
+    return f"{between.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def runs_cell(page: Page, name: str, summary: Summary | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 
-from hitnet.paper import arm_sections, figures, ghost_sections, our_sections
+from hitnet.paper import arm_sections, committee_sections, figures, ghost_sections, our_sections
 from hitnet.paper.book import TEACHER_SEED, Book, Page, Result
 from hitnet.paper.claims import CAPSNET_ELSEWHERE, CAPSNET_SLOWER, CLAIMS, Claim
 from hitnet.paper.figures import TABLE1_CONSTANT, TABLE1_NETWORKS
@@ -213,9 +213,9 @@ RESULTS = (
     ),
     ghost_sections.MNIST,
     ghost_sections.SVHN,
-    arm_sections.TOP_K,
+    committee_sections.TOP_K,
     arm_sections.ARMS_RESULT,
-    arm_sections.COMMITTEES,
+    committee_sections.COMMITTEES,
     our_sections.OURS,
     our_sections.SOFTMAX,
 )

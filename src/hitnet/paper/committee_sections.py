@@ -1,0 +1,96 @@
+"""The sections of DropConnect with committees of networks, and of top-k by ghosts."""
+
+from __future__ import annotations
+
+from hitnet.paper.book import Page, Result
+from hitnet.paper.claims import WAN, Claim
+from hitnet.paper.committees import committee_errors
+from hitnet.paper.experiments import COMMITTEE
+from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
+from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
+from hitnet.paper.records import summarise, summarise_errors
+
+COMMITTEE_ROWS = (
+    ("DropConnect, no augmentation", "mnist-dropconnect"),
+    ("DropConnect, random crops", "mnist-dropconnect-crops"),
+    ("DropConnect, random crops, rotation, scaling", "mnist-dropconnect-all"),
+    ("HitNet, the paper's recipe", "mnist-hitnet-constant"),
+    ("Hit-or-Miss on ResNet-9, ours", "mnist-resnet9"),
+)
+
+
+def committee_section(page: Page) -> str:
+    """Single networks and committees of five, beside the figures of Wan et al. that the paper quotes."""
+    note = (
+        f"A committee is {COMMITTEE} networks; it decides by the mean of their distances, or of their probabilities "
+        "for softmax. Committees share no network, and none is chosen by the test images: they are the runs in the "
+        "order of their seeds. The figures of Wan et al. (2013) are as the paper quotes them.\n\n"
+    )
+    header = (
+        "network",
+        "Wan et al., one network",
+        "one network here, error % [95 %]",
+        "runs",
+        "Wan et al., committee",
+        "committee here, error % [95 %]",
+        "committees",
+        "s per model",
+        "missing",
+    )
+    return note + table(header, [committee_row(page, *row) for row in COMMITTEE_ROWS])
+
+
+def committee_row(page: Page, title: str, name: str) -> list[str]:
+    experiment, records = page.experiment(name), page.records(name)
+    single, together = WAN.get(name, (None, None))
+    summary = summarise(records)
+    committees = summarise_errors(committee_errors(page.ledger, experiment))
+    return [
+        title,
+        number(single),
+        mean_cell(summary, None if single is None else Claim(single)) if summary else NONE,
+        runs_cell(page, name, summary),
+        number(together),
+        mean_cell(committees, None if together is None else Claim(together), of="committee") if committees else NONE,
+        f"{committees.runs if committees else 0} of {experiment.committees}",
+        seconds_cell(records),
+        page.missing(name),
+    ]
+
+
+def top_k_section(page: Page) -> str:
+    """The share of test images whose class is not among the first k, for networks trained with k ghosts."""
+    most = page.experiment(page.result.experiments[0]).top_k
+    rows = []
+    for name in page.result.experiments:
+        records = page.records(name)
+        tops = [
+            summarise_errors([100 * record.top_wrong[k] / record.final_tested for record in records])
+            for k in range(most)
+        ]
+        cells = [NONE if top is None else mean_cell(top, None) for top in tops]
+        ghosts = page.experiment(name).full_recipe().ghosts
+        rows.append([str(ghosts), *cells, runs_cell(page, name, summarise(records)), page.missing(name)])
+    note = (
+        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
+        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
+    )
+    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
+    return note + table(header, rows)
+
+
+COMMITTEES = Result(
+    "committees",
+    "DropConnect, and committees of five networks on MNIST",
+    "section 3.1",
+    (*(experiment.name for experiment in DROPCONNECT_EXPERIMENTS), "mnist-hitnet-constant", "mnist-resnet9"),
+    committee_section,
+)
+TOP_K = Result(
+    "top-k",
+    "Top-k by ghosts",
+    "conclusion",
+    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
+    top_k_section,
+    paper_runs="",
+)
