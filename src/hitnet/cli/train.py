@@ -128,7 +128,7 @@ def chosen_model(name: str | None, backbone: str | None, options: Values) -> Mod
 def print_training(run: Run) -> None:
     last, config = run.history[-1], run.config
     seconds = sum(row["seconds"] for row in run.history)
-    speed = statistics.median(row["images_per_second"] for row in run.history)
+    speed = statistics.harmonic_mean([row["images_per_second"] for row in run.history])  # of all epochs together
     console.print(
         f"{config.model_name} on {config.data['name']}: {epochs_in_words(run)} of {config.data['images']:,} images "
         f"in {seconds:.0f} s ({speed:,.0f} images/s)",
