@@ -1,5 +1,6 @@
 """Ghosts of an experiment's runs: read during training and at the end, brought together, analysed, shown."""
 
+import shutil
 import sys
 
 import numpy as np
@@ -11,7 +12,7 @@ from hitnet.audit.judges import collect
 from hitnet.audit.scores import others
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.paper import PAPER, Ledger
+from hitnet.paper import PAPER, Ledger, write_page
 from hitnet.paper.cost import Costs
 from hitnet.paper.experiments import Length, PlannedRun
 from hitnet.paper.ledger import ANALYSIS, Entry
@@ -132,6 +133,36 @@ def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, t
     assert few[0] == "images/paper/toy-ghosts-1-doubtful-1.png"
     assert not set(few) & set(many)
     assert all((tmp_path / "docs" / file).is_file() for file in few + many)
+
+
+def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    files = [tmp_path / "docs" / file for file in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]]
+    drawn = {file: file.read_bytes() for file in files}
+    shutil.rmtree(tmp_path / "runs")
+    files[0].unlink()
+    before = len(ledger.entries)
+    text = write_page(book, ledger, tmp_path / "docs").read_text()
+    assert f"{files[0].name} is missing from this copy; `hitnet reproduce toy-ghosts` draws it." in text
+    _, said = work("toy-ghosts")
+    assert {file: file.read_bytes() for file in files} == drawn
+    assert said == [f"written: {file}" for file in files]
+    assert len(ledger.entries) == before
+    assert not (tmp_path / "runs").exists()
+    _, said = work("toy-ghosts")  # nothing is left to do
+    assert said == []
+
+
+def test_pictures_are_not_drawn_of_other_images(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    (file, *_) = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]
+    (tmp_path / "docs" / file).unlink()
+    monkeypatch.setattr("hitnet.data.images.Images.fingerprint", "another")
+    with pytest.raises(HitNetError, match=r"doubtful images of toy-ghosts cannot be drawn: .* holds other images here"):
+        work("toy-ghosts")
+    assert not (tmp_path / "docs" / file).exists()
 
 
 def test_estimates_include_the_readings_left(book, ledger, tmp_path):

@@ -25,9 +25,9 @@ def ghosts():
 def test_doubtful_images_stand_under_label_ghost_and_hits(ghosts, tmp_path):
     pixels = torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8)
     images = Images.from_arrays(pixels, torch.arange(40) % 4, class_names=["a", "b", "c", "d"])
-    (figure,) = plots.doubtful_figures(ghosts, images)
+    (figure,) = plots.doubtful_figures(ghosts.doubtful(), images)
     assert sorted(texts(figure)) == sorted(["(a, b, 3)", "(b, c, 3)", "(c, d, 3)", "(d, a, 3)"] * 5)
-    assert len(texts(plots.doubtful_figures(ghosts, images, most=7)[0])) == 7
+    assert len(texts(plots.doubtful_figures(ghosts.doubtful(), images, most=7)[0])) == 7
     drawn, _ = opened(plots.save([figure], tmp_path / "a.png"))
     assert len(np.unique(drawn)) > 100
 

@@ -31,7 +31,7 @@ def is_picture(path):
 @pytest.mark.parametrize("most", [200, 7])
 def test_long_names_leave_the_hits_in_sight(tmp_path, most, names):
     ghosts, images = case(names)
-    figures = plots.doubtful_figures(ghosts, images, most=most)
+    figures = plots.doubtful_figures(ghosts.doubtful(), images, most=most)
     rows = ghosts.doubtful().tail(most)
     labels = [text for figure in figures for text in texts(figure)]
     for text, row in zip(labels, rows.itertuples(), strict=True):
@@ -46,7 +46,7 @@ def test_long_names_leave_the_hits_in_sight(tmp_path, most, names):
 
 def test_no_doubtful_image_gives_no_page():
     apart = find_ghosts(np.full((2, 60, 3), 1.0), toy_images(60).labels.numpy(), ("a", "b", "c"))
-    assert plots.doubtful_figures(apart, toy_images(60)) == []
+    assert plots.doubtful_figures(apart.doubtful(), toy_images(60)) == []
 
 
 def test_bars_cells_and_points_are_those_of_the_tables():
@@ -62,7 +62,7 @@ def test_bars_cells_and_points_are_those_of_the_tables():
 
 def test_names_are_no_formulas(tmp_path):
     ghosts, images = case(("$\\frac{$", "a_{$b$}", "<i>"))
-    figures = [plots.analysis_figure(ghosts), *plots.doubtful_figures(ghosts, images)]
+    figures = [plots.analysis_figure(ghosts), *plots.doubtful_figures(ghosts.doubtful(), images)]
     assert all(is_picture(path) for path in plots.save(figures, tmp_path / "a.png"))
 
 

@@ -125,5 +125,5 @@ def write_ghosts(ghosts: Ghosts, images: Images, out: Path) -> list[Path]:
         spreadsheets.write_csv(out / name, frame)
     pictures = plots.save([plots.analysis_figure(ghosts)], out / "analysis.png")
     if len(doubtful):
-        pictures += plots.save(plots.doubtful_figures(ghosts, images), out / "doubtful.png")
+        pictures += plots.save(plots.doubtful_figures(doubtful, images), out / "doubtful.png")
     return [out / name for name in tables] + pictures

@@ -139,9 +139,16 @@ def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, docs: Path, s
         say(f"written: {file}")
 
 
-def image_line(page: Page, title: str, file: str) -> str:
-    """An image in Markdown, or a sentence if its file is missing."""
-    return f"![{title}]({file})" if (page.docs / file).is_file() else f"The file {file} is missing from this copy."
+def image_line(page: Page, title: str, file: str, *, drawn_by: str | None = None) -> str:
+    """An image in Markdown, or a sentence if its file is missing.
+
+    Args:
+        drawn_by: The experiment whose recorded analysis the image can be drawn from, if any.
+    """
+    if (page.docs / file).is_file():
+        return f"![{title}]({file})"
+    hint = "" if drawn_by is None else f"; `hitnet reproduce {drawn_by}` draws it"
+    return f"The file {file} is missing from this copy{hint}."
 
 
 def picture_section(page: Page) -> str:

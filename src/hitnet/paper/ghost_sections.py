@@ -34,7 +34,8 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
             f"Doubtful images: ghost classes in rows, true classes in columns{brackets}.",
             doubtful_matrix(facts, claim),
         ]
-        parts += [drawn_line(facts), *(image_line(page, "The doubtful images", file) for file in facts["files"])]
+        pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
+        parts += [drawn_line(facts), *pictures]
         parts.append(doubtful_list(facts))
     if not analyses and claim:
         parts += [

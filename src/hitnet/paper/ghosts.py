@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hitnet import plots
 from hitnet.audit.ghosts import Ghosts, find_ghosts
@@ -129,7 +130,7 @@ def analyse_ghosts(
         say(f"{experiment.name}: {text}")
         return
     seeds = tuple(files)
-    drawn = draw_doubtful(experiment, ghosts, images, docs)
+    drawn = draw_doubtful(experiment, ghosts.models, ghosts.doubtful(), images, docs)
     weights = [full_runs(ledger, experiment)[seed].weights for seed in seeds]
     facts = analysis_facts(ghosts, images)
     facts |= {"epochs": experiment.epochs, "by_epoch": by_epoch, "files": drawn, "weights": weights, "date": today()}
@@ -183,9 +184,30 @@ def analysis_facts(ghosts: Ghosts, images: Images) -> Facts:
     }
 
 
-def draw_doubtful(experiment: Experiment, ghosts: Ghosts, images: Images, docs: Path) -> list[str]:
+def draw_doubtful(experiment: Experiment, models: int, doubtful: pd.DataFrame, images: Images, docs: Path) -> list[str]:
     """Draw the doubtful images, if there are any; gives the files, relative to `docs`."""
-    if not len(ghosts.doubtful()):
+    if not len(doubtful):
         return []
-    file = docs / FOLDER / f"{experiment.name}-{ghosts.models}-doubtful.png"
-    return [path.relative_to(docs).as_posix() for path in plots.save(plots.doubtful_figures(ghosts, images), file)]
+    file = docs / FOLDER / f"{experiment.name}-{models}-doubtful.png"
+    return [path.relative_to(docs).as_posix() for path in plots.save(plots.doubtful_figures(doubtful, images), file)]
+
+
+def redraw_doubtful(
+    experiment: Experiment, analysis: Entry, images: Images, ledger: Ledger, docs: Path, say: Callable[[str], None]
+) -> None:
+    """Draw the doubtful images of a recorded analysis again.
+
+    Raises:
+        HitNetError: The images are others than those of the analysis.
+    """
+    facts = analysis.facts
+    if images.fingerprint != full_runs(ledger, experiment)[analysis.seeds[0]].fingerprint:
+        raise HitNetError(
+            f"The doubtful images of {experiment.name} cannot be drawn: {images.name} holds other images here than "
+            "those of the ledger's runs. Check the data set with `hitnet data check`."
+        )
+    places = {image: place for place, image in enumerate(images.ids.tolist())}
+    ids, *columns = zip(*facts["doubtful"], strict=True)
+    doubtful = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)), index=[places[image] for image in ids])
+    for file in draw_doubtful(experiment, facts["models"], doubtful, images, docs):
+        say(f"written: {docs / file}")

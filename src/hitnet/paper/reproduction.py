@@ -21,7 +21,7 @@ from hitnet.paper.committees import judge_committees
 from hitnet.paper.cost import in_words
 from hitnet.paper.experiments import Experiment, Length, PlannedRun
 from hitnet.paper.figures import FOLDER, draw_picture
-from hitnet.paper.ghosts import analyse_ghosts
+from hitnet.paper.ghosts import analyse_ghosts, redraw_doubtful
 from hitnet.paper.ledger import Ledger
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, ghost_analysis
 from hitnet.paper.runner import Runner
@@ -254,12 +254,18 @@ def analyse_and_draw(
 
 
 def analyse_if_complete(experiment: Experiment, runner: Runner, runs: int | None, docs: Path, say: Say) -> None:
-    """Analyse the ghosts of an experiment once all its runs are recorded, unless the ledger has the analysis."""
+    """Analyse the ghosts of an experiment once all its runs are recorded.
+
+    If the ledger has the analysis, only draw those of its pictures that are missing.
+    """
     failed = diverged_runs(runner.ledger, experiment)
     wanted = range(experiment.wanted if runs is None else runs)
     seeds = tuple(seed for seed in wanted if seed not in failed)
     if not seeds or not set(seeds) <= set(full_runs(runner.ledger, experiment)):
         return
-    if ghost_analysis(runner.ledger, experiment, seeds) is None:
+    analysis = ghost_analysis(runner.ledger, experiment, seeds)
+    if analysis is None:
         readings, images = runner.ghost_readings(experiment, seeds), runner.images(experiment, "train")
         analyse_ghosts(experiment, readings, images, runner.ledger, docs, say)
+    elif not all((docs / file).is_file() for file in analysis.facts["files"]):
+        redraw_doubtful(experiment, analysis, runner.images(experiment, "train"), runner.ledger, docs, say)

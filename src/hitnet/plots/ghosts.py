@@ -12,6 +12,7 @@ from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, text_width
 from hitnet.plots.tiles import tile_figures, tile_width
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -22,21 +23,21 @@ MANY_COLUMNS, FEW_COLUMNS = 9, 5  # columns of doubtful images if their labels f
 MANY = 20  # with more classes, the cells of a matrix have no labels
 
 
-def doubtful_figures(ghosts: Ghosts, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
+def doubtful_figures(doubtful: pd.DataFrame, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
     """The doubtful images with the most hits, fewest hits first, each under (label, ghost class, hits).
 
     Args:
-        ghosts: The ghosts of the images.
-        images: The images, in the order of `ghosts.table`.
+        doubtful: One row per doubtful image, as `Ghosts.doubtful` gives them; the index is the image's place.
+        images: All images.
         most: Show at most N images.
     """
-    rows = ghosts.doubtful().tail(most)
+    rows = doubtful.tail(most)
     facts = list(zip(rows["label"], rows["ghost"], rows["hits"], strict=True))
     labels, columns = [f"({label}, {ghost}, {hits})" for label, ghost, hits in facts], MANY_COLUMNS
     if any(text_width(label, LABEL) > tile_width(columns) for label in labels):
         columns = FEW_COLUMNS
         # Cut each name separately: a label that is cut as a whole would lose its ghost class and its hits.
-        room = (tile_width(columns) - text_width(f"(, , {ghosts.models})", LABEL)) / 2
+        room = (tile_width(columns) - text_width(f"(, , {rows['hits'].max()})", LABEL)) / 2
         cut = {name: fitting(name, room, size=LABEL) for name in {*rows["label"], *rows["ghost"]}}
         labels = [f"({cut[label]}, {cut[ghost]}, {hits})" for label, ghost, hits in facts]
     return tile_figures(images.select(rows.index.tolist()).pixels, columns, labels=labels)
