@@ -1,5 +1,6 @@
 """Committees: kept predictions, their judgement against a loop, and what is refused; top-k errors of runs."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -82,6 +83,23 @@ def test_a_committee_from_training_to_the_page(five_book, five, ledger, tmp_path
     before = len(ledger.entries)
     reproduce(five.name, device="cpu", **options)  # nothing is left to do
     assert len(ledger.entries) == before
+
+
+def test_what_ghosts_change_in_top_k(five, five_book, ledger, tmp_path):
+    two = replace(five, name="toy-ghosts", options={**five.options, "ghosts": 1})
+    book = replace(five_book, experiments={**five_book.experiments, two.name: two})
+    for seed, (plain, ghosts) in enumerate([((2, 1), (4, 1)), ((3, 1), (5, 1))]):
+        add(ledger, five, seed, record(five, final_wrong=plain[0], top_wrong=list(plain)))
+        add(ledger, two, seed, record(two, final_wrong=ghosts[0], top_wrong=list(ghosts)))
+    top = Result("toy-top", "Top", "nowhere", (five.name, two.name), top_k_section)
+    rows = [line for line in top_k_section(Page(book, ledger, tmp_path, top)).splitlines() if line.startswith("| 1 |")]
+    assert len(rows) == 2
+    tested = full_runs(ledger, five)[0].final_tested
+    # Welch's t of two runs each with the same spread: 2 degrees of freedom.
+    change, margin = 100 * 2 / tested, 4.302653 * 100 / tested * math.sqrt(0.5)
+    assert (
+        rows[1] == f"| 1 | {change:+.3f} [{change - margin:+.3f}, {change + margin:+.3f}] | +0.000 [+0.000, +0.000] |"
+    )
 
 
 def kept(ledger, five, folder, weights="w"):

@@ -98,9 +98,10 @@ def precision_line(book: Book, ledger: Ledger) -> str:
         for record in records
     )
     count = f"all {mixed}" if mixed == len(records) else f"{mixed} of {len(records)}"
+    rest = "" if mixed == len(records) else " The others train in float32."
     return (
         f'- Precision: {count} runs here train and test with matrix products in bfloat16 on a GPU ("mixed");\n'
-        "  batch-norm, distances and losses are in float32. The paper does not give its precision.\n"
+        f"  batch-norm, distances and losses are in float32.{rest} The paper does not give its precision.\n"
     )
 
 
