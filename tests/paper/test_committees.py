@@ -11,7 +11,7 @@ from hitnet import open_data, open_run
 from hitnet.errors import HitNetError
 from hitnet.paper import Result, reproduce
 from hitnet.paper.book import Page
-from hitnet.paper.committee_sections import committee_row, top_k_section
+from hitnet.paper.committee_sections import committee_row
 from hitnet.paper.committees import (
     committee_errors,
     judge_committees,
@@ -20,6 +20,7 @@ from hitnet.paper.committees import (
     save_predictions,
     wrong_within,
 )
+from hitnet.paper.ghost_sections import top_k_section
 from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.records import full_runs
 from hitnet.training.evaluation import class_distances

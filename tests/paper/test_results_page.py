@@ -104,8 +104,12 @@ def test_the_page_says_how_many_runs_are_in_mixed_precision_on_a_gpu(page, book,
     toy = book.experiments["toy"]
     assert "bfloat16" not in page()
     add(ledger, toy, 0, record(toy, device=H200))
-    assert "- Precision: all 1 runs here train and test with matrix products in bfloat16 on a GPU" in page()
+    text = page()
+    assert "- Precision: all 1 runs here train and test with matrix products in bfloat16 on a GPU" in text
+    assert "The others train in float32." not in text
     older = {key: value for key, value in toy.full_recipe().to_dict().items() if key != "precision"}
     add(ledger, toy, 1, record(toy, device=H200, recipe=older))
     add(ledger, toy, 2, record(toy))  # on a CPU
-    assert "- Precision: 2 of 3 runs here train and test with matrix products in bfloat16 on a GPU" in page()
+    text = page()
+    assert "- Precision: 2 of 3 runs here train and test with matrix products in bfloat16 on a GPU" in text
+    assert "The others train in float32." in text

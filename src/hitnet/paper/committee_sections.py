@@ -1,4 +1,4 @@
-"""The sections of DropConnect with committees of networks, and of top-k by ghosts."""
+"""The section of DropConnect and of committees of networks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import WAN, Claim
 from hitnet.paper.committees import committee_errors
 from hitnet.paper.experiments import COMMITTEE
-from hitnet.paper.page import NONE, change_cell, mean_cell, number, runs_cell, seconds_cell, table
-from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS, TOP_K_EXPERIMENTS
-from hitnet.paper.records import difference, summarise, summarise_errors
+from hitnet.paper.page import NONE, mean_cell, number, runs_cell, seconds_cell, table
+from hitnet.paper.plan import DROPCONNECT_EXPERIMENTS
+from hitnet.paper.records import summarise, summarise_errors
 
 COMMITTEE_ROWS = (
     ("DropConnect, no augmentation", "mnist-dropconnect"),
@@ -58,45 +58,10 @@ def committee_row(page: Page, title: str, name: str) -> list[str]:
     ]
 
 
-def top_k_section(page: Page) -> str:
-    """Errors within the first k classes, by the number of ghosts in training, and what ghosts change."""
-    names = page.result.experiments
-    most = page.experiment(names[0]).top_k
-    errors = {name: [top_errors(page, name, k) for k in range(most)] for name in names}
-    rows, changes = [], []
-    for name in names:
-        summaries = map(summarise_errors, errors[name])
-        cells = [NONE if summary is None else mean_cell(summary, None) for summary in summaries]
-        ghosts = str(page.experiment(name).full_recipe().ghosts)
-        rows.append([ghosts, *cells, runs_cell(page, name, summarise(page.records(name))), page.missing(name)])
-        pairs = zip(errors[name], errors[names[0]], strict=True)
-        changes.append([ghosts, *(change_cell(difference(these, without)) for these, without in pairs)])
-    note = (
-        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
-        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
-    )
-    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
-    change_header = ("ghosts in training", *(f"top {k + 1}, points [95 %]" for k in range(most)))
-    return f"{note}{table(header, rows)}\nWhat ghosts change:\n\n{table(change_header, changes[1:])}"
-
-
-def top_errors(page: Page, name: str, k: int) -> list[float]:
-    """The share of test images, in percent, whose class is not among the first k + 1: one for each run."""
-    return [100 * record.top_wrong[k] / record.final_tested for record in page.records(name)]
-
-
 COMMITTEES = Result(
     "committees",
     "DropConnect, and committees of five networks on MNIST",
     "section 3.1",
     (*(experiment.name for experiment in DROPCONNECT_EXPERIMENTS), "mnist-hitnet-constant", "mnist-resnet9"),
     committee_section,
-)
-TOP_K = Result(
-    "top-k",
-    "Top-k by ghosts",
-    "conclusion",
-    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
-    top_k_section,
-    paper_runs="",
 )

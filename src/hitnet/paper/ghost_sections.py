@@ -1,4 +1,4 @@
-"""The sections of ghosts: agreement of the networks, pairs of classes, doubtful images, beside the paper's figures."""
+"""The sections of ghosts: their analysis beside the paper's figures, and top-k by ghosts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hitnet.paper.book import Page, Result
 from hitnet.paper.claims import MNIST_GHOSTS, GhostClaim
 from hitnet.paper.figures import FOLDER, image_line
 from hitnet.paper.ghosts import BIN, Facts
-from hitnet.paper.page import NONE, runs_cell, table
-from hitnet.paper.records import summarise
+from hitnet.paper.page import NONE, change_cell, mean_cell, runs_cell, table
+from hitnet.paper.plan import TOP_K_EXPERIMENTS
+from hitnet.paper.records import difference, summarise, summarise_errors
 from hitnet.plots.ghosts import MOST_DRAWN
 
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
@@ -180,6 +181,35 @@ def draw_analysis(page: Page, name: str, facts: Facts) -> str:
     return f"![Agreement of the networks, and spread of their distances]({file.as_posix()})"
 
 
+def top_k_section(page: Page) -> str:
+    """Errors within the first k classes, by the number of ghosts in training, and what ghosts change."""
+    names = page.result.experiments
+    most = page.experiment(names[0]).top_k
+    ghosts = {name: str(page.experiment(name).full_recipe().ghosts) for name in names}
+    errors = {name: [top_errors(page, name, k) for k in range(most)] for name in names}
+    rows = []
+    for name in names:
+        cells = [mean_cell(summary, None) if summary else NONE for summary in map(summarise_errors, errors[name])]
+        rows.append([ghosts[name], *cells, runs_cell(page, name, summarise(page.records(name))), page.missing(name)])
+    without, *others = names
+    changes = [
+        [ghosts[name], *(change_cell(difference(*pair)) for pair in zip(errors[name], errors[without], strict=True))]
+        for name in others
+    ]
+    note = (
+        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
+        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
+    )
+    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
+    change_header = ("ghosts in training", *(f"top {k + 1}, points [95 %]" for k in range(most)))
+    return f"{note}{table(header, rows)}\nWhat ghosts change:\n\n{table(change_header, changes)}"
+
+
+def top_errors(page: Page, name: str, k: int) -> list[float]:
+    """The share of test images, in percent, whose class is not among the first k + 1: one for each run."""
+    return [100 * record.top_wrong[k] / record.final_tested for record in page.records(name)]
+
+
 MNIST = Result(
     "ghosts-mnist",
     "Ghosts of MNIST: agreement, pairs, doubtful images",
@@ -194,4 +224,12 @@ SVHN = Result(
     "section 3.3, last figure (b)",
     ("svhn-ghosts",),
     ghosts_section,
+)
+TOP_K = Result(
+    "top-k",
+    "Top-k by ghosts",
+    "conclusion",
+    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
+    top_k_section,
+    paper_runs="",
 )

@@ -213,7 +213,7 @@ RESULTS = (
     ),
     ghost_sections.MNIST,
     ghost_sections.SVHN,
-    committee_sections.TOP_K,
+    ghost_sections.TOP_K,
     arm_sections.ARMS_RESULT,
     committee_sections.COMMITTEES,
     our_sections.OURS,
