@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitnet.paper import PAPER
-from hitnet.paper.cost import H200, SPEEDS, Costs, convolution_work, in_words, known_speed
+from hitnet.paper.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, in_words, known_speed
 from toy_book import CPU, record
 
 
@@ -70,6 +70,23 @@ def test_known_speeds():
     assert known_speed("capsnet", H200) < known_speed("hitnet", H200) < known_speed("n1", H200)
     assert known_speed("hitnet", CPU) == 253
     assert known_speed("hitnet", "Some other GPU") < known_speed("hitnet", H200)
+
+
+def test_float32_is_slower_on_a_gpu():
+    mixed, single = PAPER.experiments["mnist-ghosts-bfloat16"], PAPER.experiments["mnist-ghosts-float32"]
+    for device in (H200, "Some other GPU"):
+        assert Costs(device).seconds(single) == pytest.approx(Costs(device).seconds(mixed) / FLOAT32)
+    assert Costs(CPU).seconds(single) == Costs(CPU).seconds(mixed)
+    assert Costs(H200).fullness(single, 1) == 1
+    # One run of 60 epochs took 85 s, its last test included.
+    assert Costs(H200).seconds(PAPER.experiments["cifar10-float32-60"]) == pytest.approx(85, rel=0.15)
+
+
+def test_a_speed_measured_in_another_precision_says_nothing():
+    mixed, single = PAPER.experiments["mnist-ghosts-bfloat16"], PAPER.experiments["mnist-ghosts-float32"]
+    measured = Costs(H200, [(mixed, record(mixed, device=H200, epoch_seconds=3.0, beside=8))])
+    assert measured.seconds(mixed, readings=0) == pytest.approx(60.0)
+    assert measured.seconds(single) == Costs(H200).seconds(single)
 
 
 def test_a_measured_speed_is_preferred_to_a_known_one(book):

@@ -35,6 +35,7 @@ SPEEDS: dict[str, tuple[float, float]] = {
 }
 CPU_HITNET = 253.0  # two cores with AMX (benchmarks/records/cpu.json)
 OTHER_GPU = 0.25  # of an H200's speed, a guess
+FLOAT32 = 0.19  # of a GPU's speed in mixed precision: the run of cifar10-float32-60, beside those of cifar10-top-0
 TEST_COST = 1 / 3
 # Decoding by the network behind hybrid augmentation: 0.04 for all images, 0.2 for a quarter by a convolutional decoder.
 TEACHER_COST = 0.1
@@ -47,14 +48,13 @@ def device_name(device: torch.device) -> str:
     return f"cpu ({platform.processor() or platform.machine()}, {torch.get_num_threads()} threads)"
 
 
-def known_speed(network: str, device: str) -> float:
+def known_speed(network: str, device: str, precision: str = "mixed") -> float:
     """Images per second, before anything was measured on this device."""
     base = SPEEDS[network][1]
-    if device == H200:
-        return base
     if device.startswith("cpu"):
         return CPU_HITNET * base / SPEEDS["hitnet"][1]
-    return OTHER_GPU * base
+    speed = base if device == H200 else OTHER_GPU * base
+    return FLOAT32 * speed if precision == "float32" else speed
 
 
 def convolution_work(shape: Shape) -> float:
@@ -98,29 +98,34 @@ class Costs:
     measured: Sequence[tuple[Experiment, RunRecord]] = ()
 
     def speed(self, experiment: Experiment) -> float:
-        """Units of work per second: measured on this experiment, else on its network, else known."""
+        """Units of work per second: measured on this experiment, else on its network and precision, else known."""
+        precision = experiment.full_recipe().precision
         here = [
             (other, record)
             for other, record in self.measured
             if record.device == self.device and record.epoch_seconds > 0
         ]
         same_experiment = [(other, record) for other, record in here if other.name == experiment.name]
-        same_network = [(other, record) for other, record in here if other.network == experiment.network]
+        same_network = [
+            (other, record)
+            for other, record in here
+            if other.network == experiment.network and other.full_recipe().precision == precision
+        ]
         if measured := same_experiment or same_network:
             return statistics.median(
                 epoch_work(other, record.images) / record.epoch_seconds / self.fullness(other, record.beside)
                 for other, record in measured
             )
-        return known_speed(experiment.network, self.device)
+        return known_speed(experiment.network, self.device, precision)
 
     def fullness(self, experiment: Experiment, beside: float) -> float:
         """Which part of its full speed the device reaches with `beside` such networks side by side.
 
         It rises in equal steps from the speed of a single network to the full speed. That larger images fill the
-        device as more networks would is a guess.
+        device as more networks would, and that a single network in float32 fills it, are guesses.
         """
         filled = beside * image_work(experiment)
-        if self.device.startswith("cpu") or filled >= FULL:
+        if self.device.startswith("cpu") or filled >= FULL or experiment.full_recipe().precision == "float32":
             return 1.0
         single, together = SPEEDS[experiment.network]
         return 1 - (1 - single / together) * (FULL - filled) / (FULL - 1)
