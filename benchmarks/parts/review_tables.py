@@ -42,10 +42,11 @@ def table(rows: list[Row]) -> str:
 
 
 def left_table(rows: list[Row]) -> str:
-    """What the review expected to be left, and what was left, after every 100 decisions; one cell per seed."""
+    """What the review expected to be left, and what was left, after every 100 decisions; seeds in ascending order."""
     lines = ["| data | decisions | left, by estimate (90 % interval) | left, in truth |", "|---|---|---|---|"]
     for case, name in NAMES.items():
         part = [row for row in rows if (row["case"], row["way"]) == (case, "anew")]
+        part.sort(key=lambda row: row["seed"])
         for step in range(100, 501, 100):
             seeds = [each for row in part for each in row["steps"] if each["seen"] == step and "expected" in each]
             if seeds:

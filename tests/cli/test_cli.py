@@ -62,6 +62,7 @@ def test_help_says_what_a_command_is_for(words, purpose):
         result = CliRunner().invoke(app, [*words, flag], env={"COLUMNS": "200"})
         assert result.exit_code == 0
         assert purpose in result.output
+        assert "\\b" not in result.output  # click's mark for a block that is not filled
 
 
 def test_every_command_is_listed():

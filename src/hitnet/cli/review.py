@@ -25,7 +25,7 @@ def review_command(
 ) -> None:
     """Review an audit in the browser: decide on many images at once, saved as you go.
 
-    \\b
+    \b
     The page is served to this machine only. Every decision is written to
     AUDIT/decisions.jsonl before the page shows it as saved. As you decide,
     the remaining images are ranked again. Then write the corrected data:

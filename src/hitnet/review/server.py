@@ -84,7 +84,7 @@ def serve_review(
         open_browser: Open the page.
         ready: Called with the page's address once the server listens.
     """
-    warnings.filterwarnings("ignore", module=r"PIL\\..*")  # odd files are shown as well as they can be
+    warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
     review = open_review(_opened(audit), reviewer=check_reviewer(reviewer or getpass.getuser()), data=data)
     listening = listen(port)
     port = listening.getsockname()[1]
