@@ -4,13 +4,16 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hitnet import files
 from hitnet.errors import HitNetError
+from patience import PATIENCE
 
 
 class Torn(Exception):
@@ -344,3 +347,40 @@ def test_where_a_claimed_file_is_now(tmp_path):
     (tmp_path / "new" / "claim").unlink()
     assert files.moved_to(path) == path
     files.release(path)
+
+
+def test_a_folder_that_was_moved_and_replaced_keeps_the_others_lock(tmp_path):
+    path = tmp_path / "old" / "claim"
+    assert files.claim(path)
+    (tmp_path / "old").rename(tmp_path / "new")
+    (tmp_path / "old").mkdir()
+    with held_elsewhere(path):
+        files.release(path)
+        assert path.exists()
+        assert not files.claim(path)
+
+
+def test_processes_take_turns(tmp_path):
+    path, entered = tmp_path / "turn", threading.Event()
+
+    def work():
+        with files.taking_turns(path):
+            entered.set()
+
+    with held_elsewhere(path):
+        waiting = threading.Thread(target=work)
+        waiting.start()
+        assert not entered.wait(0.5)
+    waiting.join(PATIENCE)
+    assert entered.is_set()
+    assert not path.exists()
+
+
+def test_a_home_folder_that_was_not_expanded_is_no_trap(tmp_path, monkeypatch):
+    """pandas expands ~ by itself: what it writes must be what is moved into place."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with files.replacing("~/table.csv") as temporary:
+        pd.DataFrame({"a": [1]}).to_csv(temporary)
+    assert (tmp_path / "~" / "table.csv").stat().st_size > 0
+    assert not (tmp_path / "home").exists()

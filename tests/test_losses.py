@@ -298,3 +298,14 @@ def test_misfit_against_a_loop():
         expected.append(total)
     torch.testing.assert_close(hitnet.misfit(d).tolist(), expected, rtol=1e-9, atol=1e-9)
     assert hitnet.misfit(d)[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_chances_may_be_given():
+    d, targets = torch.rand(50, 3), torch.zeros(50, dtype=torch.long)
+    chances = torch.rand(50, 1)
+    by_chance, strict, ghostly = (
+        CentripetalLoss(reduction="none", **options)
+        for options in ({"ghosts": 1, "ghost_probability": 0.4}, {}, {"ghosts": 1})
+    )
+    expected = torch.where(chances[:, 0] < 0.4, ghostly(d, targets), strict(d, targets))
+    assert torch.equal(by_chance(d, targets, chances=chances), expected)

@@ -39,7 +39,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     The permissions of an existing file are kept. The umask decides those of a new file.
     """
-    target = Path(path)
+    target = Path(path).absolute()  # pandas would expand a leading ~ of the temporary path
     temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -307,8 +307,12 @@ def claim(path: str | Path) -> bool:
 
 def release(path: str | Path) -> None:
     """Release the lock file `path` if this process holds it."""
+    moved = moved_to(path) is not None  # then a file of this name is another process's
     handle = _claims.pop(Path(path).absolute(), None)
     if handle is None:
+        return
+    if moved:
+        os.close(handle)
         return
     if fcntl is None:  # Windows does not remove an open file
         os.close(handle)
@@ -316,6 +320,17 @@ def release(path: str | Path) -> None:
         Path(path).unlink()
     if fcntl is not None:
         os.close(handle)
+
+
+@contextmanager
+def taking_turns(path: str | Path) -> Iterator[None]:
+    """Hold the lock file `path` during the block; wait while another process holds it."""
+    while not claim(path):
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        release(path)
 
 
 def moved_to(path: str | Path) -> Path | None:

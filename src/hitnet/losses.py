@@ -39,6 +39,7 @@ def ghost_mask(
     ghosts: int,
     rule: GhostRule = "always",
     probability: float = 1.0,
+    chances: Tensor | None = None,
 ) -> Tensor:
     """Choose the ghost capsules: per image, the wrong-class capsules that are closest to the centre.
 
@@ -48,6 +49,7 @@ def ghost_mask(
         ghosts: Number of ghosts per image (paper: 1).
         rule: "always" (paper), or "nearer": only capsules that are nearer than the true class's capsule.
         probability: Chance per image that its ghosts are excused at this step (paper: 1).
+        chances: (B, 1) numbers drawn evenly from [0, 1), one per image; None: they are drawn here.
 
     Returns:
         (B, K) booleans, true for the ghosts.
@@ -59,7 +61,8 @@ def ghost_mask(
         true_distance = distances.detach().masked_fill(~truth, math.inf).amin(dim=1, keepdim=True)
         chosen = chosen & (distances.detach() < true_distance)
     if probability < 1:
-        chosen = chosen & (torch.rand(len(distances), 1, device=distances.device) < probability)
+        chances = torch.rand(len(distances), 1, device=distances.device) if chances is None else chances
+        chosen = chosen & (chances < probability)
     return chosen
 
 
@@ -127,7 +130,8 @@ def reduce(values: Tensor, reduction: Reduction) -> Tensor:
 class CentripetalLoss(nn.Module):
     """Centripetal loss (Eqs. 2 and 3), summed over classes; with ghosts > 0, Eq. 4.
 
-    Call it as loss(distances, targets): distances (B, K), targets class indices (B,) or zeros and ones (B, K).
+    Call it as loss(distances, targets): distances (B, K), targets class indices (B,) or zeros and ones (B, K). With
+    `chances` (B, 1), it excuses the ghosts of the images whose number is below `ghost_probability`, and draws none.
 
     Args:
         capsule_dim: n (paper: 16).
@@ -186,12 +190,17 @@ class CentripetalLoss(nn.Module):
         self.ghosts, self.ghost_rule, self.ghost_probability = ghosts, ghost_rule, ghost_probability
         self.reduction: Reduction = reduction
 
-    def forward(self, distances: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, distances: Tensor, targets: Tensor, *, chances: Tensor | None = None) -> Tensor:
         truth = matching_truth(distances, targets)
         excused = None
         if self.ghosts:
             excused = ghost_mask(
-                distances, truth, ghosts=self.ghosts, rule=self.ghost_rule, probability=self.ghost_probability
+                distances,
+                truth,
+                ghosts=self.ghosts,
+                rule=self.ghost_rule,
+                probability=self.ghost_probability,
+                chances=chances,
             )
         losses = centripetal_loss(
             distances,

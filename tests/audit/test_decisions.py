@@ -200,3 +200,20 @@ def test_lines_are_json_that_others_can_read(tmp_path):
     assert entry["reviewer"] == "anna"
     assert entry["changes"] == [[1, "1.png", "cat", "relabel", "dog"]]
     assert pd.Timestamp(entry["time"]).timestamp() >= before - 1
+
+
+@pytest.mark.parametrize("undone", ["x", "later"])
+def test_a_step_that_undoes_itself_or_a_later_one_is_ignored(undone):
+    decisions = Decisions(
+        [Step("anna", undoes=undone, name="x"), step(1, "keep"), Step("anna", undoes="x", name="later")]
+    )
+    assert decisions.of("1.png")["anna"].decision == "keep"
+    assert len(decisions.steps) == 1
+
+
+def test_an_undoing_can_be_undone_any_number_of_times():
+    steps = [step(1, "keep", name="0"), *(Step("anna", undoes=str(i), name=str(i + 1)) for i in range(3000))]
+    decisions = Decisions(steps)
+    assert decisions.of("1.png")["anna"].decision == "keep"
+    decisions.add(Step("anna", undoes="3000", name="3001"))
+    assert decisions.of("1.png") == {}

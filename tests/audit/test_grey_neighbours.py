@@ -56,6 +56,7 @@ def test_they_judge_beside_the_networks():
     assert audit.summary["model"] == "hitnet-small and neighbours"
     assert set(audit.table["id"].head(5)) == set(FLIPPED)
     assert audit.table["hits"].max() <= 2  # only capsules hit
+    assert audit.kept.kinds == ("networks", "networks", "10 neighbours", "20 neighbours")
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -172,3 +172,8 @@ def test_by_default_the_data_set_says_whether_its_images_are_mirrored(runs):
 
 def test_new_networks_have_frozen_options():
     assert replace(QUICK, seed=5) == NewNetworks(count=2, recipe=quick_recipe(), seed=5)
+
+
+def test_networks_whose_decoder_sees_more_than_capsules_judge():
+    judges = NewNetworks(choose_model("hitnet-small", extra_dim=2), count=2, recipe=quick_recipe(1))
+    assert quick_audit(mislabelled(), judges=judges).summary["models"] == 2

@@ -60,3 +60,10 @@ def test_a_huge_one_is_not_kept(kept, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
     write_kept(tmp_path, kept)
     assert not (tmp_path / NAME).exists()
+
+
+@pytest.mark.parametrize("scale", [1e9, 1.0, 1e-9])
+def test_features_of_any_scale_are_kept(scale):
+    features = torch.rand(5, 8, generator=torch.Generator().manual_seed(0)) + 0.1
+    found = Kept.of(torch.zeros(1, 5, 3).numpy(), ("networks",), features * scale, torch.arange(5)).features.float()
+    torch.testing.assert_close(found / found[0, 0], features / features[0, 0], rtol=2e-3, atol=0)

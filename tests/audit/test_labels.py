@@ -185,3 +185,18 @@ def test_default_split(folder):
         "all",
         "all",
     ]
+
+
+def test_an_audit_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = quick_audit(mislabelled(), out="~/audit")
+    assert result.folder == tmp_path / "audit"
+    pd.testing.assert_frame_equal(hitnet.open_audit("~/audit").table, result.table)
+
+
+def test_duplicates_of_an_earlier_audit_do_not_stay(audited, tmp_path):
+    folder = shutil.copytree(audited.folder, tmp_path / "copy")
+    (folder / "duplicates.csv").write_text("id,path\n")
+    quick_audit(mislabelled(), out=folder, resume=True, score="ghost-distance")
+    assert not (folder / "duplicates.csv").exists()

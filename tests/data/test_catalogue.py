@@ -5,6 +5,7 @@ import struct
 import tarfile
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -303,3 +304,18 @@ def test_unknown_names():
         fetch_data("x")
     with pytest.raises(HitNetError, match="no data set or folder named 'x'"):
         check_data("x")
+
+
+def test_what_another_process_has_just_fetched_is_not_fetched_again(tmp_path, monkeypatch):
+    """The processes of torchrun open a set at the same time."""
+    fetched = []
+
+    @contextmanager
+    def after_another(path):
+        write_idx_set(tmp_path / "mnist")
+        yield
+
+    monkeypatch.setattr(catalogue, "taking_turns", after_another)
+    monkeypatch.setattr(catalogue, "fetch_file", lambda *given, **options: fetched.append(given))
+    assert fetch_data("mnist", tmp_path) == tmp_path / "mnist"
+    assert fetched == []

@@ -158,3 +158,17 @@ def test_items_must_be_pairs():
 
     with pytest.raises(HitNetError, match=r"an item must be \(image, label"):
         open_data(Single(as_picture)).load("all")
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "HSV", "LAB"])
+def test_pictures_of_other_colour_spaces_are_read(mode):
+    colours = colour_images(12)
+
+    def picture(row):
+        image = Image.fromarray(colours.pixels[row].permute(1, 2, 0).numpy())
+        return Image.new("LAB", image.size, (200 - row, 130, 130)) if mode == "LAB" else image.convert(mode)
+
+    images = open_data(Items(picture, lambda row: "ab"[row % 2])).load("all")
+    assert images.pixels.shape == colours.pixels.shape
+    if mode != "LAB":
+        assert (images.pixels.float() - colours.pixels.float()).abs().mean() < 4

@@ -161,3 +161,18 @@ def test_a_cache_finds_what_was_added(tmp_path):
     opened.read(places[:2], out)
     assert out.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
     assert len(FeatureCache(tmp_path / "c", 5)) == 0
+
+
+def test_features_that_another_process_removed_are_missed(count, tmp_path, monkeypatch):
+    count()
+    find = FeatureCache.find
+    asked = []
+
+    def removed_meanwhile(self, keys):
+        asked.append(len(keys))
+        places = find(self, keys)
+        return places if len(asked) == 1 else np.full_like(places, -1)
+
+    monkeypatch.setattr(FeatureCache, "find", removed_meanwhile)
+    with pytest.raises(HitNetError, match="lost features while they were read"):
+        count()

@@ -9,10 +9,10 @@ from PIL import Image
 from torch import nn
 
 from hitnet.errors import HitNetError
-from hitnet.features import extraction
+from hitnet.features import extraction, gpu_decoding
 from hitnet.features.extraction import Extractor, extract
 from hitnet.features.folding import folded
-from hitnet.features.gpu_decoding import GpuReader, cropped, plain_jpeg, turned
+from hitnet.features.gpu_decoding import GpuReader, Jpeg, cropped, groups, plain_jpeg, turned
 from hitnet.features.photographs import read, shape_at
 from hitnet.models.backbones import open_backbone
 from hitnet.models.efficientnet_lite import EfficientNetLite0
@@ -120,7 +120,7 @@ def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
         exif[ORIENTATION] = orientation
         path = tmp_path / f"{orientation}.jpg"
         Image.fromarray(array).save(path, exif=exif, quality=95)
-        assert plain_jpeg(path) == orientation
+        assert plain_jpeg(path) == (orientation, 40 * 80)
         stored = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
         on_gpu = cropped(turned(stored, orientation)[None], 20)[0].int()
         by_pillow = torch.from_numpy(read(path, 20).copy()).int()
@@ -130,18 +130,40 @@ def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
 def test_shapes_keep_the_aspect():
     assert shape_at(533, 400, 224) == (298, 224)
     assert shape_at(300, 400, 224) == (224, 299)
-    assert shape_at(1, 50, 32) == (32, 1600)
+    assert shape_at(1, 16, 32) == (32, 512)
+
+
+def test_a_thin_picture_takes_little_memory(tmp_path):
+    """By its shorter side, a line of 3,000 pixels would become 224 x 672,000."""
+    assert shape_at(1, 3000, 224) == (224, 16 * 224)
+    assert shape_at(3000, 1, 224) == (16 * 224, 224)
+    Image.new("RGB", (3000, 1), "red").save(tmp_path / "line.png")
+    picture = read(tmp_path / "line.png", 224)
+    assert picture.shape == (3, 224, 224)
+    assert picture[0].max() > 200  # the line, on black
+    assert picture[0].min() == 0
+    Image.new("RGB", (340, 20)).save(tmp_path / "thin.jpg")
+    assert plain_jpeg(tmp_path / "thin.jpg") is None
+
+
+def test_a_gpu_decodes_no_more_than_it_has_room_for(monkeypatch):
+    monkeypatch.setattr(gpu_decoding, "TOGETHER", 100)
+    jpegs = {i: Jpeg(1, pixels) for i, pixels in zip((0, 2, 3, 5, 6, 7), (60, 40, 1, 500, 50, 50), strict=True)}
+    assert list(groups(jpegs)) == [[0, 2], [3], [5], [6, 7]]
+    assert list(groups({})) == []
 
 
 def test_what_is_not_plain_jpeg_is_left_to_pillow(photos, tmp_path):
     kinds = [bool(plain_jpeg(path)) for path in photos]
     assert kinds == [path.suffix == ".jpg" for path in photos]
     Image.new("CMYK", (20, 20)).save(tmp_path / "cmyk.jpg")
-    assert plain_jpeg(tmp_path / "cmyk.jpg") == 0
+    assert plain_jpeg(tmp_path / "cmyk.jpg") is None
 
 
-def test_a_reader_for_gpus_falls_back_file_by_file(photos):
+@pytest.mark.parametrize("together", [1, 1 << 26])
+def test_a_reader_for_gpus_falls_back_file_by_file(photos, monkeypatch, together):
     """With a decoder on the CPU in the GPU's place, which refuses one file and whole batches that hold it."""
+    monkeypatch.setattr(gpu_decoding, "TOGETHER", together)
     refused = photos[3].read_bytes()
 
     def decode_jpeg(contents, device):

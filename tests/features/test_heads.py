@@ -215,3 +215,22 @@ def test_mistakes_are_named(change, said):
 def test_options_are_checked(options):
     with pytest.raises(HitNetError, match=next(iter(options))):
         HeadOptions(**options)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e20])
+def test_features_of_any_scale_count(scale):
+    features, labels = blobs()
+    for given in (features * scale, features * scale + 100 * scale):
+        mean, factor = _standardisation(given[None])
+        deviation = given.double().std(dim=0, unbiased=False)
+        torch.testing.assert_close(factor.double() * deviation, torch.ones_like(deviation), rtol=1e-3, atol=0)
+        torch.testing.assert_close(mean.double(), given.double().mean(dim=0), rtol=1e-4, atol=1e-4 * scale)
+    options = HeadOptions(repeats=1, steps=60, capsule_dim=4)
+    assert (fit_heads(features * scale, labels, 3, options=options)[0].argmin(dim=1) == labels).float().mean() > 0.8
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_fewer_images_than_folds(count):
+    features, labels = torch.randn(count, 4, generator=torch.Generator().manual_seed(0)), torch.arange(count) % 2
+    found = fit_heads(features, labels, 2, options=HeadOptions(repeats=1, steps=3))
+    assert torch.isfinite(found).all()

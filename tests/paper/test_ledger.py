@@ -6,15 +6,18 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 import hitnet
+from hitnet import files
 from hitnet.errors import HitNetError
 from hitnet.paper import Ledger
 from hitnet.paper import ledger as ledger_module
 from hitnet.paper.ledger import RUN, SHORT, Entry, canonical, checksum
+from patience import PATIENCE
 
 
 def entry(seed, error=1, kind=RUN, label=""):
@@ -257,3 +260,17 @@ def test_a_pipe_is_no_ledger(tmp_path):
     os.mkfifo(tmp_path / "ledger.jsonl")
     with pytest.raises(HitNetError, match="no regular file"):
         Ledger(tmp_path / "ledger.jsonl")
+
+
+def test_a_line_that_is_just_being_written_is_not_repaired(ledger):
+    ledger.add(entry(0))
+    line, removed = entry(1).to_line() + "\n", []
+    with files.appending(ledger.path) as append:
+        append(line[:40])
+        repairing = threading.Thread(target=lambda: removed.append(ledger_module.repair(ledger.path)))
+        repairing.start()
+        repairing.join(0.5)
+        append(line[40:])
+    repairing.join(PATIENCE)
+    assert removed == [""]
+    assert len(Ledger(ledger.path).entries) == 2

@@ -35,3 +35,5 @@ def test_agreement_counts_images_that_both_decided_on(folder):
     given = [anna.rows.class_names[k] for k in anna.rows.given[2:6]]
     expected = cohen_kappa_score(given, [*given[:2], "(drop)", given[3]])
     assert pair["kappa"] == pytest.approx(expected)
+    anna.decide([(ids[4], "drop", "")])
+    assert agreement(anna)[0]["agree"] == 4

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from review_samples import make_folder, open_folder
 
+from hitnet.audit.decisions import Step
 from hitnet.errors import HitNetError
 from hitnet.review.board import StaleError
 from hitnet.review.queries import SORTS, STATES, Query, read_query
@@ -237,3 +238,11 @@ def test_a_query_that_is_none_is_refused(values):
 def test_a_query_is_read_from_an_address():
     values = {"given": "1", "either": "", "flags": "0,2", "highest": "0.5", "text": "ABC", "grouped": "1"}
     assert read_query(values) == Query(given=1, flags=(0, 2), highest=0.5, text="abc", grouped=True)
+
+
+def test_an_image_is_shown_while_its_decision_is_being_undone(review):
+    board = review.board
+    step = board.decide([(int(board.rows.ids[0]), "keep", "")])
+    assert board.record(0)["decision"] == "keep"
+    board.decisions.add(Step("anna", undoes=step.name))  # the states of the board follow later
+    assert board.record(0) is None

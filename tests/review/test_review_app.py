@@ -2,6 +2,8 @@
 
 import io
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -18,6 +20,7 @@ from hitnet.data import open_data
 from hitnet.review.evidence import NEIGHBOURS
 from hitnet.review.pictures import SIDE
 from hitnet.review.server import open_review
+from patience import PATIENCE
 
 NASTY = '<img src=x onerror="document.title=1">'
 
@@ -40,10 +43,15 @@ def test_a_request_that_makes_no_sense_is_refused(client, review, body):
     assert review.board.decisions.steps == {}
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"3", b"\xff"])
+@pytest.mark.parametrize("content", [b"{", b"[]", b"3", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_object_is_refused(client, content):
     answer = client.post("/api/decide", content=content, headers={"content-type": "application/json"})
     assert answer.status_code == 400
+
+
+def test_a_number_that_is_too_large_is_refused(client):
+    content = '{"changes": [[1e400, "keep", ""]]}'
+    assert client.post("/api/decide", content=content, headers={"content-type": "application/json"}).status_code == 400
 
 
 def test_rows_steps_and_undo(client):
@@ -250,3 +258,25 @@ def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path):
     finally:
         pictures._opening.release()
     assert client_of(review).get(f"/thumb/{number}").status_code == 404
+
+
+def test_what_a_spreadsheet_would_run_is_marked_in_corrections(tmp_path):
+    paths = [f"=class/image-{i}.png" for i in range(60)]
+    client = client_of(open_folder(make_folder(tmp_path, paths=paths)))
+    client.post("/api/decide", json={"changes": [[3, "drop", ""]]})
+    text = client.get("/api/corrections.csv").text
+    assert '"\'=class/image-3.png"' in text
+    assert client.post("/api/import", json={"text": text}).status_code == 200
+
+
+def test_a_thumbnail_that_several_ask_for_counts_once(review):
+    together, make = threading.Barrier(3), review.pictures._small
+
+    def at_once(row):
+        together.wait(PATIENCE)
+        return make(row)
+
+    review.pictures._small = at_once
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(review.pictures.thumbnail, [0, 0, 0]))
+    assert review.pictures._size == len(found[0].content)

@@ -135,7 +135,8 @@ def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
         main()
     """)
     )
-    command = ("train", tmp_path / "toy.npz", "--epochs", 3, *OPTIONS)
+    chances = ("--ghosts", 1, "--ghost-probability", 0.5)  # each process draws its own
+    command = ("train", tmp_path / "toy.npz", "--epochs", 3, *chances, *OPTIONS)
     killed = torchrun(script, "kill", *command, "--out", tmp_path / "cut")
     assert killed.returncode != 0
     assert "another process of this training" in killed.stderr.lower()

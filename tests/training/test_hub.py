@@ -130,3 +130,8 @@ def test_a_missing_package_is_named(run, tmp_path, monkeypatch):
     with pytest.raises(HitNetError, match=r"needs the package huggingface_hub: pip install 'hitnet\[hf\]'"):
         run.save_pretrained(tmp_path / "bands")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_history_is_saved(run, tmp_path):
+    run.history.clear()
+    assert Run.from_pretrained(run.save_pretrained(tmp_path / "bands")).history == []

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 import hitnet
 from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
 from hitnet.training import run_folder, tensor_files
+from toy import write_images
 
 MODEL = choose_model("hitnet-small", capsule_dim=4)
 SMALL = {"model": MODEL, "device": "cpu", "recipe": choose_recipe(epochs=1)}
@@ -226,3 +227,10 @@ def test_loading_a_run_leaves_the_callers_random_numbers_alone(toy, tmp_path):
     torch.manual_seed(3)
     hitnet.open_run(tmp_path / "run")
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_run_is_resumed_after_its_data_was_renamed(toy, tmp_path):
+    write_images(tmp_path / "photos", toy)
+    run = hitnet.train(tmp_path / "photos", out=tmp_path / "run", **SMALL)
+    (tmp_path / "photos").rename(tmp_path / "renamed")
+    assert hitnet.train(tmp_path / "renamed", out=tmp_path / "run", resume=True, **SMALL).history == run.history

@@ -62,6 +62,16 @@ def test_networks_that_draw_masks_are_the_ones_that_they_would_be_alone(monkeypa
 
 
 @pytest.mark.gpu
+def test_chances_of_ghosts_on_a_gpu_are_drawn_outside_the_captured_steps(caplog):
+    recipe = choose_recipe(epochs=3, batch_size=20, ghosts=1, ghost_probability=0.5, ghosts_from_epoch=2)
+    images, options = toy_images(48), {"model": "hitnet-small", "recipe": recipe, "device": "cuda"}
+    many = hitnet.train_many(images, seeds=[4, 9, 2], **options)
+    for run in many:
+        assert same(run, hitnet.train(images, seed=run.config.seed, **options))
+    assert "could not be captured" not in caplog.text
+
+
+@pytest.mark.gpu
 def test_masks_on_a_gpu_are_drawn_outside_the_captured_steps(caplog):
     images = toy_images(48, shape=(1, 16, 16))
     options = {"model": "dropconnect", "recipe": choose_recipe(epochs=3, batch_size=20), "device": "cuda"}

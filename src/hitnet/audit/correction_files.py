@@ -17,6 +17,7 @@ from typing import Any
 
 from hitnet.errors import HitNetError
 from hitnet.files import check_regular
+from hitnet.spreadsheets import defuse
 
 COLUMNS = ("id", "path", "given", "decision", "label")
 DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")
@@ -126,10 +127,10 @@ def _answers(task: dict[str, Any]) -> list[str | None]:
 
 
 def corrections_text(corrections: Sequence[Correction]) -> str:
-    """The same as a file of corrections, by id. Text is always quoted and never changed."""
+    """The same as a file of corrections, by id. Text is quoted, and marked where a spreadsheet would run it."""
     lines = [",".join(COLUMNS)]
     for c in sorted(corrections, key=lambda c: c.id):
-        path, given, label = ('"' + text.replace('"', '""') + '"' for text in (c.path, c.given, c.label))
+        path, given, label = ('"' + defuse(text).replace('"', '""') + '"' for text in (c.path, c.given, c.label))
         lines.append(f"{c.id},{path},{given},{c.decision},{label}")
     return "".join(f"{line}\r\n" for line in lines)
 

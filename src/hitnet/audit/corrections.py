@@ -17,6 +17,7 @@ from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_a
 from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 from hitnet.spreadsheets import undefuse
 
 
@@ -76,7 +77,7 @@ def correct(
     if not keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
     relabelling = Relabelling(images, labels, keep, names, split)
-    path, note = data.write_corrected(relabelling, Path(out))
+    path, note = data.write_corrected(relabelling, expand(out))
     count = Counter(correction.decision for correction in decided.values())
     return Applied(
         data=path,

@@ -160,6 +160,8 @@ class Decisions:
         """Take a step into account; returns the images that it concerns."""
         if step.name in self.steps:
             return set()
+        if step.undoes is not None and step.undoes not in self.steps:  # steps undo earlier ones only
+            return set()
         self.steps[step.name] = step
         self.reviewers.add(step.reviewer)
         if step.undoes is not None:
@@ -176,7 +178,16 @@ class Decisions:
 
     def stands(self, name: str) -> bool:
         """Whether a step has not been undone, or its undoing has been undone."""
-        return not any(self.stands(undo) for undo in self._undos.get(name, ()))
+        standing: dict[str, bool] = {}
+        waiting = [name]
+        while waiting:  # not by recursion: an undoing can be undone any number of times
+            undos = self._undos.get(waiting[-1], ())
+            unknown = [undo for undo in undos if undo not in standing]
+            if unknown:
+                waiting += unknown
+            else:
+                standing[waiting.pop()] = not any(standing[undo] for undo in undos)
+        return standing[name]
 
     def of(self, key: Key) -> dict[str, Decision]:
         """The decision of each reviewer on an image."""

@@ -13,7 +13,7 @@ import pandas as pd
 
 from hitnet.data.table import TABLES
 from hitnet.errors import HitNetError
-from hitnet.files import replacing, write_json, write_text
+from hitnet.files import expand, replacing, write_json, write_text
 from hitnet.spreadsheets import without_formulas
 
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below its document root
@@ -38,7 +38,7 @@ def write_pred_probs(
         The two files.
     """
     _check(table, probabilities)
-    target = Path(path)
+    target = expand(path)
     if target.suffix.lower() != ".npy":
         raise HitNetError(f"{path}: choose a file name for the probabilities that ends in .npy.")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
@@ -81,7 +81,7 @@ def label_studio(
         The two files.
     """
     _check(table, probabilities)
-    target = Path(path)
+    target = expand(path)
     if target.suffix.lower() != ".json":
         raise HitNetError(f"{path}: choose a file name for the Label Studio tasks that ends in .json.")
     config_file, config = target.with_suffix(".xml"), label_studio_config(class_names)

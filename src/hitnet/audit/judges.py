@@ -21,6 +21,7 @@ from hitnet.audit.plan import Model, Planned, need_hit_or_miss, plan
 from hitnet.data import Data, Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError
+from hitnet.features.judges import NEIGHBOURS
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.prototype import class_prototypes
@@ -132,7 +133,9 @@ class NewNetworks(Judges):
         if votes is None:
             return Judgement(stacked, images, about, prototypes)
         about |= {"models": len(stacked) + len(votes), "model": f"{about['model']} and neighbours"}
-        return Judgement(np.concatenate([stacked, votes]), images, about, prototypes, capsules=len(stacked))
+        kinds = ("networks",) * len(stacked) + tuple(f"{k} neighbours" for k in NEIGHBOURS)
+        everything = np.concatenate([stacked, votes])
+        return Judgement(everything, images, about, prototypes, capsules=len(stacked), kinds=kinds)
 
     def _train(self, networks: Sequence[Planned], places: Sequence[int], case: Case) -> list[Run]:
         """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
@@ -148,7 +151,7 @@ class NewNetworks(Judges):
                     )
                 config = replace(kinds[network], seed=self.seed + i)
                 if i:
-                    config = replace(config, model=replace(config.model, decoder="none"))
+                    config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
                 target = None if case.folder is None else case.folder / "models" / f"seed-{config.seed}"
                 jobs.append(make_job(config, target, resume=True, device=case.device))
             return train_jobs(JobSet(jobs, case.images, None), device=case.device, progress=case.progress)

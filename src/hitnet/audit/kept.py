@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,14 @@ class Kept:
     def of(cls, distances: np.ndarray, kinds: tuple[str, ...], features: Tensor | None, order: Tensor) -> Kept:
         """From distances (M, N, K) and features (N, D) in another order."""
         said = torch.from_numpy(distances).to(torch.float16)[:, order]
-        return cls(said, kinds, None if features is None else features[order].to("cpu", torch.float16))
+        return cls(said, kinds, None if features is None else in_half(features[order]))
+
+
+def in_half(features: Tensor) -> Tensor:
+    """Features as float16, at a scale that it can hold: similarities and heads do not depend on the scale."""
+    largest = features.abs().amax().item() if features.numel() else 0.0
+    scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e4 or 0 < largest < 1e-2 else 1.0
+    return (features.float() / scale).to("cpu", torch.float16)
 
 
 def write_kept(folder: Path, kept: Kept) -> None:

@@ -142,7 +142,7 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
     """
     if out is None:
         return None
-    folder = Path(out)
+    folder = files.expand(out)
     try:
         # An audit that never started, because of a wrong option or a kill, leaves only its settings.
         begun = any(not _is_unimportant(path.name) for path in folder.iterdir())

@@ -51,4 +51,5 @@ class NetworksAndHeads(Judges):
             heads.features,
             trained=trained,
             capsules=trained + (heads.capsules or 0),
+            kinds=("networks",) * trained + heads.kinds,
         )

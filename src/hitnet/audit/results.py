@@ -141,6 +141,8 @@ class Audit:
             np.save(opened, self.distances, allow_pickle=False)
         if self.duplicates is not None:
             spreadsheets.write_csv(folder / "duplicates.csv", self.duplicates)
+        else:
+            (folder / "duplicates.csv").unlink(missing_ok=True)  # of an earlier audit, by other judges
         if self.kept is not None:
             write_kept(folder, self.kept)
         if self.images is not None:

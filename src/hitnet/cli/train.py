@@ -176,6 +176,8 @@ def evaluate_command(
     with softmax.
     """
     members, data = runs_and_data(runs)
+    if strict and data is None:
+        raise HitNetError("evaluate: --strict is for data that you name after the run. Name the data, or leave it out.")
     other = None if data is None else open_data(data, strict=strict)
     result = evaluate(members[0] if len(members) == 1 else members, other, split=split, device=device)
     if as_json:

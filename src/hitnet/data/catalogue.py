@@ -20,7 +20,7 @@ from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
-from hitnet.files import expand
+from hitnet.files import expand, taking_turns
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,12 @@ class SetFiles:
         return tuple(states)
 
     def _fetch(self, part: Download) -> None:
+        """Fetch a download, unless another process, for example of torchrun, has just done it."""
+        with taking_turns(self.folder / ".fetching"):
+            if any(self.locate(file) is None for file in part.files):
+                self._fetch_now(part)
+
+    def _fetch_now(self, part: Download) -> None:
         if part.archive is None:
             fetch_file(part.urls, self.folder / part.files[0].name, md5=part.md5)
             return

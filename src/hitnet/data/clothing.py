@@ -16,7 +16,7 @@ from hitnet.data.folder import FolderData
 from hitnet.data.known_sets import CLOTHING
 from hitnet.data.opened import DataOptions
 from hitnet.errors import HitNetError
-from hitnet.files import new_folder
+from hitnet.files import new_folder, taking_turns
 
 URLS = (f"{CLOTHING.page}/archive/11961516512414bf9f6c150a832cfd21b54a6b54.tar.gz",)
 SPLITS = ("train", "validation", "test")
@@ -50,7 +50,16 @@ class ClothingData(FolderData):
 
 
 def fetch_clothing(folder: Path) -> None:
-    """Download the photographs into a new folder; nothing is written unless all are there and as they were."""
+    """Download the photographs into a new folder; nothing is written unless all are there and as they were.
+
+    If another process is fetching them, this one waits for it.
+    """
+    with taking_turns(folder.with_name(f".{folder.name}.fetching")):
+        if not folder.is_dir():
+            _fetch(folder)
+
+
+def _fetch(folder: Path) -> None:
     with new_folder(folder) as temporary:
         archive = temporary / "archive.tar.gz"
         fetch_file(URLS, archive)

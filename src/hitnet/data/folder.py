@@ -121,7 +121,7 @@ def _subfolders(
         skipped.append(Skipped(_relative(folder, root), f"the folder cannot be read ({error.strerror})"))
         return []
     good = [child for child in folders if is_unicode(child.name)]
-    skipped += [_left_out(child, root, BAD_NAME) for child in folders if child not in good]
+    skipped += [_left_out(child, root, BAD_NAME) for child in folders if not is_unicode(child.name)]
     skipped += [_left_out(child, root, "it lies outside the class folders") for child in beside]
     if beside:
         ignored[OUTSIDE] += len(beside)

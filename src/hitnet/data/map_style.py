@@ -150,6 +150,8 @@ def encoded(picture: Image.Image) -> bytes:
     content = BytesIO()
     if picture.mode == "F":
         picture.save(content, "TIFF")
+    elif picture.mode in ("CMYK", "YCbCr", "HSV", "LAB"):  # which PNG does not know
+        picture.convert("RGB").save(content, "PNG", compress_level=0)
     else:
         picture.save(content, "PNG", compress_level=0)
     return content.getvalue()

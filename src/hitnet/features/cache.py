@@ -161,13 +161,16 @@ def cached_features(
     ranks.wait()
     if len(missing):
         cache = FeatureCache(place, backbone.num_features)
+    places = cache.find(keys)
+    if (places < 0).any():
+        raise HitNetError(f"{place} lost features while they were read: another process removed them. Try again.")
     if out is None:
         features = np.empty((len(paths), backbone.num_features), np.float16)
-        cache.read(cache.find(keys), features)
+        cache.read(places, features)
         return torch.from_numpy(features)
     if ranks.first:
         with replacing(expand(out)) as temporary:
-            _write(temporary, cache, cache.find(keys))
+            _write(temporary, cache, places)
     ranks.wait()
     return torch.from_numpy(np.load(expand(out), mmap_mode="r+", allow_pickle=False))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from hitnet.data.decode import LARGEST, ORIENTATION
 from hitnet.data.stored import AnyFile, as_file
 from hitnet.features import photographs
 
+TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
 # Of each EXIF orientation: transpose first?, then flip the rows?, the columns?
 TURNS = {
     1: (False, False, False),
@@ -48,6 +49,27 @@ def cropped(images: Tensor, size: int) -> Tensor:
     return images[:, :, top : top + size, left : left + size]
 
 
+class Jpeg(NamedTuple):
+    """What the header of a JPEG file says."""
+
+    orientation: int  # EXIF
+    pixels: int
+
+
+def groups(jpegs: dict[int, Jpeg]) -> Iterator[list[int]]:
+    """The keys in their order, as many at once as have no more than `TOGETHER` pixels; a larger picture by itself."""
+    group: list[int] = []
+    pixels = 0
+    for key, jpeg in jpegs.items():
+        if group and pixels + jpeg.pixels > TOGETHER:
+            yield group
+            group, pixels = [], 0
+        group.append(key)
+        pixels += jpeg.pixels
+    if group:
+        yield group
+
+
 class GpuReader:
     """Image files → uint8 (B, 3, size, size) on the GPU.
 
@@ -66,19 +88,20 @@ class GpuReader:
 
     def __call__(self, paths: Sequence[str | AnyFile]) -> Tensor:
         files = [as_file(path) for path in paths]
-        orientations = [plain_jpeg(file) for file in files]
-        plain = [i for i, orientation in enumerate(orientations) if orientation]
-        contents = [torch.from_numpy(np.frombuffer(bytearray(files[i].read_bytes()), np.uint8)) for i in plain]
-        alike: dict[torch.Size, dict[int, Tensor]] = {}
-        for i, picture in zip(plain, self.decoded(contents), strict=True):
-            if picture is not None:
-                upright = turned(picture, orientations[i])
-                alike.setdefault(upright.shape, {})[i] = upright
+        plain = {i: jpeg for i, file in enumerate(files) if (jpeg := plain_jpeg(file)) is not None}
         images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
-        # Pictures of one shape are scaled at once: most cameras write few shapes.
-        for pictures in alike.values():
-            images[list(pictures)] = cropped(torch.stack(list(pictures.values())), self.size)
-        on_gpu = {i for pictures in alike.values() for i in pictures}
+        on_gpu: set[int] = set()
+        for group in groups(plain):
+            contents = [torch.from_numpy(np.frombuffer(bytearray(files[i].read_bytes()), np.uint8)) for i in group]
+            alike: dict[torch.Size, dict[int, Tensor]] = {}
+            for i, picture in zip(group, self.decoded(contents), strict=True):
+                if picture is not None:
+                    upright = turned(picture, plain[i].orientation)
+                    alike.setdefault(upright.shape, {})[i] = upright
+            # Pictures of one shape are scaled at once: most cameras write few shapes.
+            for pictures in alike.values():
+                images[list(pictures)] = cropped(torch.stack(list(pictures.values())), self.size)
+                on_gpu.update(pictures)
         others = [i for i in range(len(paths)) if i not in on_gpu]
         if others:
             read = self.pool.map(lambda i: torch.from_numpy(photographs.read(paths[i], self.size)), others)
@@ -95,16 +118,18 @@ class GpuReader:
             return [None] if len(contents) == 1 else [self.decoded([content])[0] for content in contents]
 
 
-def plain_jpeg(file: AnyFile) -> int:
-    """The EXIF orientation of a JPEG in grey or RGB that is not too large; 0: Pillow must read it, or refuse it."""
+def plain_jpeg(file: AnyFile) -> Jpeg | None:
+    """A JPEG in grey or RGB that is neither too large nor too thin; None: Pillow must read it, or refuse it."""
     try:
         with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
-            if image.mode not in ("L", "RGB") or image.width * image.height > LARGEST:
-                return 0
+            pixels = image.width * image.height
+            thin = max(image.size) > photographs.LONGEST * min(image.size)
+            if thin or image.mode not in ("L", "RGB") or pixels > LARGEST:
+                return None
             orientation = int(image.getexif().get(ORIENTATION, 1))
-            return orientation if orientation in TURNS else 1
+            return Jpeg(orientation if orientation in TURNS else 1, pixels)
     except Exception:  # whatever is odd about it, the usual reader says it in words
-        return 0
+        return None
 
 
 def gpu_reader() -> Callable[[int, torch.device, Executor], GpuReader] | None:

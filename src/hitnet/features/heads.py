@@ -150,16 +150,17 @@ def _standardisation(views: Tensor, block: int = 16_384) -> tuple[Tensor, Tensor
     total = torch.zeros(views.shape[2], dtype=torch.float64, device=views.device)
     squares, count = total.clone(), views.shape[0] * views.shape[1]
     # Of shifted values, so that the squares of a large mean do not swallow a small spread.
-    shift = views[0, :1].float()
+    shift = views[0, :1].double()
     for view in views:
         for rows in view.split(block):
-            shifted = rows.float() - shift
+            shifted = rows.double() - shift
             total += shifted.sum(dim=0)
             squares += shifted.square().sum(dim=0)
     mean = total / count
     variance = squares / count - mean.square()
     # A feature that never changes says nothing; it becomes 0.
-    scale = torch.where(variance > 1e-12, variance.clamp_min(1e-12).rsqrt(), 0)
+    varies = variance > 1e-12 * (mean + shift[0]).square()  # relative: units may be of any size
+    scale = torch.where(varies & (variance > 0), variance.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0)
     return (mean + shift[0]).float(), scale.float()
 
 
@@ -203,6 +204,8 @@ class _Heads:
         for i, image in enumerate(loose.split(1)):
             for fold in (i % options.folds, (i + 1) % options.folds):
                 members[fold] = torch.cat([members[fold], image])
+        everyone = torch.arange(count)
+        members = [rows if len(rows) else everyone for rows in members]  # fewer images than folds
         smallest = min(len(rows) for rows in members)
         size = max(1, min(options.batch // (options.folds - 1), smallest))
         return torch.stack([self.stream(rows, steps * size).view(steps, size) for rows in members], dim=1)

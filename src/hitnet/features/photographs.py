@@ -13,11 +13,14 @@ from hitnet.data.decode import OddFileError, decode, header
 from hitnet.data.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 
+LONGEST = 16  # times the shorter side: a picture that is thinner is scaled to this and centred on black
+
 
 def shape_at(height: int, width: int, size: int) -> tuple[int, int]:
     """Height and width of a picture whose shorter side is scaled to `size`."""
     scale = size / min(height, width)
-    return max(size, round(height * scale)), max(size, round(width * scale))
+    longest = LONGEST * size
+    return min(max(size, round(height * scale)), longest), min(max(size, round(width * scale)), longest)
 
 
 def read(path: str | AnyFile, size: int) -> npt.NDArray[np.uint8]:

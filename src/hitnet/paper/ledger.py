@@ -93,7 +93,7 @@ class Ledger:
     """The entries of one file; a file that does not exist yet is an empty ledger."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = files.expand(path)
         self.entries: dict[Key, Entry] = {}
         self.lines: dict[Key, int] = {}
         self.unended = False
@@ -209,11 +209,14 @@ def repair(path: str | Path) -> str:
     Returns:
         What was removed; empty if the last line was whole.
     """
-    text = _read_text(Path(path))
-    kept, torn = text[: text.rfind("\n") + 1], text[text.rfind("\n") + 1 :]
-    if not torn or not _is_torn(torn):
+    if not Path(path).exists():
         return ""
-    os.truncate(path, len(kept.encode()))
+    with files.appending(path):  # no other process writes meanwhile
+        text = _read_text(Path(path))
+        kept, torn = text[: text.rfind("\n") + 1], text[text.rfind("\n") + 1 :]
+        if not torn or not _is_torn(torn):
+            return ""
+        os.truncate(path, len(kept.encode()))
     return torn
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hitnet.errors import HitNetError
-from hitnet.files import replacing
+from hitnet.files import expand, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +116,7 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
     import matplotlib
     from matplotlib.backends.backend_pdf import PdfPages
 
-    target = Path(path)
+    target = expand(path)
     kind = check_file_type(target)
     # Publishers ask for TrueType fonts. Without dates, the same figure gives the same file. Composite images are off,
     # because matplotlib would resample all images at one resolution and shift them slightly.

@@ -38,7 +38,13 @@ def agreement(board: Board) -> list[dict[str, Any]]:
     """Per pair of reviewers: how many images both decided on, on how many they agree, and kappa."""
     if len(board.decisions.reviewers) < 2:
         return []
-    by_reviewer = answers(board)
+    with board.lock:
+        if board.agreed is None or board.agreed[0] != board.changed:
+            board.agreed = (board.changed, _agreement(answers(board)))
+        return board.agreed[1]
+
+
+def _agreement(by_reviewer: dict[str, dict[int, str]]) -> list[dict[str, Any]]:
     pairs = []
     for one, other in combinations(sorted(by_reviewer), 2):
         both = sorted(by_reviewer[one].keys() & by_reviewer[other].keys())

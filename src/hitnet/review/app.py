@@ -81,7 +81,7 @@ class ReviewApp:
                 return PlainTextResponse("Too much at once.", 413)
             try:
                 body = json.loads(await request.body())
-            except ValueError:
+            except (ValueError, RecursionError):
                 return PlainTextResponse("This is not JSON.", 400)
             if not isinstance(body, dict):
                 return PlainTextResponse("Send an object.", 400)
@@ -159,7 +159,7 @@ class ReviewApp:
     def decide(self, body: dict[str, Any]) -> dict[str, Any]:
         try:
             changes = [(int(number), str(decision), str(label)) for number, decision, label in body["changes"]]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise HitNetError("review: `changes` must be a list of [id, decision, label].") from None
         return self._changed(self.board.decide(changes).name)
 
@@ -167,7 +167,7 @@ class ReviewApp:
         query = read_query({name: str(value) for name, value in dict(body.get("query") or {}).items()})
         try:
             version, expected = int(body["version"]), int(body["expected"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise HitNetError("review: `version` and `expected` must be whole numbers.") from None
         step = self.board.decide_group(
             replace(query, grouped=False), str(body.get("decision")), version=version, expected=expected

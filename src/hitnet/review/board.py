@@ -58,6 +58,7 @@ class Board:
         self.states = States.undecided(len(rows))
         self.changed = 0  # counts changes of decisions
         self._truths: tuple[int, Ints, Ints] | None = None
+        self.agreed: tuple[int, list[dict[str, Any]]] | None = None  # of reviewers, with the `changed` that it is of
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
         self.catch_up()
 
@@ -237,9 +238,10 @@ class Board:
 
     def record(self, row: int) -> dict[str, Any] | None:
         """What the page shows of the decisions on an image; None if there are none."""
-        if not self.states.decision[row]:
+        with self.lock:  # an undo under way has changed decisions, but not yet the states
+            current = self.current(row)
+        if not current:
             return None
-        current = self.current(row)
         shown = current.get(self.reviewer) or next(reversed(current.values()))
         others = [[d.reviewer, d.decision, d.label, d.time] for d in current.values() if d is not shown]
         return {

@@ -65,8 +65,9 @@ class Pictures:
                 return self._kept[row]
         kept = self._small(row)
         with self._lock:
+            earlier = self._kept.pop(row, None)  # another thread may have made it meanwhile
             self._kept[row] = kept
-            self._size += len(kept.content)
+            self._size += len(kept.content) - (0 if earlier is None else len(earlier.content))
             while self._size > KEPT_BYTES and len(self._kept) > 1:
                 self._size -= len(self._kept.popitem(last=False)[1].content)
         return kept

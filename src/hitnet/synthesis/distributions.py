@@ -212,7 +212,7 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
         except HitNetError as error:
             log.warning("%s The Gaussians are fitted again.", error)
     images = run_images(trained, data)
-    if data is None and images.fingerprint != trained.config.data["fingerprint"]:
+    if data is None and images.fingerprint != trained.config.data.get("fingerprint", images.fingerprint):
         file = None
         log.warning(
             "%s has changed since the run was trained on it. The Gaussians are fitted to the new data and not saved.",

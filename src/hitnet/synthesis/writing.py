@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.files import check_vacant, new_folder, replacing
+from hitnet.files import check_vacant, expand, new_folder, replacing
 
 log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system
@@ -57,7 +57,7 @@ def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[in
             the files <split>/<class>/<number>.png, without masks.
         on_batch: Called with the size of each batch after it is written.
     """
-    target = Path(out)
+    target = expand(out)
     check_new(target)
     counted = _counted(stream.batches, on_batch or (lambda size: None))
     if target.suffix.lower() == ".npz":

@@ -82,6 +82,13 @@ class Ranks:
         dist.all_gather_object(parts, mine)
         return {key: value for part in parts for key, value in part.items()}
 
+    def gathered(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of all processes; those of others than the first have their rank before their names."""
+        parts = self.gather({self.rank: values})
+        return {
+            name if rank == 0 else f"rank{rank}.{name}": value for rank in parts for name, value in parts[rank].items()
+        }
+
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes, as a new tensor."""
         total = values.clone()

@@ -255,7 +255,10 @@ class Trainer:
         (done, tensors), self.begun = self.begun, None
         if self.ranks.first:
             self.step.totals.copy_(tensors["totals"])
-            set_random_state(tensors)
+        own = "" if self.ranks.first else f"rank{self.ranks.rank}."
+        mine = {name: tensors[own + name] for name in ("random.cpu", "random.cuda") if own + name in tensors}
+        if mine:  # checkpoints of earlier versions have only those of the first
+            set_random_state(mine)
         return done
 
     def rate(self, epoch: int, step: int) -> float:
@@ -312,8 +315,9 @@ class Trainer:
             return
         began = time.monotonic()
         totals = self.ranks.total(self.step.totals)
+        random = self.ranks.gathered(random_state(self.device)) if step else {}  # each process draws its own
         if self.run is not None:
-            extra = {"totals": totals, **random_state(self.device)} if step else {}
+            extra = {"totals": totals, **random} if step else {}
             self.run.save(self.state() | extra, self.history, step=step)
         ended = time.monotonic()
         self.next_save = ended + CHECKPOINT_SECONDS * max(1.0, (ended - began) / CHECKPOINT_WRITING)

@@ -14,7 +14,8 @@ from hitnet.training.recipes import Recipe
 class Objective:
     """Computes the terms of the loss by name; `loss` is their weighted sum.
 
-    It is called with a network's output, the images that its decoder has to rebuild, and their labels.
+    It is called with a network's output, the images that its decoder has to rebuild, and their labels. If it `draws`,
+    it may be given the random numbers (B, 1) by which ghosts are excused.
     """
 
     def __init__(self, model: Network, recipe: Recipe, *, epoch: int) -> None:
@@ -41,10 +42,19 @@ class Objective:
                 ghost_probability=recipe.ghost_probability,
             )
 
-    def __call__(self, output: Output, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    @property
+    def draws(self) -> bool:
+        """Whether it is left to chance which ghosts are excused."""
+        return isinstance(self.classify, CentripetalLoss) and self.ghosts > 0 and self.classify.ghost_probability < 1
+
+    def __call__(
+        self, output: Output, images: Tensor, targets: Tensor, chances: Tensor | None = None
+    ) -> dict[str, Tensor]:
         if self.kind == "cross-entropy":
             logits = output.capsules.squeeze(-1)
             terms = {"classification": F.cross_entropy(logits, targets, label_smoothing=self.smoothing)}
+        elif self.draws:
+            terms = {"classification": self.classify(output.distances, targets, chances=chances)}
         else:
             terms = {"classification": self.classify(output.distances, targets)}
         loss = terms["classification"]

@@ -156,7 +156,8 @@ class RunFolder:
     def finish(self, model: Network, history: History) -> None:
         with self.present() as folder:
             files.write_json(folder.history_file, history)
-            write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(history[-1]["epoch"])})
+            epoch = history[-1]["epoch"] if history else 0
+            write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(epoch)})
             folder.state_file.unlink(missing_ok=True)
 
     def model(self) -> Network:

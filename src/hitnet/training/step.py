@@ -127,6 +127,7 @@ class Step:
         self.graphs: dict[int, Callable[[Batch], None]] = {}
         self.connections = dropconnect_layers(model)
         self.masks: dict[int, list[Masks]] = {}  # of these layers, by batch size; captured steps read them
+        self.chances: dict[int, Tensor] = {}  # of ghosts, by batch size; captured steps read them
         self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
 
@@ -158,7 +159,7 @@ class Step:
             else:
                 group["lr"] = rate * group["factor"]
         size = len(batch[1])
-        self.draw_masks(size)
+        self.draw(size)
         if not self.capture:
             self.run(batch)
             return
@@ -166,8 +167,8 @@ class Step:
             self.graphs[size] = self.captured(batch)
         self.graphs[size](batch)
 
-    def draw_masks(self, size: int) -> None:
-        """Draw what DropConnect keeps in the next step.
+    def draw(self, size: int) -> None:
+        """Draw what DropConnect keeps in the next step, and the chances of ghosts.
 
         Steps that are captured for several networks side by side must not draw in their graphs: all graphs read one
         place in memory for where the generator stands.
@@ -176,6 +177,8 @@ class Step:
             self.masks[size] = [layer.empty_masks(size) for layer in self.connections]
         for layer, masks in zip(self.connections, self.masks[size], strict=True):
             layer.draw(masks)
+        if self.objective.draws:
+            self.chances.setdefault(size, torch.empty(size, 1, device=self.device)).uniform_()
 
     def run(self, batch: Batch) -> None:
         """The step itself; its parts have the names that a profile shows."""
@@ -186,7 +189,7 @@ class Step:
             with part("forward"), given_masks(self.connections, self.masks[len(labels)]):
                 output = self.network(images, labels)
             with part("loss"):
-                terms = self.objective(output, target, labels)
+                terms = self.objective(output, target, labels, self.chances.get(len(labels)))
                 loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
         with beside(self.device) as join:
             if self.parallel is None or self.parallel.counts:

@@ -102,7 +102,11 @@ function createExport(store, announce, exported) {
   let csv = "";
 
   async function open() {
-    csv = await store.toCsv();
+    try {
+      csv = await store.toCsv();
+    } catch (error) {
+      return announce(error.message);
+    }
     text.value = csv;
     $("#export-summary").textContent = decisionSummary(store.counts()) || "There are no decisions yet.";
     if (!$("#export").open) $("#export").showModal();

@@ -7,7 +7,7 @@ const POLL = 3_000; // milliseconds
 const REMOTE_COLUMNS = ["id", "path", "given", "suggested", "score", "votes", "flag", "rule", "ghost", "near", "near_distance",
   "margin_mean", "margin_std", "ghost_distance", "hits", "models", "like_given", "like_suggested"];
 
-async function ask(path, options = {}) {
+async function fetched(path, options = {}) {
   let answer;
   try {
     answer = await fetch(path, { credentials: "same-origin", ...options });
@@ -15,9 +15,10 @@ async function ask(path, options = {}) {
     throw new Error("The review server does not answer. Is `hitnet review` still running?");
   }
   if (!answer.ok) throw new Error(await answer.text());
-  return answer.json();
+  return answer;
 }
 
+const ask = async (path, options) => (await fetched(path, options)).json();
 const tell = (path, body) => ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
 function readRemoteAudit(audit) {
@@ -71,7 +72,7 @@ function createRemoteStore(audit, onState) {
     undo: (name) => send("/api/undo", name === undefined ? {} : { step: name }),
     take_in: (text) => send("/api/import", { text }),
     history: async () => (await ask("/api/steps")).steps,
-    toCsv: async () => (await fetch("/api/corrections.csv", { credentials: "same-origin" })).text(),
+    toCsv: async () => (await fetched("/api/corrections.csv")).text(),
   };
 }
 
