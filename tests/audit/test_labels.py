@@ -200,3 +200,13 @@ def test_duplicates_of_an_earlier_audit_do_not_stay(audited, tmp_path):
     (folder / "duplicates.csv").write_text("id,path\n")
     quick_audit(mislabelled(), out=folder, resume=True, score="ghost-distance")
     assert not (folder / "duplicates.csv").exists()
+
+
+def test_an_audit_by_other_judges_is_not_replaced_in_silence(audited, tmp_path, caplog):
+    folder = shutil.copytree(audited.folder, tmp_path / "copy")
+    quick_audit(mislabelled(), out=folder, resume=True)
+    assert "other judges" not in caplog.text
+    shutil.rmtree(folder / "models")
+    judges = NewNetworks("hitnet-small", count=2, recipe=quick_recipe(1), neighbours=True)
+    quick_audit(mislabelled(), out=folder, resume=True, judges=judges)
+    assert "copy held an audit by other judges (hitnet-small). Its ranking is replaced" in caplog.text

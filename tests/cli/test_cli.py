@@ -254,3 +254,19 @@ def test_folders_go_by_their_whole_name_and_files_without_the_suffix(tmp_path, m
     assert [short_name(data) for data in ("labels.v2.csv", "mnist-sample")] == ["labels.v2", "mnist-sample"]
     monkeypatch.chdir(tmp_path / "p3.v1")
     assert short_name(".") == "p3.v1"
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["train", ""], "the argument after train"),
+        (["audit", "mnist-sample", "--out", ""], "the argument after --out"),
+        (["train", "mnist-sample", "--out="], "--out"),
+    ],
+)
+def test_an_empty_argument_is_not_the_current_folder(command, words, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = command(*words)
+    assert ended.code == 1
+    assert f"Error: {place} is empty" in ended.err
+    assert list(tmp_path.iterdir()) == []

@@ -118,8 +118,40 @@ def test_check_as_json(command, photos):
     assert report["ignored"] == {".txt": 1}
 
 
-def test_strict_stops_at_the_first_broken_image(command, photos):
-    ended = command("train", photos, "--strict", "--out", photos / "run", "--device", "cpu")
+def test_strict_stops_at_the_first_broken_image(command, photos, tmp_path):
+    ended = command("train", photos, "--strict", "--out", tmp_path / "run", "--device", "cpu")
     assert ended.code == 1
     assert "band 1/broken.png" in ended.err
-    assert not (photos / "run").exists()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", ".", "--model", "hitnet-small", "--epochs", 1, "--device", "cpu"),
+        (
+            "train",
+            ".",
+            "--seeds",
+            2,
+            "--out",
+            "band 0/runs",
+            "--model",
+            "hitnet-small",
+            "--epochs",
+            1,
+            "--device",
+            "cpu",
+        ),
+        ("audit", ".", "--device", "cpu"),
+        ("extract", ".", "--out", "band 0/features.npy", "--device", "cpu"),
+    ],
+)
+def test_nothing_is_written_among_the_images(command, photos, monkeypatch, words):
+    monkeypatch.chdir(photos)
+    before = sorted(photos.rglob("*"))
+    ended = command(*words)
+    assert ended.code == 1
+    assert "lies inside the original data" in ended.err
+    assert "--out" in ended.err
+    assert sorted(photos.rglob("*")) == before

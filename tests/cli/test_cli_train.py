@@ -66,8 +66,9 @@ def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, h
     command("train", "bands.npz", *SMALL)
     assert hitnet.open_run("runs/bands-hitnet-small-fast-0").folder is not None
     write_folder(here / "photos", toy_images(30))
-    monkeypatch.chdir(here / "photos" / "band 0")
-    ended = command("train", "..", *SMALL)
+    (here / "work").mkdir()
+    monkeypatch.chdir(here / "work")
+    ended = command("train", "../photos/band 0/..", *SMALL)
     assert ended.code == 0
     assert hitnet.open_run("runs/photos-hitnet-small-fast-0").config.data["images"] == 24
 
@@ -264,3 +265,47 @@ def test_models(command):
     counts = {row["name"]: row["parameters"] for row in rows}
     small = hitnet.build("hitnet-small", (3, 32, 32), 4)
     assert counts["hitnet-small"] == sum(p.numel() for p in small.parameters())
+
+
+def test_a_folder_in_use_is_not_taken(command, here):
+    (here / "full").mkdir()
+    (here / "full" / "thesis.tex").write_text("x")
+    ended = command("train", "bands.npz", "--out", "full", *SMALL)
+    assert ended.code == 1
+    assert "full holds no run, but other files (thesis.tex); choose another --out" in ended.err
+    assert [path.name for path in (here / "full").iterdir()] == ["thesis.tex"]
+
+
+def test_a_backbone_is_one(command, here):
+    for name in ("paper", "nosuch"):
+        ended = command("train", "bands.npz", "--backbone", name, "--out", "run", "--device", "cpu")
+        assert ended.code == 1
+        assert "Known: efficientnet-lite0, timm:NAME, torchvision:NAME" in ended.err
+    assert not (here / "run").exists()
+
+
+def test_networks_that_no_machine_holds_are_refused(command, here):
+    ended = command("train", "bands.npz", "--capsule-dim", 100_000_000, "--out", "run", *SMALL)
+    assert ended.code == 1
+    assert "This network would have" in ended.err
+    assert "--capsule-dim" in ended.err
+    assert not (here / "run").exists()
+
+
+def test_strict_is_for_data_that_is_named(command, here):
+    command("train", "bands.npz", "--out", "run", *SMALL)
+    ended = command("evaluate", "run", "--strict", "--device", "cpu")
+    assert ended.code == 1
+    assert "Name the data" in ended.err
+    assert command("evaluate", "run", "bands.npz", "--strict", "--device", "cpu").code == 0
+
+
+def test_a_class_that_cannot_be_learned_is_named(here, caplog):
+    images = toy_images(30)
+    known = images.labels < 2
+    for split, kept in (("train", known), ("test", torch.ones(30, dtype=torch.bool))):
+        part = hitnet.Images.from_arrays(images.pixels[kept], images.labels[kept], class_names=images.class_names)
+        write_folder(here / "photos" / split, part)
+    recipe = hitnet.choose_recipe(epochs=1)
+    hitnet.train(here / "photos", model="hitnet-small", recipe=recipe, device="cpu")
+    assert "No image to train on has the class band 2: the network cannot learn it." in caplog.text

@@ -141,7 +141,7 @@ def test_rows_that_give_no_image_are_named(folder):
         ("path,label,split\npics/0.png,a,train\npics/0.png,a,test\n", "several splits"),
         ("path,label\npics/0.png,a,\npics/1.png,b,\n", "more cells than its header"),
         ("path,label\npics/0.png,a,x\npics/1.png,b,y\n", "more cells than its header"),
-        ("", "not a readable .csv table"),
+        ("", "set.csv is empty. A table needs a header"),
         ('path,label\n"pics/0.png,a\n', "not a readable .csv table"),
         ("path,label\na,b\nc,d,e,f\n", "not a readable .csv table"),
     ],

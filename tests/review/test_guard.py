@@ -141,3 +141,10 @@ def test_no_documentation_pages_are_open(client):
 
 def test_client_of_is_a_page_of_its_own(folder):
     assert client_of(open_folder(folder)).get("/api/state").status_code == 200
+
+
+@pytest.mark.parametrize("other", ["a[b]=1", 'p={"x":1}', "x", "a=b c d", "=", ""])
+def test_cookies_of_other_programs_do_no_harm(stranger, other):
+    cookie = f"hitnet-review-{PORT}={TOKEN}"
+    for cookies in (f"{other}; {cookie}", f"{cookie}; {other}"):
+        assert stranger.get("/api/state", headers={"cookie": cookies}).status_code == 200

@@ -35,7 +35,9 @@ def test_a_decision_is_on_disk_when_the_answer_comes(client, folder):
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"changes": 3}, {"changes": [[1]]}, {"changes": []}, {"changes": [["a", "keep", ""]]}]
+    "body",
+    [{}, {"changes": 3}, {"changes": [[1]]}, {"changes": []}, {"changes": [["a", "keep", ""]]}]
+    + [{"changes": [[number, "keep", ""]]} for number in (0.7, True, "0")],
 )
 def test_a_request_that_makes_no_sense_is_refused(client, review, body):
     answer = client.post("/api/decide", json=body)
@@ -70,6 +72,12 @@ def test_rows_steps_and_undo(client):
 def test_a_stale_group_is_a_conflict(client):
     body = {"query": {"given": "0", "suggested": "1"}, "decision": "keep", "version": 0, "expected": 10_000}
     assert client.post("/api/decide-group", json=body).status_code == 409
+
+
+@pytest.mark.parametrize("query", ["abc", 5, [1], {"given": "zz"}])
+def test_a_group_that_makes_no_sense_is_refused(client, query):
+    body = {"query": query, "decision": "keep", "version": 0, "expected": 1}
+    assert client.post("/api/decide-group", json=body).status_code == 400
 
 
 def test_corrections_go_out_and_come_in(client, folder, tmp_path):

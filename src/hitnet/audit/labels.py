@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from hitnet.training import Progress
 from hitnet.training.device import pick_device
 from hitnet.training.distributed import started_by_torchrun
 
+log = logging.getLogger("hitnet")
 CLAIM = ".auditing"  # exists while a process audits into a folder
 
 
@@ -62,6 +65,8 @@ def audit_labels(
             "without it."
         )
     opened = open_data(data)
+    if out is not None:
+        opened.check_outside(files.expand(out))
     split = split or opened.audit_split
     images = opened.load(split)
     grows = opened.by_path and opened.options.limit is None
@@ -108,8 +113,23 @@ def _audit(case: Case, judges: Judges, score: scores.Method, started: float) -> 
     )
     if case.folder is not None:
         check_in_place(case.folder)
+        _warn_of_other_judges(case.folder, finished.summary)
         finished.write(case.folder)
     return finished
+
+
+def _warn_of_other_judges(folder: Path, summary: dict[str, Any]) -> None:
+    """Say so if a finished audit by other judges is replaced."""
+    earlier: Any = summary
+    with suppress(HitNetError):  # a damaged one is replaced
+        file = folder / "summary.json"
+        earlier = files.read_json(file) if file.is_file() else summary
+    if isinstance(earlier, dict) and earlier.get("model") != summary["model"]:
+        log.warning(
+            "%s held an audit by other judges (%s). Its ranking is replaced; decisions stay.",
+            folder,
+            earlier.get("model"),
+        )
 
 
 def describe_case(case: Case) -> dict[str, Any]:

@@ -151,6 +151,14 @@ def stop_on_signal(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def refuse_empty(arguments: list[str]) -> None:
+    """Raise HitNetError if an argument is empty: as a path, it would mean the current folder."""
+    for before, argument in zip(["hitnet", *arguments], arguments, strict=False):
+        if not argument or re.fullmatch(r"--[\w-]+=", argument):
+            place = argument.rstrip("=") or f"the argument after {before}"
+            raise HitNetError(f"{place} is empty. Give a value; perhaps a variable of your shell is not set.")
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
     for stream in (sys.stdout, sys.stderr):
@@ -161,6 +169,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     try:
+        refuse_empty(sys.argv[1:])
         app()
     except ToldElsewhereError:
         raise SystemExit(1) from None

@@ -182,7 +182,12 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     if calibrated:
         console.print(summary["in_words"])
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
-    if set(summary["flags"]) == {"ok"}:
+    differ = summary.get("duplicates", {}).get("labels_differ", 0)
+    if differ:
+        where = "" if audit.folder is None else f": see {audit.folder / 'duplicates.csv'}"
+        pairs = "1 pair of near-duplicates has" if differ == 1 else f"{differ:,} pairs of near-duplicates have"
+        console.print(f"{pairs} different labels{where}", soft_wrap=True)
+    if set(summary["flags"]) == {"ok"} and not differ:
         trained = any("recipe" in network for network in summary["networks"])
         by_heart = "the networks have learned them by heart, as they may where images are few"
         advice = "; with fewer --epochs, more labels are in doubt" if trained else ""

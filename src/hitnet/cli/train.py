@@ -27,6 +27,8 @@ from hitnet.cli.terminal import console, fits, make_table, print_json, print_wri
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
+from hitnet.models.backbones import unknown_backbone
+from hitnet.models.features import is_backbone
 from hitnet.training import (
     Evaluation,
     Run,
@@ -122,6 +124,8 @@ def chosen_model(name: str | None, backbone: str | None, options: Values) -> Mod
         return choose_model(name, **options)
     if name not in (None, PRETRAINED):
         raise HitNetError(f"--backbone is for {PRETRAINED}, not for {name}. Leave out --model.")
+    if not is_backbone(backbone):
+        raise unknown_backbone(backbone)
     return choose_model(PRETRAINED, features=backbone, **options)
 
 

@@ -41,8 +41,13 @@ def check_target(out: Path, *, originals: Sequence[Path]) -> None:
     """Raise HitNetError if the folder for a copy is in use or lies inside the original data."""
     check_vacant(out)
     for original in originals:
-        if out.resolve().is_relative_to(original.resolve()):
-            raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it.")
+        check_outside(out, original)
+
+
+def check_outside(out: Path, original: Path) -> None:
+    """Raise HitNetError if a result would lie inside the original data."""
+    if out.resolve().is_relative_to(original.resolve()):
+        raise HitNetError(f"{out} lies inside the original data {original}. Choose a place outside it with `out`.")
 
 
 def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> list[str]:

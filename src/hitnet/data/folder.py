@@ -14,7 +14,14 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from hitnet.data.copying import check_target, copy_folder_links, copy_set, files_below, inside, links_in_words
+from hitnet.data.copying import (
+    check_target,
+    copy_folder_links,
+    copy_set,
+    files_below,
+    inside,
+    links_in_words,
+)
 from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
@@ -43,6 +50,10 @@ class FolderData(FileData):
     @cached_property
     def listing(self) -> Listing:
         return list_folder(self.path)
+
+    @property
+    def own_folder(self) -> Path:
+        return self.path
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         """Copy each file to the folder of its new class, and all other files (captions, unreadable files) unchanged.

@@ -72,6 +72,8 @@ def open_data(
         if options != DataOptions():
             raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")
         return source
+    if source == "":
+        raise HitNetError("The data has an empty name. Give a name or a path.")
     for data_format in FORMATS:
         if data_format.accepts(source):
             return data_format(source, options)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor
 
+from hitnet.data.copying import check_outside
 from hitnet.data.decode import check_shape
 from hitnet.data.images import Images
 from hitnet.data.left_out import Skipped, log_left_out
@@ -195,6 +196,16 @@ class Data(ABC):
         Returns:
             The path that `open_data` reads, and a note on what else to know of it (mostly empty).
         """
+
+    @property
+    def own_folder(self) -> Path | None:
+        """The folder in which every file belongs to the data, if there is one."""
+        return None
+
+    def check_outside(self, out: Path) -> None:
+        """Raise HitNetError if a result at `out` would become a part of the data."""
+        if self.own_folder is not None:
+            check_outside(out, self.own_folder)
 
     def load(self, split: str = "train") -> Images:
         """One split ("train", "test" or "all") in memory. What was left out is logged."""

@@ -107,7 +107,7 @@ def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) 
     if given is not None and TEST in given:
         if VALIDATION in given:
             log.info(
-                '%d validation images are used only with split="all", because the data has a test split.',
+                "%d validation images are used only in the split `all`, because the data has a test split.",
                 given.count(VALIDATION),
             )
         return list(given)

@@ -192,11 +192,13 @@ def _read(path: Path | RemotePath) -> pd.DataFrame:
         ) from error
     except HitNetError:
         raise
+    except pd.errors.EmptyDataError as error:
+        raise HitNetError(f"{path} is empty. A table needs a header that names its columns, and rows.") from error
     except UnicodeDecodeError as error:
         raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
     # A damaged file makes the readers raise almost anything.
     except Exception as error:
-        raise HitNetError(f"{path} is not a readable {kind} table: {error}") from error
+        raise HitNetError(f"{path} is not a readable {kind} table: {str(error).strip()}") from error
 
 
 def _text(value: object, path: Path | RemotePath, column: str) -> str:

@@ -52,6 +52,7 @@ def extract_features(
     ranks = connect(where)
     with watched(ranks):
         opened = open_data(data)
+        opened.check_outside(target)
         stream = True if opened.by_path else None  # no pixels of files in memory
         [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
         network = open_backbone(backbone, weights)

@@ -136,7 +136,11 @@ def architecture(name: str) -> tuple[nn.Module, Settings]:
         return _timm_architecture(model)
     if family == "torchvision" and model:
         return _torchvision_architecture(model)
-    raise unknown_name("backbone", name, [DEFAULT, "timm:NAME", "torchvision:NAME"])
+    raise unknown_backbone(name)
+
+
+def unknown_backbone(name: str) -> HitNetError:
+    return unknown_name("backbone", name, [DEFAULT, "timm:NAME", "torchvision:NAME"])
 
 
 def load_weights(module: nn.Module, name: str, weights: str | Path | None = None) -> None:

@@ -158,16 +158,19 @@ class ReviewApp:
 
     def decide(self, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            changes = [(int(number), str(decision), str(label)) for number, decision, label in body["changes"]]
-        except (KeyError, TypeError, ValueError, OverflowError):
+            changes = [(whole_number(number), str(decision), str(label)) for number, decision, label in body["changes"]]
+        except (KeyError, TypeError, ValueError):
             raise HitNetError("review: `changes` must be a list of [id, decision, label].") from None
         return self._changed(self.board.decide(changes).name)
 
     def decide_group(self, body: dict[str, Any]) -> dict[str, Any]:
-        query = read_query({name: str(value) for name, value in dict(body.get("query") or {}).items()})
+        asked = body.get("query") or {}
+        if not isinstance(asked, dict):
+            raise HitNetError("review: `query` must be an object.")
+        query = read_query({name: str(value) for name, value in asked.items()})
         try:
-            version, expected = int(body["version"]), int(body["expected"])
-        except (KeyError, TypeError, ValueError, OverflowError):
+            version, expected = whole_number(body["version"]), whole_number(body["expected"])
+        except (KeyError, TypeError):
             raise HitNetError("review: `version` and `expected` must be whole numbers.") from None
         step = self.board.decide_group(
             replace(query, grouped=False), str(body.get("decision")), version=version, expected=expected
@@ -196,6 +199,13 @@ class ReviewApp:
         rows = [self.board.rows.need_row(number) for number in ids[:MOST_ROWS]]
         records = [[int(self.board.rows.ids[row]), self.board.record(row)] for row in rows]
         return {"step": name, "images": len(ids), "records": records, **self._state()}
+
+
+def whole_number(value: Any) -> int:
+    """A whole number of JSON; raises TypeError for anything else, fractions and booleans included."""
+    if type(value) is not int:
+        raise TypeError
+    return value
 
 
 async def _answered(work: Callable[[], Any]) -> Response:

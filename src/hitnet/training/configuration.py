@@ -23,6 +23,7 @@ from hitnet.training.runs import Run
 
 log = logging.getLogger("hitnet")
 BACKBONE_SIDE = 224  # pixels
+MOST_PARAMETERS = 2_000_000_000  # training takes 32 GB for these
 
 
 def training_sets(data: Data, room: Room) -> tuple[ImageSet, ImageSet | None]:
@@ -38,7 +39,16 @@ def training_sets(data: Data, room: Room) -> tuple[ImageSet, ImageSet | None]:
             f"{test.name}, to test on, has images of shape {test.shape}, but those of {images.name} are "
             f"{images.shape} (channels, height, width). Give images of one shape."
         )
-    return images, match_classes(test, images.class_names)
+    matched = match_classes(test, images.class_names)
+    _warn_of_empty_classes(images, matched)
+    return images, matched
+
+
+def _warn_of_empty_classes(images: ImageSet, test: ImageSet) -> None:
+    trained, tested = (set(each.labels.unique().tolist()) for each in (images, test))
+    unknown = [images.class_names[k] for k in sorted(tested - trained)]
+    if unknown:
+        log.warning("No image to train on has the class %s: the network cannot learn it.", " or ".join(unknown[:5]))
 
 
 def at_backbone_size(data: Data, model: str | ModelChoice | None) -> Data:
@@ -66,6 +76,12 @@ def configure(
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
         network = Network(built)
         Objective(network, completed, epoch=1)
+    parameters = sum(p.numel() for p in network.parameters())
+    if parameters > MOST_PARAMETERS:
+        raise HitNetError(
+            f"This network would have {parameters:,} parameters, more than {MOST_PARAMETERS:,}. Choose a smaller "
+            "`capsule_dim` or `extra_dim`, or another network."
+        )
     network.check_pretrained()
     _warn_of_ghosts(completed.ghosts, images.num_classes)
     modify, origin = hybrid_augmentation(completed, augment_from, images, device)

@@ -25,6 +25,7 @@ def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch
         if folder.exists:
             check_same(folder, config, resume=resume)
         else:
+            folder.check_vacant()
             folder.create(config, device)
     except HitNetError:
         folder.release()

@@ -72,6 +72,13 @@ class RunFolder:
     def release(self) -> None:
         files.release(self.claim_file)
 
+    def check_vacant(self) -> None:
+        """Raise HitNetError if other files than those of a run that never began are here."""
+        begun = ("environment.json",)
+        others = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(".") and p.name not in begun)
+        if others:
+            raise HitNetError(f"{self.path} holds no run, but other files ({others[0]}); choose another `out`.")
+
     def create(self, config: RunConfig, device: torch.device) -> None:
         files.write_json(self.path / "environment.json", environment(device))
         files.write_json(self.config_file, config.to_dict())
