@@ -147,6 +147,24 @@ def test_two_servers_see_each_other(folder):
     assert not anna.record(0)["disputed"]
 
 
+def naive_truths(board):
+    """Row by row: the class that all who are sure agree on; −1 if they agree that it is none of the known ones."""
+    found = []
+    for row in range(len(board.rows)):
+        sure = {naive_answer(d) for d in board.current(row).values() if d.decision != "unsure"}
+        if len(sure) == 1:
+            (answer,) = sure
+            names = list(board.rows.class_names)
+            found.append((row, names.index(answer) if answer in names else -1))
+    return found
+
+
+def naive_answer(decision):
+    if decision.decision == "relabel":
+        return decision.label
+    return decision.given if decision.decision == "keep" else f"({decision.decision})"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(folder, seed):
     draw = random.Random(seed)
@@ -158,9 +176,17 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
         if steps and draw.random() < 0.3:
             board.undo(draw.choice(steps))
         else:
-            board.decide([(number, draw.choice(["keep", "drop", "none"]), "") for number in draw.sample(ids, 3)])
+            words = ["keep", "drop", "neither", "unsure", "none"]
+            changes = [(number, draw.choice(words), "") for number in draw.sample(ids[:12], 3)]
+            number = draw.choice(ids[12:20])
+            other = (board.rows.given[board.rows.row_of(number)] + 1) % len(board.rows.class_names)
+            board.decide([*changes, (number, "relabel", board.rows.class_names[other])])
     for board in boards:
         board.catch_up()
+        assert list(zip(*(part.tolist() for part in board.truths()), strict=True)) == naive_truths(board)
+        for reviewer, answers in board.answers.items():
+            decided = {row: board.current(row).get(reviewer) for row in range(60)}
+            assert answers == {row: naive_answer(decision) for row, decision in decided.items() if decision}
         fresh = open_folder(folder, board.reviewer).board
         assert fresh.states.decision.tolist() == board.states.decision.tolist()
         assert fresh.states.disputed.tolist() == board.states.disputed.tolist()

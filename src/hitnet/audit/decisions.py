@@ -144,6 +144,11 @@ class Decision(NamedTuple):
     def outcome(self) -> tuple[str, str]:
         return self.decision, self.label
 
+    @property
+    def answer(self) -> str:
+        """The label that the reviewer wants; what is no label stands in brackets."""
+        return {"keep": self.given, "relabel": self.label}.get(self.decision, f"({self.decision})")
+
 
 class Decisions:
     """What all steps of a log come to. Steps may be added at any time."""

@@ -21,26 +21,13 @@ def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
     return None if expected == 1 else (observed - expected) / (1 - expected)
 
 
-def answers(board: Board) -> dict[str, dict[int, str]]:
-    """The label that each reviewer wants for each image, by row; what is no label stands in brackets."""
-    given: dict[str, dict[int, str]] = {}
-    with board.lock:
-        for row in (board.states.decision > 0).nonzero()[0].tolist():
-            for reviewer, decision in board.current(row).items():
-                label = {"keep": decision.given, "relabel": decision.label}.get(
-                    decision.decision, f"({decision.decision})"
-                )
-                given.setdefault(reviewer, {})[row] = label
-    return given
-
-
 def agreement(board: Board) -> list[dict[str, Any]]:
     """Per pair of reviewers: how many images both decided on, on how many they agree, and kappa."""
     if len(board.decisions.reviewers) < 2:
         return []
     with board.lock:
         if board.agreed is None or board.agreed[0] != board.changed:
-            board.agreed = (board.changed, _agreement(answers(board)))
+            board.agreed = (board.changed, _agreement(board.answers))
         return board.agreed[1]
 
 

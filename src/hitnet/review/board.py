@@ -34,6 +34,7 @@ from hitnet.review.selection import CODES, Selection, States, select_rows
 
 KEPT_RANKINGS = 4  # pages may still show an earlier one
 KEPT_ORDERS = 16
+UNSETTLED = -2  # in place of a true class; -1: no label is right, or none is known
 
 
 class StaleError(HitNetError):
@@ -57,7 +58,9 @@ class Board:
         self.rankings: OrderedDict[int, Ranking] = OrderedDict({0: rows.own_ranking})
         self.states = States.undecided(len(rows))
         self.changed = 0  # counts changes of decisions
-        self._truths: tuple[int, Ints, Ints] | None = None
+        self.answers: dict[str, dict[int, str]] = {}  # by reviewer and row; what is no label stands in brackets
+        self._truth = np.full(len(rows), UNSETTLED, np.int64)
+        self._class = {name: k for k, name in enumerate(rows.class_names)}
         self.agreed: tuple[int, list[dict[str, Any]]] | None = None  # of reviewers, with the `changed` that it is of
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
         self.catch_up()
@@ -84,7 +87,20 @@ class Board:
         shown = own or next(reversed(current.values()), None)
         self.states.decision[row] = 0 if shown is None else CODES.get(shown.decision, 0)
         self.states.own[row] = own is not None
-        self.states.disputed[row] = bool(current) and settle(current) is None
+        decided = settle(current)
+        self.states.disputed[row] = bool(current) and decided is None
+        self._truth[row] = self._true_class(row, decided)
+        for reviewer in self.decisions.reviewers:
+            if reviewer in current:
+                self.answers.setdefault(reviewer, {})[row] = current[reviewer].answer
+            else:
+                self.answers.get(reviewer, {}).pop(row, None)
+
+    def _true_class(self, row: int, decided: Decision | None) -> int:
+        if decided is None or decided.decision == "unsure":
+            return UNSETTLED
+        known = {"keep": int(self.rows.given[row]), "relabel": self._class.get(decided.label, -1)}
+        return known.get(decided.decision, -1)
 
     def key(self, row: int) -> Key:
         return self.rows.paths[row] or int(self.rows.ids[row])
@@ -169,20 +185,9 @@ class Board:
 
     def truths(self) -> tuple[Ints, Ints]:
         """Rows on which the decision is settled, and their true class; −1 for those that no label is known of."""
-        index = {name: k for k, name in enumerate(self.rows.class_names)}
-        rows, labels = [], []
         with self.lock:
-            if self._truths is not None and self._truths[0] == self.changed:
-                return self._truths[1:]
-            for row in np.flatnonzero((self.states.decision > 0) & ~self.states.disputed).tolist():
-                decision = settle(self.current(row))
-                if decision is None or decision.decision == "unsure":
-                    continue
-                rows.append(row)
-                known = {"keep": int(self.rows.given[row]), "relabel": index.get(decision.label, -1)}
-                labels.append(known.get(decision.decision, -1))
-            self._truths = (self.changed, np.array(rows, np.int64), np.array(labels, np.int64))
-            return self._truths[1:]
+            rows = np.flatnonzero(self._truth != UNSETTLED)
+            return rows, self._truth[rows]
 
     # Rankings
 
