@@ -1,5 +1,7 @@
 """Features on disk: computed once, resumed, noticed when damaged."""
 
+import errno
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 from hitnet.errors import HitNetError
 from hitnet.features import cache
 from hitnet.features.cache import FeatureCache, cache_folder, cached_features, file_key
+from hitnet.features.extraction import extract
 from hitnet.models.backbones import open_backbone
 
 
@@ -176,3 +179,28 @@ def test_features_that_another_process_removed_are_missed(count, tmp_path, monke
     monkeypatch.setattr(FeatureCache, "find", removed_meanwhile)
     with pytest.raises(HitNetError, match="lost features while they were read"):
         count()
+
+
+def test_a_shard_that_cannot_be_opened_now_is_not_removed(count, tmp_path, monkeypatch):
+    count()
+    (shard,) = (tmp_path / "cache").rglob("*.safetensors")
+
+    def refuse(path, framework):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(cache, "safe_open", refuse)
+    with pytest.raises(HitNetError, match="Too many open files"):
+        count()
+    assert shard.exists()
+
+
+def test_features_that_are_too_large_are_refused(photos, tmp_path):
+    class Large(Means):
+        def forward(self, images):
+            return 1e6 * super().forward(images)
+
+    large = open_backbone(Large(), input_size=16)
+    with pytest.raises(HitNetError, match="not finite in half precision"):
+        cached_features(photos, large, folder=tmp_path / "large")
+    with pytest.raises(HitNetError, match="not finite in half precision"):
+        extract(torch.full((2, 3, 16, 16), 255, dtype=torch.uint8), large)

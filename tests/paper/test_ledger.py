@@ -274,3 +274,13 @@ def test_a_line_that_is_just_being_written_is_not_repaired(ledger):
     repairing.join(PATIENCE)
     assert removed == [""]
     assert len(Ledger(ledger.path).entries) == 2
+
+
+def test_a_run_that_another_process_records_is_not_recorded_twice(ledger):
+    other = Ledger(ledger.path)
+    ledger.add(entry(0))
+    before = ledger.path.read_bytes()
+    other.add_if_new(entry(0))
+    assert ledger.path.read_bytes() == before
+    other.add_if_new(entry(1))
+    assert len(Ledger(ledger.path).entries) == 2

@@ -23,7 +23,7 @@ from hitnet.data.entries import Lazy
 from hitnet.data.stored import AnyFile, as_file
 from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
-from hitnet.features.extraction import Extractor, Progress
+from hitnet.features.extraction import Extractor, Progress, in_half
 from hitnet.files import expand, remove_litter, replacing
 from hitnet.models.backbones import Backbone
 from hitnet.training.distributed import SINGLE, Ranks
@@ -84,8 +84,12 @@ class FeatureCache:
             with safe_open(path, "pt") as shard:
                 keys, features = shard.get_tensor("keys"), shard.get_tensor("features")
                 checksum = (shard.metadata() or {}).get("checksum")
-        except (OSError, SafetensorError):
+        except SafetensorError:
             return None
+        except FileNotFoundError:  # another process found it damaged
+            return np.zeros(0, f"V{KEY_BYTES}")
+        except OSError as error:
+            raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
         return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
@@ -93,7 +97,7 @@ class FeatureCache:
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:
         """Write a shard; caches that are opened later hold it."""
         tensor = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).view(-1, KEY_BYTES)
-        half = features.to(torch.float16).contiguous()
+        half = in_half(features).contiguous()
         with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
             tensors = {"keys": tensor, "features": half}
             temporary.write_bytes(save(tensors, {"checksum": _checksum(tensor, half)}))

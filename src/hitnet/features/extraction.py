@@ -166,10 +166,21 @@ def extract(
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
     extractor = Extractor(backbone, size=size, device=device, flip=flip, workers=workers)
     for which, part in extractor.run(source):
-        features[which.start : which.stop] = part
+        features[which.start : which.stop] = in_half(part)
         if progress is not None:
             progress(which.stop, len(source))
     return features
+
+
+def in_half(features: Tensor) -> Tensor:
+    """Features as float16; raises HitNetError where they are too large for it, or no numbers."""
+    half = features.to(torch.float16)
+    if not half.isfinite().all():
+        raise HitNetError(
+            "The backbone gives features that are not finite in half precision (above 65,504, or NaN). Divide its "
+            "output by a constant, or end it in a normalisation."
+        )
+    return half
 
 
 def _cores(device: torch.device) -> int:

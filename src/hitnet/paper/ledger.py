@@ -142,18 +142,23 @@ class Ledger:
         Raises:
             HitNetError: The ledger has an entry for the same run, or cannot be written.
         """
+        if not self._append(entry):
+            raise HitNetError(f"{self.path} already has {describe_entry(entry)}, in line {self.lines[entry.key]}.")
+
+    def _append(self, entry: Entry) -> bool:
+        """Append an entry; False if there is one for the same run already."""
         try:
             with files.appending(self.path) as append:
                 self.read()  # another process may have written since; none does now
                 if entry.key in self.entries:
-                    where = self.lines[entry.key]
-                    raise HitNetError(f"{self.path} already has {describe_entry(entry)}, in line {where}.")
+                    return False
                 append(("\n" if self.unended else "") + entry.to_line() + "\n")
         except OSError as error:
             raise HitNetError(f"Cannot write the ledger {self.path}: {error.strerror}. Choose another `ledger`.") from (
                 error
             )
         self.read()
+        return True
 
     def check_writable(self) -> None:
         """Raise HitNetError unless entries can be added; to be called before a long training."""
@@ -169,9 +174,7 @@ class Ledger:
 
     def add_if_new(self, entry: Entry) -> None:
         """Append an entry, unless another process has recorded the same run meanwhile."""
-        self.read()
-        if entry.key not in self.entries:
-            self.add(entry)
+        self._append(entry)
 
     def select(self, kind: str, experiment: str | None = None) -> list[Entry]:
         """The entries of a kind, sorted by seeds; of one experiment, or of all."""
