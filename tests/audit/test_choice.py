@@ -46,7 +46,7 @@ def blank(count, channels):
             (FEW, 1),
             CPU,
             NewNetworks(seed=4, neighbours=True),
-            "networks trained from scratch (many grey images, no GPU)",
+            "networks trained from scratch and the most similar images (many grey images, no GPU)",
         ),
         ((FEW, 1), GPU, NewNetworks(seed=4), "networks trained from scratch (many grey images)"),
     ],

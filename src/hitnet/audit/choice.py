@@ -40,7 +40,8 @@ class SuitableJudges(Judges):
             return NetworksAndHeads(networks, heads), reason
         if device.type == "cuda":
             return NewNetworks(seed=self.seed), "networks trained from scratch (many grey images)"
-        return NewNetworks(seed=self.seed, neighbours=True), "networks trained from scratch (many grey images, no GPU)"
+        reason = "networks trained from scratch and the most similar images (many grey images, no GPU)"
+        return NewNetworks(seed=self.seed, neighbours=True), reason
 
     def judge(self, case: Case) -> Judgement:
         judges, who = self.choose(case.images, case.device)
