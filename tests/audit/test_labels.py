@@ -195,6 +195,14 @@ def test_an_audit_in_the_home_folder(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(hitnet.open_audit("~/audit").table, result.table)
 
 
+def test_a_corrected_copy_is_not_written_into_the_audit(audited, tmp_path):
+    corrections = tmp_path / "corrections.csv"
+    corrections.write_text("id,path,given,decision,label\n0,,band 0,drop,\n")
+    with pytest.raises(HitNetError, match="lies inside the audit"):
+        audited.apply(corrections, out=audited.folder / "corrected", data=mislabelled())
+    assert not (audited.folder / "corrected").exists()
+
+
 def test_duplicates_of_an_earlier_audit_do_not_stay(audited, tmp_path):
     folder = shutil.copytree(audited.folder, tmp_path / "copy")
     (folder / "duplicates.csv").write_text("id,path\n")

@@ -72,6 +72,14 @@ def test_validation_beside_test_is_in_all_alone(tmp_path):
     assert len(open_data(tmp_path).load("all")) == 6
 
 
+def test_a_split_of_an_unknown_name_is_told(tmp_path, caplog):
+    for split in ("holdout", "train"):
+        for label in ("a", "b"):
+            picture(tmp_path / split / label / "1.png")
+    assert open_data(tmp_path).load("all").class_names == ("holdout", "train")
+    assert "holdout, train are taken as classes. If they are splits, call them train and test." in caplog.text
+
+
 def test_train_and_test_may_be_classes(tmp_path):
     picture(tmp_path / "train" / "1.png")
     picture(tmp_path / "test" / "1.png")

@@ -86,6 +86,8 @@ class Audit:
         """
         if corrections is not None and reviewer is not None:
             raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        if self.folder is not None and files.expand(out).resolve().is_relative_to(self.folder.resolve()):
+            raise HitNetError(f"{out} lies inside the audit {self.folder}. Choose a place outside it.")
         decided = self._decided(reviewer) if corrections is None else corrections
         split = self.summary.get("split", "all")
         return correct(self.audited_data(data), self.table, decided, out, class_names=self.class_names, split=split)

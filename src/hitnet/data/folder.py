@@ -7,6 +7,7 @@ not read, images outside the class folders, and folders beside train and test th
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
@@ -32,6 +33,7 @@ from hitnet.data.survey import Listing
 from hitnet.errors import HitNetError
 from hitnet.files import expand, is_unicode, new_folder
 
+log = logging.getLogger("hitnet")
 PICTURES = SUFFIXES | UNREAD_SUFFIXES
 BAD_NAME = "its name is not valid UTF-8; rename it"
 
@@ -111,6 +113,9 @@ def _class_folders(root: Path, skipped: list[Skipped], ignored: Counter[str]) ->
     # "train" and "test" might be classes: they are splits if they hold folders; beside other folders, both must.
     hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [], Counter())}
     if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
+        if TRAIN in hold_folders and all(_subfolders(folder, root, [], Counter()) for folder in others):
+            names = ", ".join(folder.name for folder in tops[:5])
+            log.warning("%s: %s are taken as classes. If they are splits, call them train and test.", root, names)
         return [(None, folder) for folder in tops]
     beside = " and ".join(folder.name for folder in splits)
     skipped += [Skipped(folder.name, f"the folder lies beside the splits {beside}, but is none") for folder in others]
