@@ -57,6 +57,7 @@ def test_networks_from_scratch_beside_heads(tiny):
     assert together.trained == 1
     assert together.about["model"] == "hitnet-small, heads and neighbours on torchvision:tiny"
     assert together.prototypes.shape == (3, *images.shape)
+    assert together.kinds == ("networks", *judged(heads, images).kinds)
 
 
 def test_neighbours_are_asked_once():

@@ -60,6 +60,8 @@ def test_a_backbone_by_name_says_which_images_it_takes():
 
 
 def test_mistakes():
+    with pytest.raises(HitNetError, match="`weights` are read, but `pretrained` is False"):
+        hitnet.with_backbone("efficientnet-lite0", 2, weights="own.safetensors", pretrained=False)
     with pytest.raises(HitNetError, match="num_classes must be a whole number from 2 on"):
         hitnet.with_backbone(TinyBackbone(), 1)
     with pytest.raises(HitNetError, match="`weights` are for a backbone by name"):

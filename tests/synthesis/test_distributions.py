@@ -136,6 +136,12 @@ def test_gaussians_of_other_data_are_not_kept(own_folder, toy_set):
     assert not (own_folder / GAUSSIANS_FILE).exists()
 
 
+def test_data_of_which_nothing_is_known_are_taken_as_they_are(toy_run, caplog):
+    data = {key: value for key, value in toy_run.config.data.items() if key != "fingerprint"}
+    fitted_gaussians(Run(toy_run.model, dataclasses.replace(toy_run.config, data=data), []), device="cpu")
+    assert "has changed since" not in caplog.text
+
+
 def test_changed_data_are_noticed(toy_run, caplog):
     config = dataclasses.replace(toy_run.config, data={**toy_run.config.data, "fingerprint": "another"})
     with caplog.at_level(logging.WARNING, "hitnet"):

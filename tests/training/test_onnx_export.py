@@ -14,7 +14,7 @@ from hitnet.errors import HitNetError
 from hitnet.inference import open_onnx
 from hitnet.inference.onnx_file import ENTRY
 from hitnet.models import choose_model
-from hitnet.training import Recipe, Run, RunConfig
+from hitnet.training import Recipe, Run, RunConfig, onnx_export
 from hitnet.training.evaluation import class_distances
 
 CLASSES = 4
@@ -148,3 +148,30 @@ def test_networks_without_radii_never_answer_none(tmp_path):
     network = open_onnx(hitnet.export_run(new_run("n1", (1, 20, 20)), tmp_path / "network.onnx"))
     assert (network.about.radii, network.about.nearest_wins) == (None, False)
     assert dataclasses.asdict(network.about.rule.predict("x", np.array([0.1, 0.6, 0.2, 0.1])))["label"] == "class 1"
+
+
+def test_values_are_compared_by_their_size():
+    """The misfit is a sum over all classes: of thousands, rounding alone is above 1e-4."""
+
+    class Rounded:
+        def __init__(self, error):
+            self.error = error
+
+        def InferenceSession(self, content, **options):
+            return self
+
+        def run(self, outputs, given):
+            return [value.numpy() * (1 + self.error) for value in Sums()(torch.from_numpy(given["images"]))]
+
+    class Sums(torch.nn.Module):
+        inputs, outputs = ("images",), ("misfit",)
+
+        def forward(self, images):
+            return (2000 + images,)
+
+        def examples(self, count):
+            return (torch.rand(count, 3),)
+
+    onnx_export.check_same_values(Sums(), b"", Rounded(3e-7))
+    with pytest.raises(HitNetError, match="computes other values"):
+        onnx_export.check_same_values(Sums(), b"", Rounded(1e-4))

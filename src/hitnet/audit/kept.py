@@ -38,10 +38,10 @@ class Kept:
     def of(cls, distances: np.ndarray, kinds: tuple[str, ...], features: Tensor | None, order: Tensor) -> Kept:
         """From distances (M, N, K) and features (N, D) in another order."""
         said = torch.from_numpy(distances).to(torch.float16)[:, order]
-        return cls(said, kinds, None if features is None else in_half(features[order]))
+        return cls(said, kinds, None if features is None else _rescaled(features[order]))
 
 
-def in_half(features: Tensor) -> Tensor:
+def _rescaled(features: Tensor) -> Tensor:
     """Features as float16, at a scale that it can hold: similarities and heads do not depend on the scale."""
     largest = features.abs().amax().item() if features.numel() else 0.0
     scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e4 or 0 < largest < 1e-2 else 1.0

@@ -65,8 +65,7 @@ def audit_labels(
             "without it."
         )
     opened = open_data(data)
-    if out is not None:
-        opened.check_outside(files.expand(out))
+    opened.check_outside(out)
     split = split or opened.audit_split
     images = opened.load(split)
     grows = opened.by_path and opened.options.limit is None

@@ -32,6 +32,7 @@ from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.array_files import read_npy
 from hitnet.data.catalogue import recorded_folder
+from hitnet.data.copying import check_outside
 from hitnet.data.parquet import read_parquet
 from hitnet.errors import HitNetError, check_choice
 
@@ -86,8 +87,8 @@ class Audit:
         """
         if corrections is not None and reviewer is not None:
             raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
-        if self.folder is not None and files.expand(out).resolve().is_relative_to(self.folder.resolve()):
-            raise HitNetError(f"{out} lies inside the audit {self.folder}. Choose a place outside it.")
+        if self.folder is not None:
+            check_outside(files.expand(out), self.folder, "the audit")
         decided = self._decided(reviewer) if corrections is None else corrections
         split = self.summary.get("split", "all")
         return correct(self.audited_data(data), self.table, decided, out, class_names=self.class_names, split=split)

@@ -23,6 +23,7 @@ from hitnet.data.split import check_limit
 from hitnet.data.stored import AnyFile
 from hitnet.data.streamed import Streamed
 from hitnet.errors import HitNetError
+from hitnet.files import expand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,10 +203,10 @@ class Data(ABC):
         """The folder in which every file belongs to the data, if there is one."""
         return None
 
-    def check_outside(self, out: Path) -> None:
+    def check_outside(self, out: str | Path | None) -> None:
         """Raise HitNetError if a result at `out` would become a part of the data."""
-        if self.own_folder is not None:
-            check_outside(out, self.own_folder)
+        if out is not None and self.own_folder is not None:
+            check_outside(expand(out), self.own_folder)
 
     def load(self, split: str = "train") -> Images:
         """One split ("train", "test" or "all") in memory. What was left out is logged."""

@@ -11,7 +11,6 @@ import torch
 
 from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError, whole
-from hitnet.files import expand
 from hitnet.models import ModelChoice
 from hitnet.training import distributed
 from hitnet.training.callbacks import Callback
@@ -105,8 +104,7 @@ def _train(
     ranks = distributed.connect(where)
     with distributed.watched(ranks):
         opened = at_backbone_size(open_data(data), model)
-        if out is not None:
-            opened.check_outside(expand(out))
+        opened.check_outside(out)
         images, test = training_sets(opened, partial(room_for_images, where))
         config, modify = configure(
             opened, images, test, device=where, model=model, recipe=recipe, augment_from=augment_from

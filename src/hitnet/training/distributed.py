@@ -29,6 +29,7 @@ from hitnet.capsules import full_precision, track_statistics
 from hitnet.errors import DivergedError, HitNetError, ToldElsewhereError
 from hitnet.models.network import Network
 
+K = TypeVar("K")
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
 RESUME_HINT = "Nothing that was written is lost: start all processes again with `resume`."
@@ -74,20 +75,18 @@ class Ranks:
         if self.size > 1:
             dist.barrier()
 
-    def gather(self, mine: dict[int, T]) -> dict[int, T]:
+    @property
+    def mark(self) -> str:
+        """What stands before the names of this process's own tensors; nothing for the first."""
+        return "" if self.first else f"rank{self.rank}."
+
+    def gather(self, mine: dict[K, T]) -> dict[K, T]:
         """Merge the dictionaries of all processes, in all of them."""
         if self.size == 1:
             return mine
         parts: list[Any] = [None] * self.size
         dist.all_gather_object(parts, mine)
         return {key: value for part in parts for key, value in part.items()}
-
-    def gathered(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of all processes; those of others than the first have their rank before their names."""
-        parts = self.gather({self.rank: values})
-        return {
-            name if rank == 0 else f"rank{rank}.{name}": value for rank in parts for name, value in parts[rank].items()
-        }
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes, as a new tensor."""

@@ -55,18 +55,20 @@ def diverged(epoch: int, what: str) -> DivergedError:
     )
 
 
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """The state of the random generators that a step draws from."""
-    state = {"random.cpu": torch.get_rng_state()}
+def random_state(device: torch.device, mark: str = "") -> dict[str, Tensor]:
+    """The state of the random generators that a step draws from; `mark` stands before the names."""
+    state = {f"{mark}random.cpu": torch.get_rng_state()}
     if device.type == "cuda":
-        state["random.cuda"] = torch.cuda.get_rng_state()
+        state[f"{mark}random.cuda"] = torch.cuda.get_rng_state()
     return state
 
 
-def set_random_state(state: dict[str, Tensor]) -> None:
-    torch.set_rng_state(state["random.cpu"].to(torch.uint8))
-    if "random.cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["random.cuda"])
+def set_random_state(state: dict[str, Tensor], mark: str = "") -> None:
+    """Restore a random state; checkpoints of earlier versions have only that of the first process."""
+    if f"{mark}random.cpu" in state:
+        torch.set_rng_state(state[f"{mark}random.cpu"].to(torch.uint8))
+    if f"{mark}random.cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state[f"{mark}random.cuda"])
 
 
 class Trainer:
@@ -255,10 +257,7 @@ class Trainer:
         (done, tensors), self.begun = self.begun, None
         if self.ranks.first:
             self.step.totals.copy_(tensors["totals"])
-        own = "" if self.ranks.first else f"rank{self.ranks.rank}."
-        mine = {name: tensors[own + name] for name in ("random.cpu", "random.cuda") if own + name in tensors}
-        if mine:  # checkpoints of earlier versions have only those of the first
-            set_random_state(mine)
+        set_random_state(tensors, self.ranks.mark)
         return done
 
     def rate(self, epoch: int, step: int) -> float:
@@ -315,7 +314,8 @@ class Trainer:
             return
         began = time.monotonic()
         totals = self.ranks.total(self.step.totals)
-        random = self.ranks.gathered(random_state(self.device)) if step else {}  # each process draws its own
+        # Each process draws its own random numbers.
+        random = self.ranks.gather(random_state(self.device, self.ranks.mark)) if step else {}
         if self.run is not None:
             extra = {"totals": totals, **random} if step else {}
             self.run.save(self.state() | extra, self.history, step=step)

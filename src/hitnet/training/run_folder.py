@@ -74,8 +74,7 @@ class RunFolder:
 
     def check_vacant(self) -> None:
         """Raise HitNetError if other files than those of a run that never began are here."""
-        begun = ("environment.json",)
-        others = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(".") and p.name not in begun)
+        others = sorted(p.name for p in self.path.iterdir() if p.name[0] != "." and p.name != "environment.json")
         if others:
             raise HitNetError(f"{self.path} holds no run, but other files ({others[0]}); choose another `out`.")
 
