@@ -4,16 +4,14 @@ import errno
 import fcntl
 import os
 import stat
-import threading
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from hitnet import files
+from hitnet import files, locks
 from hitnet.errors import HitNetError
-from patience import PATIENCE
 
 
 class Torn(Exception):
@@ -101,14 +99,14 @@ def test_the_umask_decides_who_may_read_and_write(tmp_path, umask):
         with files.replacing(tmp_path / "private") as temporary:
             temporary.unlink()
             temporary.touch(0o600)
-        files.claim(tmp_path / "claim")
+        locks.claim(tmp_path / "claim")
         with files.new_folder(tmp_path / "set"):
             pass
     finally:
         os.umask(before)
     assert {mode(tmp_path / name) for name in ("file", "private", "claim")} == {0o666 & ~umask}
     assert mode(tmp_path / "set") == 0o777 & ~umask
-    files.release(tmp_path / "claim")
+    locks.release(tmp_path / "claim")
 
 
 def test_who_may_read_and_write_what_is_there_stays_as_it_was(tmp_path):
@@ -174,92 +172,6 @@ def test_json_that_cannot_be_read_is_named(tmp_path, content):
         files.read_json(tmp_path / "a.json")
     with pytest.raises(HitNetError, match=r"b\.json does not exist"):
         files.read_json(tmp_path / "b.json")
-
-
-def held_elsewhere(path):
-    """A file claimed by somebody else, until it is closed: locks go with the opening, not with the process."""
-    opened = path.open("w")
-    fcntl.flock(opened, fcntl.LOCK_EX)
-    return opened
-
-
-def test_what_another_has_claimed_is_not_given(tmp_path):
-    path = tmp_path / "claim"
-    with held_elsewhere(path):
-        assert not files.claim(path)
-        files.release(path)  # not ours to release
-        assert path.exists()
-    assert files.claim(path)
-    files.release(path)
-
-
-def test_a_claim_keeps_others_out_until_it_is_released(tmp_path):
-    path = tmp_path / "new" / "claim"
-    assert files.claim(path)
-    assert files.claim(path)  # we have it already
-    with path.open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    files.release(path)
-    assert list(path.parent.iterdir()) == []
-
-
-def test_a_claim_on_a_file_that_is_removed_meanwhile_is_made_anew(tmp_path, monkeypatch):
-    path, lock = tmp_path / "claim", fcntl.flock
-
-    def removed_first(handle, how):
-        lock(handle, how)
-        path.unlink()
-        monkeypatch.setattr(fcntl, "flock", lock)
-
-    monkeypatch.setattr(fcntl, "flock", removed_first)
-    assert files.claim(path)
-    with path.open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    files.release(path)
-
-
-def test_a_disk_without_locks_keeps_nobody_out(tmp_path, monkeypatch):
-    def no_locks(handle, how):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    assert files.claim(tmp_path / "claim")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_claim_where_nothing_can_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(HitNetError, match="Choose another place"):
-        files.claim(tmp_path / "file" / "claim")
-
-
-class FakeWindows:
-    """Windows' locks of bytes, made of the locks here."""
-
-    LK_LOCK, LK_NBLCK = 1, 2
-
-    def locking(self, handle, mode, count):
-        assert (os.lseek(handle, 0, os.SEEK_CUR), count) == (files.LOCKED_BYTE, 1)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if mode == self.LK_NBLCK else 0))
-        except BlockingIOError as error:
-            raise PermissionError(errno.EACCES, "Permission denied") from error
-
-
-def test_locks_keep_others_out_on_windows_too(tmp_path, monkeypatch):
-    path = tmp_path / "claim"
-    monkeypatch.setattr(files, "fcntl", None)
-    monkeypatch.setattr(files, "msvcrt", FakeWindows(), raising=False)
-    with held_elsewhere(path):
-        assert not files.claim(path)
-    assert files.claim(path)
-    with path.open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    files.release(path)
-    assert not path.exists()
-    with files.appending(tmp_path / "log") as append:
-        append("a line\n")
-    assert (tmp_path / "log").read_text() == "a line\n"
 
 
 def test_files_are_flushed_while_open_for_writing(tmp_path, monkeypatch):
@@ -332,48 +244,6 @@ def test_only_regular_files_of_a_size_are_read(tmp_path):
     for path, says in ((tmp_path / "pipe", "no regular"), ("/dev/zero", "no regular"), (tmp_path, "a folder")):
         with pytest.raises(HitNetError, match=says):
             files.check_regular(path, largest=10)
-
-
-def test_where_a_claimed_file_is_now(tmp_path):
-    path = tmp_path / "old" / "claim"
-    assert files.moved_to(path) is None
-    assert files.claim(path)
-    assert files.moved_to(path) is None
-    (tmp_path / "old").rename(tmp_path / "new")
-    assert files.moved_to(path) == tmp_path / "new" / "claim"
-    (tmp_path / "old").mkdir()
-    path.touch()  # another file of the same name
-    assert files.moved_to(path) == tmp_path / "new" / "claim"
-    (tmp_path / "new" / "claim").unlink()
-    assert files.moved_to(path) == path
-    files.release(path)
-
-
-def test_a_folder_that_was_moved_and_replaced_keeps_the_others_lock(tmp_path):
-    path = tmp_path / "old" / "claim"
-    assert files.claim(path)
-    (tmp_path / "old").rename(tmp_path / "new")
-    (tmp_path / "old").mkdir()
-    with held_elsewhere(path):
-        files.release(path)
-        assert path.exists()
-        assert not files.claim(path)
-
-
-def test_processes_take_turns(tmp_path):
-    path, entered = tmp_path / "turn", threading.Event()
-
-    def work():
-        with files.taking_turns(path):
-            entered.set()
-
-    with held_elsewhere(path):
-        waiting = threading.Thread(target=work)
-        waiting.start()
-        assert not entered.wait(0.5)
-    waiting.join(PATIENCE)
-    assert entered.is_set()
-    assert not path.exists()
 
 
 def test_a_home_folder_that_was_not_expanded_is_no_trap(tmp_path, monkeypatch):

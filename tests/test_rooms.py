@@ -11,6 +11,7 @@ import hitnet
 ROOT = Path(hitnet.__file__).parent
 ORDER = [
     "errors",
+    "locks",
     "files",
     "schemas",
     "spreadsheets",

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hitnet import files, schemas
+from hitnet import files, locks, schemas
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
@@ -76,7 +76,7 @@ def audit_labels(
         return _audit(case, judges or SuitableJudges(), score, started)
     finally:
         if folder is not None:
-            files.release(folder / CLAIM)
+            locks.release(folder / CLAIM)
 
 
 def _audit(case: Case, judges: Judges, score: scores.Method, started: float) -> Audit:
@@ -185,7 +185,7 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
             f"{folder} holds the audit of other images ({earlier['images']:,} of {earlier['source']}, split "
             f"{earlier['split']}). Choose another `out`."
         )
-    if not files.claim(folder / CLAIM):
+    if not locks.claim(folder / CLAIM):
         raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
     files.remove_litter(folder)
     files.write_json(settings_file, settings)
@@ -199,7 +199,7 @@ def _is_unimportant(name: str) -> bool:
 
 def check_in_place(folder: Path) -> None:
     """Raise HitNetError if the folder of an audit was moved meanwhile: its name must not be made anew."""
-    claimed = files.moved_to(folder / CLAIM)
+    claimed = locks.moved_to(folder / CLAIM)
     if claimed is not None:
         where = "" if claimed.parent == folder.absolute() else f" to {claimed.parent}"
         raise HitNetError(

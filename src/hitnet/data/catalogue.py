@@ -20,7 +20,8 @@ from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
-from hitnet.files import expand, taking_turns
+from hitnet.files import expand
+from hitnet.locks import taking_turns
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from hitnet.data.folder import FolderData
 from hitnet.data.known_sets import CLOTHING
 from hitnet.data.opened import DataOptions
 from hitnet.errors import HitNetError
-from hitnet.files import new_folder, taking_turns
+from hitnet.files import new_folder
+from hitnet.locks import taking_turns
 
 URLS = (f"{CLOTHING.page}/archive/11961516512414bf9f6c150a832cfd21b54a6b54.tar.gz",)
 SPLITS = ("train", "validation", "test")

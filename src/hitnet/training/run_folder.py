@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitnet import files, schemas
+from hitnet import files, locks, schemas
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig, Network
 from hitnet.training.run_config import RunConfig
@@ -64,13 +64,13 @@ class RunFolder:
             raise HitNetError(f"{self.path} is a file; choose another `out`.")
         if not files.is_unicode(str(self.path)):  # safetensors would write there, but not read
             raise HitNetError(f"{self.path}: its name is not valid UTF-8; choose another `out`.")
-        claimed = files.claim(self.claim_file)
+        claimed = locks.claim(self.claim_file)
         if claimed:
             files.remove_litter(self.path)
         return claimed
 
     def release(self) -> None:
-        files.release(self.claim_file)
+        locks.release(self.claim_file)
 
     def check_vacant(self) -> None:
         """Raise HitNetError if other files than those of a run that never began are here."""
@@ -109,7 +109,7 @@ class RunFolder:
     @contextmanager
     def present(self) -> Iterator[RunFolder]:
         """Yield the folder to write into: this one, or where it was moved to while it is trained; then, stop."""
-        claimed = files.moved_to(self.claim_file)
+        claimed = locks.moved_to(self.claim_file)
         if claimed is None:
             yield self
             return
