@@ -21,7 +21,7 @@ from hitnet.data.idx import read_idx
 from hitnet.data.mat import read_affnist, read_svhn
 from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
-from hitnet.files import release
+from hitnet.locks import release
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
 from hitnet.paper import Ledger
