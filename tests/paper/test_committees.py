@@ -127,7 +127,7 @@ def test_missing_damaged_and_foreign_predictions(five, ledger, tmp_path):
     files, said = kept(ledger, five, tmp_path), []
     files[3].rename(tmp_path / "elsewhere")
     judge_committees(five, files, images(12), ledger, said.append)
-    assert "the predictions of seeds 3 are missing" in said[0]
+    assert "the predictions of seeds 3 are missing. Copy 1.npz of each from the machine" in said[0]
     files[3].write_bytes(b"PK")
     with pytest.raises(HitNetError, match=r"3\.npz cannot be read"):
         judge_committees(five, files, images(12), ledger, said.append)

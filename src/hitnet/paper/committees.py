@@ -91,7 +91,8 @@ def judge_committees(
             example = files[seeds[0]]
             say(
                 f"{experiment.name}: no committee of seeds {seeds[0]} to {seeds[-1]}: the predictions of seeds "
-                f"{', '.join(absent)} are missing ({example.name} in {example.parent.parent}/seed-…)"
+                f"{', '.join(absent)} are missing. Copy {example.name} of each from the machine that made the run to "
+                f"{example.parent.parent}/seed-…"
             )
             continue
         members = []
