@@ -19,8 +19,8 @@ from hitnet.models.network import Network
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
 from hitnet.training.device import training_precision
-from hitnet.training.engine import epoch_seed
 from hitnet.training.evaluation import to_device
+from hitnet.training.randomness import epoch_seed
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ import hitnet
 from hitnet import HitNetError, Recipe, choose_model, choose_recipe, open_data
 from hitnet.models.network import weights_fingerprint
 from hitnet.synthesis import decode
-from hitnet.training import RunFolder, engine, scheduler
-from hitnet.training.engine import Trainer, epoch_seed
+from hitnet.training import RunFolder, batches, engine, scheduler
+from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation, add, frozen_network
+from hitnet.training.randomness import epoch_seed
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -49,7 +50,7 @@ def drawn(trainer, epoch):
     """The order, draws and noise of an epoch, as the trainer is to draw them."""
     generator = torch.Generator().manual_seed(epoch_seed(3, epoch))
     order = torch.randperm(96, generator=generator)
-    draws = trainer.augmentation.draw(96, (12, 12), generator)
+    draws = trainer.step.augmentation.draw(96, (12, 12), generator)
     return order, draws, 3.0 * 0.1 / math.sqrt(4) * torch.randn(96, 4, generator=generator)
 
 
@@ -81,7 +82,7 @@ def test_images_are_modified_first_and_then_shifted(source, toy):
             changed += int((pixels != toy.pixels[i]).sum())
         else:
             assert torch.equal(pixels, toy.pixels[i])
-        assert torch.equal(shown, trainer.augmentation.apply(pixels[None], draws[place][None])[0].float() / 255)
+        assert torch.equal(shown, trainer.step.augmentation.apply(pixels[None], draws[place][None])[0].float() / 255)
     assert changed > 48 * 144 / 2
 
 
@@ -96,7 +97,7 @@ def test_the_images_are_left_as_they_are(source, toy):
 
 @pytest.mark.parametrize("first", [1, 3, 4, 5])
 def test_an_epoch_is_taken_up_anywhere(source, toy, monkeypatch, first):
-    monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
+    monkeypatch.setattr(batches, "TOGETHER", FOUR_BATCHES)
     trainer = make_trainer(source, toy, share=0.75)
     sizes = []
     made = HybridAugmentation.differences
@@ -222,7 +223,7 @@ def test_without_noise_it_is_training_on_the_images_themselves(source, toy, prec
 @pytest.mark.parametrize("stop_after", [8, 15])
 def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(engine, "TOGETHER", FOUR_BATCHES)
+    monkeypatch.setattr(batches, "TOGETHER", FOUR_BATCHES)
     recipe = choose_recipe(augment="hybrid", epochs=4, **STRONG)
     options = {"augment_from": source.folder, "recipe": recipe, **SMALL}
     whole = hitnet.train(open_data(toy, test=toy), **options)

@@ -77,7 +77,7 @@ def test_hybrid_images_are_masked_after_they_are_made(source):
     assert sorted(map(bytes, masks.numpy())) == sorted(map(bytes, images.masks.numpy()))
     assert not set(map(bytes, pixels.numpy())) & set(map(bytes, images.pixels.numpy()))
     seen, target = trainer.step.augmented(batch)
-    assert torch.equal(target, seen * (trainer.augmentation.apply(masks, draws) != 0))
+    assert torch.equal(target, seen * (trainer.step.augmentation.apply(masks, draws) != 0))
 
 
 def test_the_decoder_learns_the_object_alone():

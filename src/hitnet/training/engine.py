@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,14 +15,16 @@ from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.average import Average
+from hitnet.training.batches import Batches
 from hitnet.training.callbacks import Callback, Training
 from hitnet.training.device import Stopwatch, evaluation_batch
 from hitnet.training.distributed import SINGLE, Parallel, Ranks
 from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
-from hitnet.training.hybrid_batches import TOGETHER, HybridAugmentation, add, dealt, epoch_differences, modified_places
-from hitnet.training.profiling import Profiling, part
+from hitnet.training.hybrid_batches import HybridAugmentation
+from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress, Stopped
+from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import History, RunFolder, Saved
 from hitnet.training.step import TERMS, Batch, Step, copy_into
@@ -32,20 +33,6 @@ log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
 CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
-RANK_STEP = 0x5851F42D4C957F2D  # between the seeds of two processes: more than any number of epochs
-
-
-def epoch_seed(seed: int, epoch: int, rank: int = 0) -> int:
-    """One seed per epoch and process, so that an epoch can be repeated without the epochs before it."""
-    return (seed * 1_000_003 + epoch + rank * RANK_STEP) % 2**63
-
-
-@contextmanager
-def own_randomness() -> Iterator[None]:
-    """Restore the caller's random state at the end."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        yield
 
 
 def diverged(epoch: int, what: str) -> DivergedError:
@@ -53,22 +40,6 @@ def diverged(epoch: int, what: str) -> DivergedError:
         f"Training diverged in epoch {epoch}: {what} not finite. "
         "Lower the learning rate, or start again with another seed."
     )
-
-
-def random_state(device: torch.device, mark: str = "") -> dict[str, Tensor]:
-    """The state of the random generators that a step draws from; `mark` stands before the names."""
-    state = {f"{mark}random.cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state[f"{mark}random.cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def set_random_state(state: dict[str, Tensor], mark: str = "") -> None:
-    """Restore a random state; checkpoints of earlier versions have only that of the first process."""
-    if f"{mark}random.cpu" in state:
-        torch.set_rng_state(state[f"{mark}random.cpu"].to(torch.uint8))
-    if f"{mark}random.cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state[f"{mark}random.cuda"])
 
 
 class Trainer:
@@ -106,19 +77,19 @@ class Trainer:
         profiling: Profiling | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.train, self.test, self.recipe, self.seed, self.device = train, test, recipe, seed, device
-        self.modify = modify
+        self.test, self.recipe, self.seed, self.device = test, recipe, seed, device
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress or Progress()
         self.callbacks = callbacks if ranks.first else ()
         self.profiling = profiling
         self.side_by_side = 1  # networks that are trained side by side, this one included
-        self.augmentation = recipe.augmentation(flip=train.flip)
+        augmentation = recipe.augmentation(flip=train.flip)
         if not recipe.backbone_rate:  # before processes share the network: they wait for every gradient
             self.model.features.requires_grad_(False)
+        self.batches = Batches(train, recipe, augmentation, seed=seed, modify=modify, ranks=ranks)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
-        self.step = Step(self.model, recipe, self.augmentation, device, parallel=self.parallel)
+        self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.images_per_epoch = recipe.images_per_epoch(len(train))
@@ -126,10 +97,6 @@ class Trainer:
         self.begun: tuple[int, dict[str, Tensor]] | None = None  # steps done in the epoch to resume, its state
         self.next_save = time.monotonic() + CHECKPOINT_SECONDS
         self.resume()
-
-    def note_side_by_side(self, count: int) -> None:
-        """Record how many networks are trained side by side, this one included."""
-        self.side_by_side = count
 
     @property
     def trained(self) -> Network:
@@ -262,42 +229,6 @@ class Trainer:
 
     def rate(self, epoch: int, step: int) -> float:
         return self.recipe.rate((epoch - 1) * self.steps_per_epoch + step, self.steps_per_epoch)
-
-    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        """The batches of an epoch from number `first` on, or this process's part of them.
-
-        No image comes twice. The order and everything else that is random are drawn for this epoch.
-        """
-        generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
-        order = torch.randperm(len(self.train), generator=generator)
-        draws = self.augmentation.draw(len(self.train), self.train.size, generator)
-        whole = torch.arange(self.images_per_epoch).split(self.recipe.batch_size)
-        parts = [self.ranks.part(places) for places in whole]
-        changes = None
-        if self.modify is not None:
-            changes = epoch_differences(
-                self.modify,
-                order,
-                self.modify.draw(len(order), generator),
-                modified_places(self.modify.share, whole, parts),
-                first=first,
-                together=max(1, TOGETHER // (len(whole[0]) * math.prod(self.model.config.in_shape))),
-                device=self.device,
-                precision=self.recipe.precision,
-            )
-        taken = self.train.batches([order[part] for part in parts[first:]])
-        return self.joined(taken, changes, dealt(draws, parts[first:], self.device))
-
-    def joined(
-        self, taken: Iterator[tuple[Tensor, Tensor]], changes: Iterator[Tensor] | None, drawn: Sequence[Tensor]
-    ) -> Iterator[Batch]:
-        for draw in drawn:
-            with part("batch"):
-                pixels, labels = next(taken)
-            if changes is not None:
-                with part("modify"):
-                    add(pixels, next(changes))
-            yield pixels, labels, draw
 
     def check_weights(self) -> None:
         """Raise if the last steps have made weights infinite, which no loss has shown."""

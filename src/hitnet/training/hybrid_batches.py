@@ -29,8 +29,6 @@ from hitnet.training.feed import Feed
 from hitnet.training.recipes import Recipe
 from hitnet.training.runs import Run, open_run
 
-TOGETHER = 2**20  # pixels whose differences are computed at once, but at least one batch
-
 
 class HybridAugmentation:
     """Hybrid augmentation of the images of a feed, different in every epoch.

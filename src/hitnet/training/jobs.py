@@ -13,11 +13,12 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.training.callbacks import Callback
 from hitnet.training.distributed import SINGLE, Ranks
-from hitnet.training.engine import Trainer, own_randomness
+from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.profiling import Profiling
 from hitnet.training.progress import Progress
+from hitnet.training.randomness import own_randomness
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, open_run

@@ -16,8 +16,9 @@ import torch
 
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
-from hitnet.training.engine import Trainer, own_randomness, random_state, set_random_state
+from hitnet.training.engine import Trainer
 from hitnet.training.progress import Stopped
+from hitnet.training.randomness import own_randomness, random_state, set_random_state
 from hitnet.training.run_folder import History
 
 log = logging.getLogger("hitnet")
@@ -108,7 +109,7 @@ class Scheduler:
         side_by_side = len(self.running)
         for index, running in list(self.running.items()):
             self.switch_random_state(index)
-            running.trainer.note_side_by_side(side_by_side)
+            running.trainer.side_by_side = side_by_side
             try:
                 if running.advance():
                     continue
