@@ -23,7 +23,7 @@ from typing import Any
 from hitnet.errors import HitNetError
 
 ANYTHING = object()
-LARGEST = 2**64  # no number in a file that hitnet writes is larger
+LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
 
 ENVIRONMENT = {"threads?": int}
 HISTORY = [{"epoch": int, "beside?": int, str: float}]
@@ -149,11 +149,11 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 
 def _small(value: float) -> float:
-    return value if not isinstance(value, int) or abs(value) <= LARGEST else math.inf
+    return value if not isinstance(value, int) or abs(value) <= LARGEST_NUMBER else math.inf
 
 
 def _wrong(value: Any, place: str, expected: str = "of another type") -> str:
-    text = repr(value) if not isinstance(value, int) or abs(value) <= LARGEST else "a number that is too large"
+    text = repr(value) if not isinstance(value, int) or abs(value) <= LARGEST_NUMBER else "a number that is too large"
     return f"{place or 'it'} must be {expected}; got {text if len(text) <= 60 else text[:60] + '…'}"
 
 

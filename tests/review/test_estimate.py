@@ -100,7 +100,7 @@ def test_what_is_left_is_within_the_interval_about_nine_times_in_ten():
 
 def test_with_few_decisions_there_is_no_estimate():
     inputs, wrong = made_up(0, 200)
-    decided = worst_first(inputs, estimate.FEWEST - 1)
+    decided = worst_first(inputs, estimate.FEWEST_DECIDED - 1)
     assert errors_left(fit_outcomes(inputs, decided, wrong), inputs, decided) is None
 
 

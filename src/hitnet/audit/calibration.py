@@ -23,7 +23,7 @@ from hitnet.errors import HitNetError
 
 SUREST = 0.58  # share of the images that the estimate looks at
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
-FEWEST = 5  # contradicted labels among them that an estimate needs
+FEWEST_CONTRADICTED = 5  # contradicted labels among them that an estimate needs
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def calibrate(distances: Floats, labels: Ints, doubts: Floats) -> Calibration:
         doubts: (N,), from `hitnet.audit.scores.doubt`; other judges may have a say in them.
     """
     rate, error, contradicted = error_rate(distances, labels)
-    enough = contradicted >= FEWEST
+    enough = contradicted >= FEWEST_CONTRADICTED
     probability = probabilities(doubts, rate)
     return Calibration(rate, error, contradicted, probability, _flagged(probability) & enough, enough)
 

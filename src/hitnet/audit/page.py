@@ -43,7 +43,7 @@ SHOWN = (  # from the summary, where it has them
 )
 BARS = 10  # classes in an image's chart of distances
 MARKUP = 20_000  # bytes reserved for the tags around the sheets
-FEWEST = 200  # unsuspicious images to show at least, if there are that many
+FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
 
 
 def write_page(
@@ -110,7 +110,7 @@ def choose_rows(flags: np.ndarray, *, limit: int) -> np.ndarray:
     if limit < 1:
         raise HitNetError(f"limit must be at least 1; got {limit}.")
     suspects, others = np.flatnonzero(flags != "ok"), np.flatnonzero(flags == "ok")
-    more = max(FEWEST, len(suspects))
+    more = max(FEWEST_OTHERS, len(suspects))
     chosen: np.ndarray = np.concatenate([suspects, others[:more]])[:limit]
     return np.sort(chosen)
 

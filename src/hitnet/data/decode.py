@@ -102,8 +102,8 @@ UNREAD_SUFFIXES = frozenset(
 )
 # Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-LARGEST = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
-IN_FLIGHT = LARGEST  # pixels that all threads together hold decoded at full size
+LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
+IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
 STRIP = 4_000_000  # pixels of a large picture that are converted at a time
 ORIENTATION = 0x0112
 TURNS = {
@@ -209,15 +209,15 @@ def _opened(path: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
             _check_local(path)
         # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
         with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
-            if image.width * image.height > LARGEST:
-                raise OddFileError(f"it claims {image.width} x {image.height} pixels, more than {LARGEST:,}")
+            if image.width * image.height > LARGEST_PICTURE:
+                raise OddFileError(f"it claims {image.width} x {image.height} pixels, more than {LARGEST_PICTURE:,}")
             yield image
     except OddFileError:
         raise
     except UnidentifiedImageError:
         raise OddFileError("it is not an image, or of a kind that is not read") from None
     except Image.DecompressionBombError:
-        raise OddFileError(f"it claims more than {LARGEST:,} pixels") from None
+        raise OddFileError(f"it claims more than {LARGEST_PICTURE:,} pixels") from None
     except FileNotFoundError:
         raise OddFileError("there is no such file") from None
     except PermissionError:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from hitnet.data.decode import LARGEST, ORIENTATION
+from hitnet.data.decode import LARGEST_PICTURE, ORIENTATION
 from hitnet.data.stored import AnyFile, as_file
 from hitnet.features import photographs
 
@@ -124,7 +124,7 @@ def plain_jpeg(file: AnyFile) -> Jpeg | None:
         with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
             pixels = image.width * image.height
             thin = max(image.size) > photographs.LONGEST * min(image.size)
-            if thin or image.mode not in ("L", "RGB") or pixels > LARGEST:
+            if thin or image.mode not in ("L", "RGB") or pixels > LARGEST_PICTURE:
                 return None
             orientation = int(image.getexif().get(ORIENTATION, 1))
             return Jpeg(orientation if orientation in TURNS else 1, pixels)

@@ -12,7 +12,7 @@ import torch
 from hitnet.errors import HitNetError
 from hitnet.losses import misfit
 
-FEWEST = 20  # images that a limit is set on
+FEWEST_HELD_OUT = 20  # images of known classes that were not trained on, to set a limit on
 ROUNDING = 1e-4  # a misfit may differ by this in another batch, or by ONNX Runtime
 
 
@@ -117,8 +117,9 @@ def misfit_limit(distances: np.ndarray, keep: float) -> float:
         HitNetError: The share is not one, or there are fewer than 20 images.
     """
     check_share(keep)
-    if len(distances) < FEWEST:
+    if len(distances) < FEWEST_HELD_OUT:
         raise HitNetError(
-            f"`keep` needs at least {FEWEST} images of known classes that were not trained on; got {len(distances)}."
+            f"`keep` needs at least {FEWEST_HELD_OUT} images of known classes that were not trained on; "
+            f"got {len(distances)}."
         )
     return float(np.quantile(misfits(distances), keep, method="inverted_cdf")) + ROUNDING

@@ -28,7 +28,7 @@ PAIR_HOLD = 0.5  # how firmly each pair is held at no difference
 MOST_PAIRS = 100
 RIGHT = 0.5  # share of the images, the least doubtful undecided ones, that count as right
 DRAWS = 400
-FEWEST = 20  # decided images that an estimate needs
+FEWEST_DECIDED = 20  # decided images that an estimate needs
 BLOCK = 8192
 
 
@@ -136,7 +136,7 @@ def fit_outcomes(inputs: Inputs, decided: Mask, wrong: Mask) -> OutcomeModel:
 
 def errors_left(model: OutcomeModel, inputs: Inputs, decided: Mask, *, seed: int = 0) -> Left | None:
     """How many labels of undecided images are wrong; None with too few decisions to say."""
-    if decided.sum() < FEWEST:
+    if decided.sum() < FEWEST_DECIDED:
         return None
     unseen = inputs.at(~decided)
     counts = model.draw_counts(unseen, np.random.default_rng(seed))

@@ -16,6 +16,7 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.errors import HitNetError, whole
 from hitnet.inference import check_share, misfit_limit, misfits
+from hitnet.inference.prediction import FEWEST_HELD_OUT
 from hitnet.models import ModelChoice, choose_model
 from hitnet.models.heads import HEADS
 from hitnet.probabilities import class_probabilities, fit_temperature
@@ -24,7 +25,6 @@ from hitnet.sklearn.learners import Learner, fit_features, fit_images
 from hitnet.training.device import pick_device
 
 NAME = "HitNetClassifier"
-FEWEST = 20  # rows that are held out, if any
 LARGEST_SHARE = 0.5
 
 
@@ -132,7 +132,7 @@ class HitNetClassifier(
         """Rows to learn from, and rows that are held out, each with rows of all classes."""
         rows = np.arange(len(labels))
         count = round(self.calibration * len(labels))
-        least, smallest = max(FEWEST, len(self.classes_)), np.bincount(labels).min()
+        least, smallest = max(FEWEST_HELD_OUT, len(self.classes_)), np.bincount(labels).min()
         if count < least or smallest < 2:
             if self.keep is not None:
                 raise HitNetError(
