@@ -11,7 +11,6 @@ import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,21 +116,18 @@ def _remove_if_left(path: Path) -> None:
             os.close(handle)
 
 
-def remove_litter(folder: Path, *, older_than: float = 0.0, shared: bool = False) -> None:
+def remove_litter(folder: Path, *, shared: bool = False) -> None:
     """Remove temporary files that killed processes left in a folder.
 
     Args:
         folder: Need not exist.
-        older_than: Only files that were last written this many seconds ago.
         shared: Other processes may write into the folder, too: only files that none of them has locked. (Files that
-            safetensors writes are not locked: for these, use `older_than`.)
+            safetensors writes itself are not locked.)
     """
     with suppress(OSError):
         for path in list(folder.iterdir()):
             with suppress(OSError):
-                status = path.lstat()
-                old = not older_than or time.time() - status.st_mtime > older_than
-                if old and stat.S_ISREG(status.st_mode) and LITTER.fullmatch(path.name):
+                if stat.S_ISREG(path.lstat().st_mode) and LITTER.fullmatch(path.name):
                     _remove_if_left(path) if shared else path.unlink()
 
 

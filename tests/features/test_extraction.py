@@ -101,11 +101,6 @@ def test_a_gpu_gets_batches_of_one_size(backbone):
     assert sizes == [256, 256]
 
 
-def test_flipped_images(backbone):
-    pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
-    torch.testing.assert_close(extract(pixels, backbone, flip=True), extract(pixels.flip(-1), backbone))
-
-
 def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
     array = np.zeros((40, 80, 3), np.uint8)
     array[:, 20:60] = 255  # the square middle is white

@@ -17,8 +17,7 @@ from hitnet.features.neighbours import (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    blocks = neighbours._blocks
-    monkeypatch.setattr(neighbours, "_blocks", lambda rows, others: blocks(rows, others, largest=7 * len(others)))
+    monkeypatch.setattr(neighbours, "BLOCK", 7 * 30)
 
 
 @pytest.fixture

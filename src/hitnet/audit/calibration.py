@@ -89,7 +89,7 @@ def error_rate(distances: Floats, labels: Ints) -> tuple[float, float, int]:
     return rate, math.sqrt(max(rate * (1 - rate), 1 / len(surest)) / len(surest)), contradicted
 
 
-def probabilities(doubts: Floats, rate: float, *, scale: float = HIT_RADIUS) -> Floats:
+def probabilities(doubts: Floats, rate: float) -> Floats:
     """Probability (N,) that each label is wrong: the logistic function of its doubt in units of the hit radius, as in
     `hitnet.audit.scores.score`, moved so that the mean is `rate`."""
     if not 0 <= rate <= 1:
@@ -97,11 +97,11 @@ def probabilities(doubts: Floats, rate: float, *, scale: float = HIT_RADIUS) -> 
     if rate in (0, 1):
         return np.full(len(doubts), float(rate))
     # Halving an interval that holds the shift: at its ends all probabilities are nearly 1, or nearly 0.
-    low, high = float(doubts.min()) - 40 * scale, float(doubts.max()) + 40 * scale
+    low, high = float(doubts.min()) - 40 * HIT_RADIUS, float(doubts.max()) + 40 * HIT_RADIUS
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if _logistic((doubts - middle) / scale).mean() > rate else (low, middle)
-    return _logistic((doubts - middle) / scale)
+        low, high = (middle, high) if _logistic((doubts - middle) / HIT_RADIUS).mean() > rate else (low, middle)
+    return _logistic((doubts - middle) / HIT_RADIUS)
 
 
 def _logistic(x: Floats) -> Floats:

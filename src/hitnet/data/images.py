@@ -116,7 +116,7 @@ class Images:
         _, c, h, w = self.pixels.shape
         return c, h, w
 
-    def select(self, index: Tensor | Sequence[int], *, name: str | None = None) -> Images:
+    def select(self, index: Tensor | Sequence[int]) -> Images:
         """The images at `index`, in that order; their ids stay those of the original set."""
         i = torch.as_tensor(index, dtype=torch.long)
         paths = None if self.paths is None else tuple(self.paths[j] for j in i.tolist())
@@ -128,7 +128,6 @@ class Images:
             ids=self.ids[i],
             paths=paths,
             masks=masks,
-            name=name or self.name,
         )
 
     def first(self, limit: int | None) -> Images:

@@ -122,9 +122,7 @@ def cached_features(
     paths: Sequence[str | AnyFile],
     backbone: Backbone,
     *,
-    size: int | None = None,
     device: torch.device | str = "cpu",
-    flip: bool = False,
     workers: int | None = None,
     folder: str | Path | None = None,
     out: str | Path | None = None,
@@ -136,9 +134,7 @@ def cached_features(
     Args:
         paths: Image files; files of the same content are computed once.
         backbone: From `open_backbone`.
-        size: Height and width that images are brought to; None: the backbone's own.
         device: Where the network works.
-        flip: Take the features of mirrored images.
         workers: Threads; None: one per core.
         folder: Of the cache; None: `cache_folder()`.
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
@@ -149,16 +145,15 @@ def cached_features(
     Raises:
         HitNetError: A file cannot be read as an image.
     """
-    side = size or backbone.input_size
     base = cache_folder() if folder is None else expand(folder)
-    place = base / "features" / f"{backbone.fingerprint}-{side}{'-flip' if flip else ''}"
+    place = base / "features" / f"{backbone.fingerprint}-{backbone.input_size}"
     keys = _file_keys(paths)
     cache = FeatureCache(place, backbone.num_features)
     # The first process decides what is missing: another may look when the first shards are there already.
     missing = ranks.from_first(lambda: _missing(cache, keys))
     mine = missing[ranks.rank :: ranks.size]
     if len(mine):
-        extractor = Extractor(backbone, size=side, device=device, flip=flip, workers=workers)
+        extractor = Extractor(backbone, device=device, workers=workers)
         _fill(cache, extractor, paths, keys, mine, progress)
     elif progress is not None:
         progress(len(paths), len(paths))

@@ -37,9 +37,7 @@ class Extractor:
 
     Args:
         backbone: From `open_backbone`.
-        size: Height and width that images are brought to; None: the backbone's own.
         device: Where the network works.
-        flip: Take the features of mirrored images.
         workers: Threads; None: one per core.
     """
 
@@ -47,13 +45,10 @@ class Extractor:
         self,
         backbone: Backbone,
         *,
-        size: int | None = None,
         device: torch.device | str = "cpu",
-        flip: bool = False,
         workers: int | None = None,
     ) -> None:
-        self.backbone, self.device, self.flip = backbone, torch.device(device), flip
-        self.size = backbone.input_size if size is None else whole("Extractor", "size", size, 8)
+        self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
         self.workers = _cores(self.device) if workers is None else whole("Extractor", "workers", workers, 1)
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
@@ -65,8 +60,6 @@ class Extractor:
         images = self.backbone.normalise(pixels.to(self.device, non_blocking=True))
         if images.shape[2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bilinear", antialias=True)
-        if self.flip:
-            images = images.flip(-1)
         images = images.to(torch.bfloat16 if self.half else torch.float32, memory_format=torch.channels_last)
         with torch.inference_mode():
             size = AT_ONCE[self.device.type]
@@ -156,15 +149,13 @@ def extract(
     source: Source,
     backbone: Backbone,
     *,
-    size: int | None = None,
     device: torch.device | str = "cpu",
-    flip: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Tensor:
     """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
-    extractor = Extractor(backbone, size=size, device=device, flip=flip, workers=workers)
+    extractor = Extractor(backbone, device=device, workers=workers)
     for which, part in extractor.run(source):
         features[which.start : which.stop] = in_half(part)
         if progress is not None:

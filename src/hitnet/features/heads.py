@@ -26,6 +26,7 @@ from hitnet.losses import centripetal_loss
 Loss = Literal["hit-or-miss", "softmax"]
 LOSSES: tuple[Loss, ...] = ("hit-or-miss", "softmax")
 NORM_EPSILON = 1e-3
+BLOCK = 16_384  # rows that are standardised at once
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,14 @@ def _checked(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     return views
 
 
-def _standardisation(views: Tensor, block: int = 16_384) -> tuple[Tensor, Tensor]:
+def _standardisation(views: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (D,) and 1 / standard deviation (D,) of each feature over all views and images, in bounded memory."""
     total = torch.zeros(views.shape[2], dtype=torch.float64, device=views.device)
     squares, count = total.clone(), views.shape[0] * views.shape[1]
     # Of shifted values, so that the squares of a large mean do not swallow a small spread.
     shift = views[0, :1].double()
     for view in views:
-        for rows in view.split(block):
+        for rows in view.split(BLOCK):
             shifted = rows.double() - shift
             total += shifted.sum(dim=0)
             squares += shifted.square().sum(dim=0)
@@ -272,11 +273,11 @@ class _Heads:
         return torch.linalg.vector_norm(torch.sigmoid(self.per_class(vectors)) - CENTRE, dim=-1)
 
     @torch.no_grad()
-    def judge(self, block: int = 1024) -> Tensor:
+    def judge(self) -> Tensor:
         """What the heads that have not seen an image say of it: (N, K)."""
         judged = torch.empty(self.views.shape[1], self.num_classes)
         for fold in range(-1, self.options.folds):
-            for index in torch.nonzero(self.dealt == fold)[:, 0].split(block):
+            for index in torch.nonzero(self.dealt == fold)[:, 0].split(1024):
                 heads = slice(None) if fold < 0 else slice(fold, fold + 1)
                 said = [
                     self.say(heads, self.rows(view, index.to(self.views.device))) for view in range(len(self.views))

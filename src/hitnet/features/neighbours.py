@@ -15,19 +15,19 @@ from hitnet.errors import HitNetError, whole
 
 NEAR_DUPLICATE = 0.95
 MOST_DUPLICATES = 10  # per image
+BLOCK = 2**24  # similarities that are computed at once
 
 
-def directions(features: Tensor, *, centred: bool = True) -> Tensor:
-    """Rows of length 1 (N, D), float32; by default about the mean of all, which makes similarities more telling."""
+def directions(features: Tensor) -> Tensor:
+    """Rows of length 1 (N, D), float32, about the mean of all, which makes similarities more telling."""
     rows = features.float()
-    if centred:
-        rows = rows - rows.mean(dim=0)
+    rows = rows - rows.mean(dim=0)
     return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1e-12)
 
 
-def _blocks(rows: Tensor, others: Tensor, largest: int = 2**24) -> Iterator[tuple[int, Tensor]]:
+def _blocks(rows: Tensor, others: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Similarities (b, M) of consecutive rows to all others, with the first row's number."""
-    size = max(1, largest // max(1, len(others)))
+    size = max(1, BLOCK // max(1, len(others)))
     for start in range(0, len(rows), size):
         yield start, rows[start : start + size] @ others.T
 

@@ -13,6 +13,8 @@ from hitnet.plots.sheet import GAP, LINE, MARGIN, TALLEST, WIDTH, Sheet, pages
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+COLUMNS = 10  # images in a row of a class
+
 
 def tile_width(columns: int) -> float:
     """Width of an image in inches, with N columns."""
@@ -36,12 +38,12 @@ def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None =
     return figures
 
 
-def class_figures(images: Tensor, labels: Sequence[str], *, columns: int = 10) -> list[Figure]:
+def class_figures(images: Tensor, labels: Sequence[str]) -> list[Figure]:
     """Images (N, C, H, W), ordered by class, in rows. The label of a class stands beside its first row."""
     side = 0.12 + min(1.2, 0.075 * max(len(label) for label in labels))
     rows: list[tuple[str, list[int]]] = []
     for i, label in enumerate(labels):
-        if i == 0 or label != labels[i - 1] or len(rows[-1][1]) == columns:
+        if i == 0 or label != labels[i - 1] or len(rows[-1][1]) == COLUMNS:
             rows.append((label if i == 0 or label != labels[i - 1] else "", []))
         rows[-1][1].append(i)
     widest = max(len(row) for _, row in rows)
