@@ -18,7 +18,7 @@ from hitnet.audit.labels import prepare
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.cifar import read_batches
 from hitnet.data.idx import read_idx
-from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.data.matlab_sets import read_affnist, read_svhn
 from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
 from hitnet.locks import release

@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from hitnet.data import check_data, decode, matlab, open_data
-from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.data.matlab_sets import read_affnist, read_svhn
 from hitnet.errors import HitNetError
 from hitnet.features.user_features import read_features
 

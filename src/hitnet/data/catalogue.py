@@ -16,7 +16,7 @@ from hitnet.data.clothing_sample import SHA256 as PHOTOS_SHA256
 from hitnet.data.download import extract, fetch_file
 from hitnet.data.idx import read_idx
 from hitnet.data.known_sets import AFFNIST, CLOTHING_SAMPLE, MNIST, SAMPLE, Download, File, KnownSet
-from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.data.matlab_sets import read_affnist, read_svhn
 from hitnet.data.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError

@@ -20,7 +20,7 @@ from hitnet.data.clothing_sample import read_clothing_sample
 from hitnet.data.idx import read_idx
 from hitnet.data.images import Images
 from hitnet.data.known_sets import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
-from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.data.matlab_sets import read_affnist, read_svhn
 from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.sample import read_sample
 from hitnet.errors import HitNetError

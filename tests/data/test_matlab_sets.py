@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from hitnet.data.mat import read_affnist, read_svhn
+from hitnet.data.matlab_sets import read_affnist, read_svhn
 from hitnet.errors import HitNetError
 
 
