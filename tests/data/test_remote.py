@@ -173,6 +173,13 @@ def test_mistakes_are_named(memory, source, message):
         open_data(source).load("all")
 
 
+def test_a_folder_without_images_says_what_it_holds(memory):
+    memory.pipe("memory://texts/a/1.txt", b"text")
+    memory.pipe("memory://texts/a/2.heic", b"picture")
+    with pytest.raises(HitNetError, match=r"no image in a class folder \(found: 1 \.heic, 1 \.txt\)"):
+        open_data("memory://texts").load("all")
+
+
 def test_a_picture_that_is_gone_is_left_out(memory, local, tmp_path):
     frame = table_of(local)
     frame.loc[0, "path"] = "memory://gone.png"

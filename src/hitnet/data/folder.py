@@ -23,10 +23,10 @@ from hitnet.data.copying import (
     inside,
     links_in_words,
 )
-from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
+from hitnet.data.decode import PICTURE_SUFFIXES, SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
-from hitnet.data.left_out import OUTSIDE, Skipped, ignored_in_words
+from hitnet.data.left_out import LIES_OUTSIDE, OUTSIDE, Skipped, no_images, unread_type
 from hitnet.data.opened import Relabelling
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.data.survey import Listing
@@ -34,7 +34,6 @@ from hitnet.errors import HitNetError
 from hitnet.files import expand, is_unicode, new_folder
 
 log = logging.getLogger("hitnet")
-PICTURES = SUFFIXES | UNREAD_SUFFIXES
 BAD_NAME = "its name is not valid UTF-8; rename it"
 
 
@@ -97,11 +96,7 @@ def list_folder(root: Path) -> Listing:
 
     texts = Texts.of(paths())
     if not labels:
-        raise HitNetError(
-            f"{root} holds no image in a class folder{f' (found: {ignored_in_words(ignored)})' if ignored else ''}. "
-            "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
-            f"with images of type {' '.join(sorted(SUFFIXES))}."
-        )
+        raise no_images(root, ignored)
     entries = Entries.of(root, texts, labels, assign(given or None, texts, labels))
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
 
@@ -130,7 +125,7 @@ def _subfolders(
         children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
         children = [child for child in children if not child.name.startswith(".")]
         folders = [child for child in children if child.is_dir()]
-        beside = [child for child in children if _suffix(child.name) in PICTURES and not child.is_dir()]
+        beside = [child for child in children if _suffix(child.name) in PICTURE_SUFFIXES and not child.is_dir()]
     except OSError as error:
         if top:
             raise HitNetError(f"{folder} cannot be read: {error.strerror}.") from error
@@ -138,7 +133,7 @@ def _subfolders(
         return []
     good = [child for child in folders if is_unicode(child.name)]
     skipped += [_left_out(child, root, BAD_NAME) for child in folders if not is_unicode(child.name)]
-    skipped += [_left_out(child, root, "it lies outside the class folders") for child in beside]
+    skipped += [_left_out(child, root, LIES_OUTSIDE) for child in beside]
     if beside:
         ignored[OUTSIDE] += len(beside)
     return good
@@ -167,8 +162,7 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
             if suffix not in SUFFIXES:
                 ignored[_printable(suffix) or "without suffix"] += 1
                 if suffix in UNREAD_SUFFIXES:
-                    reason = f"images of type {suffix} are not read; convert it to PNG or JPEG"
-                    skipped.append(_left_out(Path(here, name), root, reason))
+                    skipped.append(_left_out(Path(here, name), root, unread_type(suffix)))
             elif not is_unicode(os.path.join(here, name)):
                 skipped.append(_left_out(Path(here, name), root, BAD_NAME))
             else:

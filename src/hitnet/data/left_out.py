@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from hitnet.data.decode import SUFFIXES
+from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
 OUTSIDE = "images outside the class folders"
+LIES_OUTSIDE = "it lies outside the class folders"
 KINDS_SHOWN = 10
 SHOWN = 10
 
@@ -20,6 +24,20 @@ class Skipped:
     reason: str
 
 
+def unread_type(suffix: str) -> str:
+    """Why a picture of a type that is not read is left out."""
+    return f"images of type {suffix} are not read; convert it to PNG or JPEG"
+
+
+def no_images(root: object, ignored: Mapping[str, int]) -> HitNetError:
+    """The error of a folder without images in class folders; it names what is there instead."""
+    return HitNetError(
+        f"{root} holds no image in a class folder{f' (found: {ignored_in_words(ignored)})' if ignored else ''}. "
+        "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
+        f"with images of type {' '.join(sorted(SUFFIXES))}."
+    )
+
+
 def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int]) -> None:
     """Log what a set leaves out."""
     if ignored:
@@ -30,7 +48,7 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
         log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
 
 
-def ignored_in_words(ignored: dict[str, int]) -> str:
+def ignored_in_words(ignored: Mapping[str, int]) -> str:
     """For example "5 .heic, 1 image outside the class folders"; only the most common of many suffixes."""
     kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
     words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]

@@ -9,20 +9,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hitnet.data.copying import check_target
-from hitnet.data.decode import SUFFIXES, UNREAD_SUFFIXES
+from hitnet.data.decode import PICTURE_SUFFIXES, SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
-from hitnet.data.left_out import OUTSIDE, Skipped
+from hitnet.data.left_out import LIES_OUTSIDE, OUTSIDE, Skipped, no_images, unread_type
 from hitnet.data.opened import Relabelling
 from hitnet.data.remote import RemotePath, is_remote
 from hitnet.data.split import NAMES, TRAIN, assign, natural_path
 from hitnet.data.survey import Listing
 from hitnet.data.table import TABLES
-from hitnet.errors import HitNetError
 from hitnet.files import new_folder
 
 CORRECTED = "labels.csv"
-PICTURES = SUFFIXES | UNREAD_SUFFIXES
 
 
 class RemoteFolderData(FileData):
@@ -59,20 +57,17 @@ def list_remote(root: RemotePath) -> Listing:
     for path in files:
         parts, suffix = path.split("/"), PurePosixPath(path).suffix.lower()
         if len(parts) < depth + 2 or (depth and parts[0].lower() not in NAMES):
-            if suffix in PICTURES:
-                skipped.append(Skipped(path, "it lies outside the class folders"))
+            if suffix in PICTURE_SUFFIXES:
+                skipped.append(Skipped(path, LIES_OUTSIDE))
                 ignored[OUTSIDE] += 1
         elif suffix in SUFFIXES:
             paths.append(path)
         else:
             ignored[suffix or "without suffix"] += 1
             if suffix in UNREAD_SUFFIXES:
-                skipped.append(Skipped(path, f"images of type {suffix} are not read; convert it to PNG or JPEG"))
+                skipped.append(Skipped(path, unread_type(suffix)))
     if not paths:
-        raise HitNetError(
-            f"{root} holds no image in a class folder. Expected ROOT/<class>/<image> or "
-            f"ROOT/{{train,test}}/<class>/<image>, with images of type {' '.join(sorted(SUFFIXES))}."
-        )
+        raise no_images(root, ignored)
     labels = [path.split("/")[depth] for path in paths]
     given = [NAMES[path.split("/")[0].lower()] for path in paths] if depth else None
     texts = Texts.of(paths)
