@@ -3,11 +3,14 @@
 import importlib.util
 import os
 import shutil
+import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
 
 from hitnet import Images
+from hitnet.cli import main, terminal
 from patience import PATIENCE
 from toy import toy_images
 
@@ -73,6 +76,31 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def toy() -> Images:
     return toy_images()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Call the command line as the installed program does, into a pipe."""
+    for console in (terminal.console, terminal.errors):
+        monkeypatch.setattr(console, "width", 1000)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return Ended(end.value.code or 0, printed.out, printed.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.cli import main, terminal
+from hitnet.cli import terminal
 from hitnet.data import save_npz
 from hitnet.spreadsheets import FORMULA
 from toy import toy_images
@@ -55,20 +54,15 @@ def hostile(tmp_path_factory):
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
+def call(command):
     """Call the command line; whatever it prints must hold no control characters, and no traceback."""
-    for console in (terminal.console, terminal.errors):
-        monkeypatch.setattr(console, "width", 1000)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        text = printed.out + printed.err
-        assert (end.value.code or 0) in (0, 1), text
+        ended = command(*arguments)
+        text = ended.out + ended.err
+        assert ended.code in (0, 1), text
         assert not terminal.CONTROLS.search(text), text
-        return end.value.code or 0, text
+        return ended.code, text
 
     return run
 

@@ -1,39 +1,10 @@
-"""What the tests of the command line share: calling `main`, a small data set, a trained run."""
-
-import sys
-from dataclasses import dataclass
+"""What the tests of the command line share: a small data set, a trained run."""
 
 import pytest
 
 import hitnet
-from hitnet.cli import main, terminal
 from hitnet.data import save_npz
 from toy import toy_images
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    """Call the command line as the installed program does, into a pipe."""
-    for console in (terminal.console, terminal.errors):
-        monkeypatch.setattr(console, "width", 1000)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        return Ended(end.value.code or 0, printed.out, printed.err)
-
-    return call
 
 
 @pytest.fixture(scope="session")
