@@ -31,6 +31,12 @@ def blank(count, channels):
             "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)",
         ),
         (
+            (20_000, 3),
+            GPU,
+            FineTuned(seed=4),
+            "a pretrained backbone, fine-tuned (20,000 colour images or more, a GPU)",
+        ),
+        (
             (FEW - 1, 1),
             CPU,
             NetworksAndHeads(NewNetworks(seed=4), FeatureHeads(seed=4)),

@@ -11,10 +11,11 @@ from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
 from hitnet.audit.judges import Case, Judgement, Judges, NewNetworks
 from hitnet.audit.mixed import NetworksAndHeads
+from hitnet.audit.plan import MANY_IMAGES
 from hitnet.data import Images
 
 log = logging.getLogger("hitnet")
-FEW = 5_000  # grey images; fewer teach a network from scratch too little to judge alone
+FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class SuitableJudges(Judges):
         """The judges, and who they are and why."""
         if images.shape[0] == 3 and device.type == "cuda":
             reason = "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)"
+            if len(images) >= MANY_IMAGES:
+                reason = f"a pretrained backbone, fine-tuned ({MANY_IMAGES:,} colour images or more, a GPU)"
             return FineTuned(seed=self.seed), reason
         if images.shape[0] == 3:
             return FeatureHeads(seed=self.seed), "heads on a frozen, pretrained backbone (colour images, no GPU)"

@@ -19,7 +19,7 @@ from hitnet.training import Recipe, RecipeChoice
 
 @dataclass(frozen=True)
 class FineTuned(Judges):
-    """A pretrained backbone, fine-tuned; for up to 20,000 images also heads on its features, frozen.
+    """A pretrained backbone, fine-tuned; for fewer than 20,000 images also heads on its features, frozen.
 
     Attributes:
         backbone: "efficientnet-lite0" (in the package), "timm:NAME" or "torchvision:NAME".
