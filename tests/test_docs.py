@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,49 @@ def test_names_in_python_code_exist(page):
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hitnet":
                 module = importlib.import_module(node.module)
                 assert {alias.name for alias in node.names} <= set(module.__all__), node.module
+
+
+def called(function: ast.expr, names: dict[str, object]) -> object:
+    """What a call in Python code calls, if it is a name of hitnet."""
+    if isinstance(function, ast.Attribute):
+        return getattr(called(function.value, names), function.attr, None)
+    return names.get(function.id) if isinstance(function, ast.Name) else None
+
+
+@pytest.mark.parametrize("page", DESCRIBED)
+def test_arguments_in_python_code_are_taken(page):
+    for block in PYTHON_BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        tree, names = ast.parse(block), {"hitnet": hitnet}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hitnet":
+                module = importlib.import_module(node.module)
+                names |= {alias.name: getattr(module, alias.name) for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and callable(function := called(node.func, names)):
+                inspect.signature(function).bind(*node.args, **{keyword.arg: None for keyword in node.keywords})
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+OF_OTHER_PROGRAMS = {"--check", "--inplace", "--logdir", "--max-restarts", "--nproc-per-node"}
+
+
+@cache
+def all_options() -> set[str]:
+    """The options of all commands and benchmarks."""
+    options = set(OPTION.findall("".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))))
+    groups = [typer.main.get_command(app)]
+    while groups:
+        command = groups.pop()
+        options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        if hasattr(command, "commands"):
+            context = typer.Context(command)
+            groups += [command.get_command(context, name) for name in command.list_commands(context)]
+    return options
+
+
+@pytest.mark.parametrize("page", DESCRIBED)
+def test_options_in_sentences_exist(page):
+    assert set(OPTION.findall((ROOT / page).read_text(encoding="utf-8"))) <= all_options() | OF_OTHER_PROGRAMS
 
 
 @pytest.mark.parametrize("page", DESCRIBED)
