@@ -92,6 +92,7 @@ AUDIT_COLUMNS = {
     **dict.fromkeys(("path", "given", "suggested", "ghost", "flag", "rule"), "O"),
 }
 CLASS_COLUMNS = ("given", "suggested", "ghost")
+SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they were asked for
 
 
 def check(value: Any, schema: Any, where: str | Path) -> None:
@@ -157,15 +158,17 @@ def _wrong(value: Any, place: str, expected: str = "of another type") -> str:
     return f"{place or 'it'} must be {expected}; got {text if len(text) <= 60 else text[:60] + '…'}"
 
 
-def schema_of(definition: type) -> dict[Any, Any]:
+def schema_of(definition: type) -> Mapping[Any, Any]:
     """The schema of a dataclass that was written as a JSON object; entries with a default may be missing."""
-    hints = typing.get_type_hints(definition)
-    return {
-        entry.name if entry.default is MISSING and entry.default_factory is MISSING else f"{entry.name}?": _part(
-            hints[entry.name]
-        )
-        for entry in fields(definition)
-    }
+    if definition not in SCHEMAS:  # made once: a ledger has hundreds of lines of one kind
+        hints = typing.get_type_hints(definition)
+        SCHEMAS[definition] = {
+            entry.name if entry.default is MISSING and entry.default_factory is MISSING else f"{entry.name}?": _part(
+                hints[entry.name]
+            )
+            for entry in fields(definition)
+        }
+    return SCHEMAS[definition]
 
 
 def _part(hint: Any) -> Any:

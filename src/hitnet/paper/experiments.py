@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hitnet.errors import HitNetError
@@ -76,12 +77,12 @@ class Experiment:
         """The recipe of a run that counts."""
         return choose_recipe(self.recipe, **self.options).complete(features=self.features)
 
-    @property
+    @cached_property
     def features(self) -> str:
         """The name of the network's feature extractor."""
         return choose_model(self.network, **self.model_options).config(self.in_shape, self.classes).features
 
-    @property
+    @cached_property
     def epochs(self) -> int:
         return self.full_recipe().epochs
 
