@@ -233,12 +233,13 @@ def test_a_page_without_neighbours_has_no_sheet_of_them(tmp_path):
 
 
 def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
-    table, distances, _, names = make_audit(3000, 5, suspects=600)
+    table, distances, _, names = make_audit(1200, 5, suspects=200)
     likes = np.random.default_rng(0).permutation(table["id"])
-    pixels = torch.randint(0, 256, (3000, 3, 64, 64), dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (1200, 3, 48, 48), dtype=torch.uint8)
     plain = (table, distances, pixels, names)
     similar = (table.assign(like_given=likes, like_suggested=likes[::-1]), distances, pixels, names)
-    for budget in (450_000, 1_200_000, 20_000_000):
+    counts = []
+    for budget in (340_000, 700_000, 20_000_000):
         shown, _ = write(tmp_path, plain, max_bytes=budget)
         shown_with, page = write(tmp_path, similar, max_bytes=budget)
         assert (tmp_path / "page.html").stat().st_size <= budget
@@ -246,6 +247,9 @@ def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
         sheets = [name for name in page.scripts if name.startswith("sheet-neighbours-")]
         neighbours = page.data["neighbours"]
         assert len(sheets) == -(-len(neighbours) // 256)
+        counts.append((shown, len(neighbours)))
+    assert [shown for shown, _ in counts] == [256, 400, 400]  # too small for all rows, for all in detail, large enough
+    assert counts[0][1] < counts[1][1] == counts[2][1]
     assert len(neighbours) == len(
         set(likes)
         & {*page.data["rows"]["like_given"], *page.data["rows"]["like_suggested"]} - set(page.data["rows"]["id"])
@@ -253,16 +257,16 @@ def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
 
 
 def test_a_small_budget_gives_coarser_then_fewer_thumbnails(tmp_path):
-    table, distances, _, names = make_audit(2000, 5, suspects=2000)
-    pixels = torch.randint(0, 256, (2000, 3, 64, 64), dtype=torch.uint8)
+    table, distances, _, names = make_audit(1000, 5, suspects=1000)
+    pixels = torch.randint(0, 256, (1000, 3, 64, 64), dtype=torch.uint8)
     audit = (table, distances, pixels, names)
     sizes, shown = [], []
-    for budget in (20_000_000, 2_500_000, 900_000):
+    for budget in (20_000_000, 1_250_000, 520_000):
         shown.append(write(tmp_path, audit, max_bytes=budget)[0])
         sizes.append((tmp_path / "page.html").stat().st_size)
         assert sizes[-1] <= budget
-    assert shown[0] == shown[1] == 2000
-    assert 100 < shown[2] < 2000
+    assert shown[0] == shown[1] == 1000
+    assert 100 < shown[2] < 1000
     assert sizes[1] < sizes[0]
 
 

@@ -93,7 +93,7 @@ def write_page(
     room = spare - len(text) - MARKUP
     sprites = _row_sprites(pick, rows, room, shared=len(neighbour_rows(table, rows)) > 0)
     if sprites.count == 0:
-        raise HitNetError(f"A page of {max_bytes:,} bytes has no room for a single image. Raise max_bytes.")
+        raise HitNetError(f"A page of {max_bytes:,} bytes has no room for a sheet of images. Raise max_bytes.")
     rows = rows[: sprites.count]
     others = neighbour_rows(table, rows)
     neighbour_sprites = _sprites(pick, others, room - sprites.size) if len(others) else None
