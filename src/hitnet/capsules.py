@@ -16,6 +16,7 @@ from hitnet.errors import HitNetError, whole
 CENTRE = 0.5
 HIT_RADIUS, MISS_RADIUS = 0.1, 0.9  # m and m' of the paper
 HALF = (torch.float16, torch.bfloat16)
+QUICK_MOMENTUM = 0.1  # of running statistics that must follow the weights of a short training; PyTorch's default
 
 
 def full_precision(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.capsules import CENTRE
+from hitnet.capsules import CENTRE, QUICK_MOMENTUM
 from hitnet.errors import HitNetError, check_choice, finite, whole
 from hitnet.losses import centripetal_loss
 
@@ -260,7 +260,7 @@ class _Heads:
             self.gain,
             self.bias,
             training=training,
-            momentum=0.1,
+            momentum=QUICK_MOMENTUM,
             eps=NORM_EPSILON,
         )
 

@@ -7,11 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hitnet.capsules import HitOrMiss, distances
+from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, distances
 from hitnet.errors import HitNetError, whole
 from hitnet.models import backbones
-
-MOMENTUM = 0.1  # of running statistics, PyTorch's own: in a short training, they must follow quickly
 
 
 class HitOrMissClassifier(nn.Module):
@@ -49,7 +47,8 @@ class HitOrMissClassifier(nn.Module):
         self.head = nn.Identity()
         if self.num_classes:
             place = next(self.backbone.parameters(), torch.zeros(0)).device
-            self.head = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim, momentum=MOMENTUM).to(place)
+            layer = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim, momentum=QUICK_MOMENTUM)
+            self.head = layer.to(place)
 
     def get_classifier(self) -> nn.Module:
         return self.head

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet import schemas
-from hitnet.capsules import CapsuleLayer
+from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features, Pretrained, build_features, is_backbone
@@ -123,7 +123,7 @@ class Network(nn.Module):
         self.features: Features = build_features(config.features, config.in_shape)
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
         if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
-            self.head.norm.momentum = 0.1  # such trainings are short: the statistics must follow quickly
+            self.head.norm.momentum = QUICK_MOMENTUM
         if config.shared_norm and isinstance(self.head, CapsuleLayer):
             self.head.share_norm()
         self.extra: ExtraComponents | None = None

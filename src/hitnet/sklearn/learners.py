@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hitnet.capsules import HitOrMiss, distances
+from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, distances
 from hitnet.data import Images
 from hitnet.losses import CentripetalLoss
 from hitnet.models import ModelChoice, Network, unit_images
@@ -22,7 +22,6 @@ from hitnet.training.device import evaluation_batch
 BATCH = 64
 RATE = 3e-2
 EPOCHS, LEAST_STEPS = 10, 600  # small sets get more epochs
-MOMENTUM = 0.1  # of running statistics: in a short training, they must follow the weights quickly
 
 
 class Learner(Protocol):
@@ -74,7 +73,7 @@ def fit_features(
     steps = epochs * per_epoch
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = HitOrMiss(features.shape[1], classes, capsule_dim, momentum=MOMENTUM)
+        layer = HitOrMiss(features.shape[1], classes, capsule_dim, momentum=QUICK_MOMENTUM)
         optimizer = torch.optim.Adam(layer.parameters(), RATE)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
         for _ in range(epochs):
