@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from hitnet.data import open_data
-from hitnet.data.left_out import OUTSIDE, ignored_in_words
+from hitnet.data.left_out import ignored_in_words
 from hitnet.errors import HitNetError
 
 
@@ -132,10 +132,10 @@ def phone(root):
     return root
 
 
-IGNORED = {".heic": 5, ".jp2": 1, ".txt": 1, ".json": 1, ".db": 1, "without suffix": 1, OUTSIDE: 1}
+IGNORED = {".txt": 1, ".json": 1, ".db": 1, "without suffix": 1}
 
 
-def test_pictures_that_are_not_read_are_left_out_and_counted(phone, caplog):
+def test_pictures_that_are_not_read_are_left_out_and_others_ignored(phone, caplog):
     report = open_data(phone).report("all")
     assert len(report.images) == 30
     assert [(item.path, item.reason) for item in report.skipped] == [
@@ -156,14 +156,9 @@ def test_pictures_that_are_not_read_are_left_out_and_counted(phone, caplog):
 
 
 def test_what_was_ignored_in_words():
-    assert ignored_in_words({".heic": 5, OUTSIDE: 1}) == "5 .heic, 1 image outside the class folders"
-    assert (
-        ignored_in_words({OUTSIDE: 2, ".avif": 1, ".txt": 3}) == "3 .txt, 1 .avif, 2 images outside the class folders"
-    )
+    assert ignored_in_words({".db": 1, ".txt": 3, "without suffix": 2}) == "3 .txt, 2 without suffix, 1 .db"
     numbered = {f".{i:03}": 1 for i in range(500)}
-    assert ignored_in_words({**numbered, OUTSIDE: 1}).endswith(
-        "1 .009, 490 of other types, 1 image outside the class folders"
-    )
+    assert ignored_in_words(numbered).endswith("1 .009, 490 of other types")
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -193,7 +188,7 @@ def test_images_beside_the_classes_of_a_split_are_left_out(tmp_path):
         (tmp_path / name).write_bytes(b"x")
     report = open_data(tmp_path).report("all")
     assert [item.path for item in report.skipped] == ["1.png", "train/2.png", "train/10.heic"]
-    assert report.ignored == {OUTSIDE: 3}
+    assert report.ignored == {}
 
 
 def test_a_class_of_pictures_that_are_not_read_is_named(root):
@@ -211,7 +206,7 @@ def test_names_of_what_is_ignored_can_be_printed(root):
         open(os.path.join(os.fsencode(root), name), "wb").close()
     report = open_data(root).report("all")
     assert [item.path for item in report.skipped] == ["caf\ufffd.png", "dog/caf\ufffd.heic"]
-    assert ignored_in_words(report.ignored) == "1 .caf\ufffd, 1 .heic, 1 image outside the class folders"
+    assert ignored_in_words(report.ignored) == "1 .caf\ufffd"
 
 
 def test_odd_files_are_left_out_and_named(root, caplog):
@@ -388,7 +383,7 @@ def test_errors_say_what_is_wrong(tmp_path):
         open_data(tmp_path).load()
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.heic").write_bytes(b"x")
-    with pytest.raises(HitNetError, match=r"found: 1 \.heic"):
+    with pytest.raises(HitNetError, match=r"Left out: 2, the first a/x\.heic: images of type \.heic are not read"):
         open_data(tmp_path).load()
     picture(tmp_path / "a" / "1.png")
     with pytest.raises(HitNetError, match="only one class, 'a'"):
@@ -399,16 +394,19 @@ def test_errors_say_what_is_wrong(tmp_path):
         open_data(tmp_path).load()
 
 
-def test_errors_name_what_was_ignored(tmp_path):
+def test_errors_name_what_was_left_out_and_ignored(tmp_path):
     picture(tmp_path / "1.png")
     picture(tmp_path / "2.png")
-    with pytest.raises(HitNetError, match=r"no image in a class folder \(found: 2 images outside the class folders\)"):
+    with pytest.raises(
+        HitNetError, match=r"no image in a class folder\..* Left out: 2, the first 1\.png: it lies outside"
+    ):
         open_data(tmp_path).load()
     picture(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "1.heic").write_bytes(b"x")
+    (tmp_path / "b" / "1.txt").write_bytes(b"x")
     with pytest.raises(
-        HitNetError, match=r"only one class, 'a'; .* Ignored: 1 \.heic, 2 images outside the class folders\. The first"
+        HitNetError, match=r"only one class, 'a'; .* Left out: 4, the first 1\.png: .*\. Ignored: 1 \.txt\.$"
     ):
         open_data(tmp_path).load()
 

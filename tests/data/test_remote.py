@@ -176,7 +176,7 @@ def test_mistakes_are_named(memory, source, message):
 def test_a_folder_without_images_says_what_it_holds(memory):
     memory.pipe("memory://texts/a/1.txt", b"text")
     memory.pipe("memory://texts/a/2.heic", b"picture")
-    with pytest.raises(HitNetError, match=r"no image in a class folder \(found: 1 \.heic, 1 \.txt\)"):
+    with pytest.raises(HitNetError, match=r"the first a/2\.heic: images of type \.heic .*\. Ignored: 1 \.txt\.$"):
         open_data("memory://texts").load("all")
 
 

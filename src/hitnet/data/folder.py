@@ -26,7 +26,7 @@ from hitnet.data.copying import (
 from hitnet.data.decode import PICTURE_SUFFIXES, SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
-from hitnet.data.left_out import LIES_OUTSIDE, OUTSIDE, Skipped, no_images, unread_type
+from hitnet.data.left_out import LIES_OUTSIDE, Skipped, no_images, unread_type
 from hitnet.data.opened import Relabelling
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.data.survey import Listing
@@ -83,7 +83,7 @@ def list_folder(root: Path) -> Listing:
     given: list[str] = []
 
     def paths() -> Iterator[str]:
-        for split, class_folder in _class_folders(root, skipped, ignored):
+        for split, class_folder in _class_folders(root, skipped):
             before = len(skipped)
             files = _image_files(class_folder, root, skipped, ignored)
             name = _relative(class_folder, root)
@@ -96,30 +96,28 @@ def list_folder(root: Path) -> Listing:
 
     texts = Texts.of(paths())
     if not labels:
-        raise no_images(root, ignored)
+        raise no_images(root, skipped, ignored)
     entries = Entries.of(root, texts, labels, assign(given or None, texts, labels))
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
 
 
-def _class_folders(root: Path, skipped: list[Skipped], ignored: Counter[str]) -> list[tuple[str | None, Path]]:
-    tops = _subfolders(root, root, skipped, ignored, top=True)
+def _class_folders(root: Path, skipped: list[Skipped]) -> list[tuple[str | None, Path]]:
+    tops = _subfolders(root, root, skipped, top=True)
     splits = {folder: split for folder in tops if (split := NAMES.get(folder.name.lower())) is not None}
     others = [folder for folder in tops if folder not in splits]
     # "train" and "test" might be classes: they are splits if they hold folders; beside other folders, both must.
-    hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [], Counter())}
+    hold_folders = {split for folder, split in splits.items() if _subfolders(folder, root, [])}
     if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
-        if TRAIN in hold_folders and all(_subfolders(folder, root, [], Counter()) for folder in others):
+        if TRAIN in hold_folders and all(_subfolders(folder, root, []) for folder in others):
             names = ", ".join(folder.name for folder in tops[:5])
             log.warning("%s: %s are taken as classes. If they are splits, call them train and test.", root, names)
         return [(None, folder) for folder in tops]
     beside = " and ".join(folder.name for folder in splits)
     skipped += [Skipped(folder.name, f"the folder lies beside the splits {beside}, but is none") for folder in others]
-    return [(split, folder) for top, split in splits.items() for folder in _subfolders(top, root, skipped, ignored)]
+    return [(split, folder) for top, split in splits.items() for folder in _subfolders(top, root, skipped)]
 
 
-def _subfolders(
-    folder: Path, root: Path, skipped: list[Skipped], ignored: Counter[str], *, top: bool = False
-) -> list[Path]:
+def _subfolders(folder: Path, root: Path, skipped: list[Skipped], *, top: bool = False) -> list[Path]:
     """The folders in `folder`; images beside them are left out."""
     try:
         children = sorted(folder.iterdir(), key=lambda child: natural(child.name))
@@ -134,8 +132,6 @@ def _subfolders(
     good = [child for child in folders if is_unicode(child.name)]
     skipped += [_left_out(child, root, BAD_NAME) for child in folders if not is_unicode(child.name)]
     skipped += [_left_out(child, root, LIES_OUTSIDE) for child in beside]
-    if beside:
-        ignored[OUTSIDE] += len(beside)
     return good
 
 
@@ -159,10 +155,10 @@ def _image_files(class_folder: Path, root: Path, skipped: list[Skipped], ignored
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(name for name in names if not name.startswith(".")):
             suffix = _suffix(name)
-            if suffix not in SUFFIXES:
+            if suffix in UNREAD_SUFFIXES:
+                skipped.append(_left_out(Path(here, name), root, unread_type(suffix)))
+            elif suffix not in SUFFIXES:
                 ignored[_printable(suffix) or "without suffix"] += 1
-                if suffix in UNREAD_SUFFIXES:
-                    skipped.append(_left_out(Path(here, name), root, unread_type(suffix)))
             elif not is_unicode(os.path.join(here, name)):
                 skipped.append(_left_out(Path(here, name), root, BAD_NAME))
             else:

@@ -10,7 +10,6 @@ from hitnet.data.decode import SUFFIXES
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
-OUTSIDE = "images outside the class folders"
 LIES_OUTSIDE = "it lies outside the class folders"
 KINDS_SHOWN = 10
 SHOWN = 10
@@ -29,12 +28,12 @@ def unread_type(suffix: str) -> str:
     return f"images of type {suffix} are not read; convert it to PNG or JPEG"
 
 
-def no_images(root: object, ignored: Mapping[str, int]) -> HitNetError:
+def no_images(root: object, skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> HitNetError:
     """The error of a folder without images in class folders; it names what is there instead."""
     return HitNetError(
-        f"{root} holds no image in a class folder{f' (found: {ignored_in_words(ignored)})' if ignored else ''}. "
-        "Expected ROOT/<class>/<image> or ROOT/{train,test}/<class>/<image>, "
-        f"with images of type {' '.join(sorted(SUFFIXES))}."
+        f"{root} holds no image in a class folder. Expected ROOT/<class>/<image> or "
+        f"ROOT/{{train,test}}/<class>/<image>, with images of type {' '.join(sorted(SUFFIXES))}. "
+        f"{in_words(skipped, ignored)}".rstrip()
     )
 
 
@@ -48,12 +47,16 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
         log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
 
 
+def in_words(skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> str:
+    """For an error: how many are left out, the first of them, and what is ignored; empty if there is nothing to say."""
+    first = f"Left out: {len(skipped)}, the first {skipped[0].path}: {skipped[0].reason}." if skipped else ""
+    return " ".join(filter(None, [first, f"Ignored: {ignored_in_words(ignored)}." if ignored else ""]))
+
+
 def ignored_in_words(ignored: Mapping[str, int]) -> str:
-    """For example "5 .heic, 1 image outside the class folders"; only the most common of many suffixes."""
-    kinds = sorted(ignored.keys() - {OUTSIDE}, key=lambda kind: (-ignored[kind], kind))
+    """For example "5 .txt, 1 without suffix"; only the most common of many suffixes."""
+    kinds = sorted(ignored, key=lambda kind: (-ignored[kind], kind))
     words = [f"{ignored[kind]} {kind}" for kind in kinds[:KINDS_SHOWN]]
     if more := sum(ignored[kind] for kind in kinds[KINDS_SHOWN:]):
         words.append(f"{more} of other types")
-    if outside := ignored.get(OUTSIDE, 0):
-        words.append(f"{outside} {OUTSIDE if outside > 1 else OUTSIDE.replace('images', 'image')}")
     return ", ".join(words)

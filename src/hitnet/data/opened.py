@@ -80,8 +80,7 @@ class Report:
     Attributes:
         images: The set.
         skipped: Files, folders and rows that should have given images but did not.
-        ignored: How many files were passed over, by suffix, and how many images outside the class folders. Those of
-            them that are pictures are among `skipped` too.
+        ignored: How many other files were passed over, by suffix.
     """
 
     images: Images

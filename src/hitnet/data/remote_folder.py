@@ -12,7 +12,7 @@ from hitnet.data.copying import check_target
 from hitnet.data.decode import PICTURE_SUFFIXES, SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
-from hitnet.data.left_out import LIES_OUTSIDE, OUTSIDE, Skipped, no_images, unread_type
+from hitnet.data.left_out import LIES_OUTSIDE, Skipped, no_images, unread_type
 from hitnet.data.opened import Relabelling
 from hitnet.data.remote import RemotePath, is_remote
 from hitnet.data.split import NAMES, TRAIN, assign, natural_path
@@ -59,15 +59,14 @@ def list_remote(root: RemotePath) -> Listing:
         if len(parts) < depth + 2 or (depth and parts[0].lower() not in NAMES):
             if suffix in PICTURE_SUFFIXES:
                 skipped.append(Skipped(path, LIES_OUTSIDE))
-                ignored[OUTSIDE] += 1
         elif suffix in SUFFIXES:
             paths.append(path)
+        elif suffix in UNREAD_SUFFIXES:
+            skipped.append(Skipped(path, unread_type(suffix)))
         else:
             ignored[suffix or "without suffix"] += 1
-            if suffix in UNREAD_SUFFIXES:
-                skipped.append(Skipped(path, unread_type(suffix)))
     if not paths:
-        raise no_images(root, ignored)
+        raise no_images(root, skipped, ignored)
     labels = [path.split("/")[depth] for path in paths]
     given = [NAMES[path.split("/")[0].lower()] for path in paths] if depth else None
     texts = Texts.of(paths)

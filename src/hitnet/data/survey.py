@@ -15,7 +15,7 @@ import torch
 from hitnet.data import decode
 from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
-from hitnet.data.left_out import Skipped, ignored_in_words
+from hitnet.data.left_out import Skipped, in_words
 from hitnet.data.split import even_draw, natural, no_images
 from hitnet.data.streamed import Pixels, Streamed, decoded, pixels_of
 from hitnet.data.threads import in_threads, thread_count
@@ -32,7 +32,7 @@ class Listing:
         name: What to call the set.
         entries: The files.
         skipped: What was left out so far.
-        ignored: How many files were ignored, by suffix.
+        ignored: How many other files were passed over, by suffix.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Survey:
         _stop_if_strict(self.listing, skipped, strict=self.strict)
         if len(lost) == len(self.chosen):
             none = f"{self.listing.name}: none of its {len(self.chosen)} {self.split} images can be read."
-            raise HitNetError(f"{none} {_first(lost)}")
+            raise HitNetError(f"{none} {in_words(lost, {})}")
         return tuple(skipped)
 
     def labels(self, entries: Entries) -> npt.NDArray[np.int64]:
@@ -257,8 +257,7 @@ def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Sk
     if len(names) > 1:
         return
     problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
-    ignored = f" Ignored: {ignored_in_words(listing.ignored)}." if listing.ignored else ""
-    raise HitNetError(f"{listing.name} {problem}.{ignored} {_first(skipped)}".rstrip())
+    raise HitNetError(f"{listing.name} {problem}. {in_words(skipped, listing.ignored)}".rstrip())
 
 
 def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -> None:
@@ -266,7 +265,3 @@ def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -
         raise HitNetError(
             f"{listing.name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or leave out `strict`."
         )
-
-
-def _first(skipped: Sequence[Skipped]) -> str:
-    return f"The first left out: {skipped[0].path}: {skipped[0].reason}." if skipped else ""
