@@ -209,7 +209,16 @@ def test_a_carriage_return_in_a_cell_ends_no_row(folder, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("labels", [[1, 1, 2, 2], pd.Categorical(["a", "a", "b", "b"]), ["a", "a", "b", "b"]])
+def test_corrected_numbers_are_written_as_the_table_writes_them(folder, tmp_path):
+    source = folder / "list.csv"
+    source.write_text("path,label\ncat/0.png,1.0\ncat/1.png,\ndog/0.png,2.0\n")
+    done = apply_to_table(source, tmp_path / "out", {0: ("relabel", "2")})
+    assert done.data.read_text() == "path,label\ncat/0.png,2.0\ncat/1.png,\ndog/0.png,2.0\n"
+
+
+@pytest.mark.parametrize(
+    "labels", [[1, 1, 2, 2], [1.0, None, 2.0, 2.0], pd.Categorical(["a", "a", "b", "b"]), ["a", "a", "b", "b"]]
+)
 def test_a_parquet_table_keeps_its_types(folder, tmp_path, labels):
     rows = {
         "label": labels,

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 from audit_samples import HEADER, audit_of, make_folder, make_images, tree, write_csv
@@ -85,6 +86,15 @@ def test_names_whose_line_ends_a_browser_changed_are_known_again(tmp_path):
     (tmp_path / "c.csv").write_text(HEADER + '0,,"a\nb",relabel,"c\nd"\n', newline="")
     correct(open_data(images), audit_of(images), tmp_path / "c.csv", tmp_path / "out")
     assert open_data(tmp_path / "out" / "images.npz").load("all").labels.tolist() == [1, 1, 0, 1]
+
+
+def test_labels_that_pandas_wrote_with_a_decimal_point_are_known_again(tmp_path):
+    images = replace(make_images(6, 3), class_names=("0", "1", "2"))
+    table = audit_of(images)
+    csv = write_csv(tmp_path / "c.csv", table, {1: ("relabel", "2.0"), 2: ("keep", "2.0")})
+    done = correct(open_data(images), table, csv, tmp_path / "out")
+    assert (done.relabelled, done.kept) == (1, 1)
+    assert open_data(done.data).load("all").labels.tolist() == [0, 2, 2, 0, 1, 2]
 
 
 def test_the_same_decision_twice_is_no_conflict(tmp_path):

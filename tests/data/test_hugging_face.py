@@ -84,14 +84,23 @@ def test_a_saved_data_set_is_opened_by_its_path(tmp_path):
         assert torch.equal(data.load("all").pixels, toy_images(12).pixels)
 
 
-@pytest.mark.parametrize("labels", [["a", "b", None] * 4, [3, 7, None] * 4])
-def test_labels_may_be_texts_or_numbers_and_may_be_missing(labels):
-    dataset = dataset_of().remove_columns("label").add_column("label", labels)
-    report = open_data(dataset).report("all")
-    assert report.images.class_names == tuple(str(label) for label in labels[:2])
+@pytest.mark.parametrize(
+    "labels", [["3", "7", ""], ["3", "7", None], [3, 7, None], [3.0, 7.0, None], [3.0, 7.0, np.nan]]
+)
+def test_labels_may_be_texts_or_numbers_and_may_be_missing(labels, tmp_path):
+    dataset = dataset_of().remove_columns("label").add_column("label", labels * 4)
+    data = open_data(dataset)
+    report = data.report("all")
+    assert report.images.class_names == ("3", "7")
     assert [(item.path, item.reason) for item in report.skipped] == [
         (str(i), "it has no label") for i in range(2, 12, 3)
     ]
+    images = data.images_to_correct("all")
+    relabelling = Relabelling(images, torch.ones(8, dtype=torch.long), list(range(8)), ("3", "7"))
+    path, _ = data.write_corrected(relabelling, tmp_path / "corrected")
+    corrected = datasets.load_from_disk(path)
+    assert corrected.features["label"] == dataset.features["label"]
+    assert [label for i, label in enumerate(corrected["label"]) if i % 3 < 2] == [labels[1]] * 8
 
 
 def test_rows_that_hold_no_picture_are_left_out():

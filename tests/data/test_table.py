@@ -52,6 +52,28 @@ def test_other_kinds_of_table(folder):
     assert [item.path for item in report.skipped] == ["pics/3.png"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize("labels", [[3, 12, 3], [3.0, 12.0, None], ["3.0", "12.00", "3"]])
+def test_whole_numbers_are_the_same_class_with_a_decimal_point_and_without(folder, suffix, labels):
+    path = folder / f"set.{suffix}"
+    frame = pd.DataFrame({"file": ["pics/1.png", "pics/2.png", "pics/3.png"], "label": labels})
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, sep="\t" if suffix == "tsv" else ",")
+    report = open_data(path).report("all")
+    assert report.images.class_names == ("3", "12")
+    assert len(report.images) + len(report.skipped) == 3
+
+
+def test_other_numbers_and_texts_stay_as_they_are(folder):
+    assert open_data(write(folder, "path,label\n" + rows(["007", "1.5", "v1.0"]))).load("all").class_names == (
+        "1.5",
+        "007",
+        "v1.0",
+    )
+
+
 def test_splits(folder):
     text = "path,label,split\npics/0.png,a,train\npics/1.png,b,Test\npics/2.png,b,train\n"
     path = write(folder, text)

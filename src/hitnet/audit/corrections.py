@@ -16,6 +16,7 @@ import pandas as pd
 from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_all, read_corrections
 from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
+from hitnet.data.label_names import label_name
 from hitnet.errors import HitNetError
 from hitnet.files import expand
 from hitnet.spreadsheets import undefuse
@@ -108,7 +109,7 @@ def check_corrections(
         if undefuse(c.label) in class_names:  # the page marks names that a spreadsheet would run as formulas
             c = replace(c, label=undefuse(c.label))
         elif c.label not in class_names:
-            c = replace(c, label=spelt.get(_comparable(undefuse(c.label)), c.label))
+            c = replace(c, label=spelt.get(_comparable(label_name(undefuse(c.label)) or ""), c.label))
         earlier = decided.setdefault(c.id, c)
         problem = _problem(c, audited.get(c.id), class_names)
         if problem is None and earlier.outcome != c.outcome:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from hitnet.data.copying import check_target
 from hitnet.data.items import ItemData, Rows, path_of
+from hitnet.data.label_names import label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.stored import AnyFile, StoredFile
 from hitnet.errors import HitNetError
@@ -58,7 +59,7 @@ class DatasetRows(Rows):
         values = list(self.dataset.with_format(None)[self.label])
         names = self.names
         if names is None:
-            return [None if value is None else str(value) for value in values]
+            return [label_name(value) for value in values]
         return [names[value] if value is not None and 0 <= value < len(names) else None for value in values]
 
     def file(self, row: int) -> AnyFile:
@@ -71,13 +72,14 @@ class DatasetRows(Rows):
 
     def corrected(self, labels: Mapping[int, str], dropped: set[int], class_names: tuple[str, ...]) -> Any:
         """The data set with new labels for some rows, and without others."""
+        import pyarrow as pa  # takes a moment to import
+
         package, names, column = _package(), self.names, self.label
         values = list(self.dataset.with_format(None)[column])
         kind = self.dataset.features[column]
         if names is None:
-            number = all(isinstance(value, int) for value in values)
             for row, label in labels.items():
-                values[row] = int(label) if number else label
+                values[row] = pa.scalar(label).cast(kind.pa_type).as_py()
         else:
             names = list(dict.fromkeys([*names, *class_names]))
             kind = package.ClassLabel(names=names)

@@ -42,14 +42,16 @@ def write_table(
         A note on the labels of the copy (mostly empty).
     """
     files = table.files()
-    new = {i: labels[file] for i, file in enumerate(files) if file in relabelled}
     cells: Cells = {table.image: {i: renamed[file] for i, file in enumerate(files) if file in renamed}}
     note = ""
     if not table.stated:
         cells[OUTCOME] = {i: labels.get(file, "") for i, file in enumerate(files)}
         note = f"votes are kept as they are; the new column {OUTCOME} says what counts"
     else:
-        cells[table.stated[0]] = new
+        column = table.stated[0]
+        spelt = dict(zip(table.labels(column), table.texts(column), strict=True))  # class 2 may be written 2.0
+        new = {i: spelt.get(labels[file], labels[file]) for i, file in enumerate(files) if file in relabelled}
+        cells[column] = new
         if len(new) > len(relabelled):
             note = "an image that has several rows is relabelled in all of them"
     rows = [i for i, file in enumerate(files) if file not in dropped]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hitnet.data.entries import Entries, Texts
+from hitnet.data.label_names import label_name
 from hitnet.data.left_out import Skipped
 from hitnet.data.parquet import check_readable, opened, read_parquet
 from hitnet.data.remote import RemotePath
@@ -58,6 +59,9 @@ class Table:
 
     def texts(self, column: str) -> list[str]:
         return [_text(value, self.path, column) for value in self.frame[column]]
+
+    def labels(self, column: str) -> list[str | None]:
+        return [label_name(text) for text in self.texts(column)]
 
     def files(self) -> list[str]:
         """The image path of each row, as in `Images.paths`; empty if the row has none."""
@@ -142,7 +146,8 @@ def read_table(path: Path | RemotePath) -> Table:
 
 
 def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
-    cells = {name: table.texts(name) for name in (*table.stated, *table.votes, *table.splits)}
+    cells: dict[str, list[str | None]] = {name: table.labels(name) for name in (*table.stated, *table.votes)}
+    cells |= {name: [text or None for text in table.texts(name)] for name in table.splits}
     rows: dict[str, _Row] = {}
     skipped = []
     for i, file in enumerate(table.files()):
@@ -152,7 +157,7 @@ def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
             continue
         row = rows.setdefault(file, _Row(len(rows), file, where))
         for kept, names in ((row.stated, table.stated), (row.votes, table.votes), (row.splits, table.splits)):
-            kept += [cells[name][i] for name in names if cells[name][i]]
+            kept += [cell for name in names if (cell := cells[name][i]) is not None]
     return list(rows.values()), skipped
 
 
