@@ -85,7 +85,7 @@ def test_a_saved_data_set_is_opened_by_its_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "labels", [["3", "7", ""], ["3", "7", None], [3, 7, None], [3.0, 7.0, None], [3.0, 7.0, np.nan]]
+    "labels", [["3", "7", ""], ["3", "7", None], [3, 7, None], [3, 7, -1], [3.0, 7.0, None], [3.0, 7.0, np.nan]]
 )
 def test_labels_may_be_texts_or_numbers_and_may_be_missing(labels, tmp_path):
     dataset = dataset_of().remove_columns("label").add_column("label", labels * 4)
@@ -93,7 +93,7 @@ def test_labels_may_be_texts_or_numbers_and_may_be_missing(labels, tmp_path):
     report = data.report("all")
     assert report.images.class_names == ("3", "7")
     assert [(item.path, item.reason) for item in report.skipped] == [
-        (str(i), "it has no label") for i in range(2, 12, 3)
+        (str(i), "it has no label (empty or -1)") for i in range(2, 12, 3)
     ]
     images = data.images_to_correct("all")
     relabelling = Relabelling(images, torch.ones(8, dtype=torch.long), list(range(8)), ("3", "7"))

@@ -67,6 +67,14 @@ def test_labels_may_be_tensors_and_classes_unnamed():
     assert images.class_names == ("0", "1", "2")
 
 
+@pytest.mark.parametrize("classes", [{}, {"classes": ["0", "1", "2"]}])
+@pytest.mark.parametrize("none", [-1, None, ""])
+def test_items_without_a_label_are_left_out(classes, none):
+    report = open_data(Items(as_picture, lambda row: row % 3 if row else none, **classes)).report("all")
+    assert report.images.class_names == ("0", "1", "2")
+    assert [(item.path, item.reason) for item in report.skipped] == [("0", "it has no label (empty or -1)")]
+
+
 def test_several_data_sets_are_splits():
     data = open_data({"train": Items(as_picture), "test": Items(as_picture, count=6)})
     assert data.load("train").paths == tuple(f"train/{i}" for i in range(12))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.data import Images, open_data, save_npz
+from hitnet.data import Images, Relabelling, open_data, save_npz
 from hitnet.errors import HitNetError
 
 
@@ -81,6 +81,46 @@ def test_labels_may_be_names(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "labels",
+    [
+        {"labels": np.array([0, -1, 1, 0, -1, 1])},
+        {"labels": np.array([0, -1, 1, 0, -1, 1]), "class_names": ["0", "1"]},
+        {"labels": np.array(["0", "-1", "1", "0", "", "1"])},
+    ],
+)
+def test_images_without_a_label_are_left_out(tmp_path, caplog, labels):
+    splits = ["train", "train", "test", "train", "test", "train"]
+    content = arrays(6, **labels, masks=np.arange(6 * 30).reshape(6, 5, 6) % 7)
+    np.savez(tmp_path / "x.npz", **content, split=splits)
+    data = open_data(tmp_path / "x.npz")
+    report = data.report("all")
+    assert (report.images.class_names, report.images.labels.tolist()) == (("0", "1"), [0, 1, 0, 1])
+    assert report.images.ids.tolist() == [0, 2, 3, 5]
+    assert (report.images.pixels[:, 0].numpy() == content["images"][[0, 2, 3, 5]]).all()
+    assert report.images.masks.ne(0).sum().item() == (content["masks"][[0, 2, 3, 5]] != 0).sum()
+    assert [(item.path, item.reason) for item in report.skipped] == [
+        ("image 1", "it has no label (empty or -1)"),
+        ("image 4", "it has no label (empty or -1)"),
+    ]
+    assert not data.check().sound
+    train, test = data.image_sets(["train", "test"], lambda: 0)
+    assert (train.ids.tolist(), test.ids.tolist()) == ([0, 3, 5], [2])
+    assert caplog.text.count("image 4") == 1
+    with pytest.raises(HitNetError, match=r"x: image 1: it has no label \(empty or -1\)\. Mend or remove it"):
+        open_data(tmp_path / "x.npz", strict=True).load()
+
+
+def test_a_corrected_copy_says_that_images_without_a_label_are_missing(tmp_path):
+    np.savez(tmp_path / "x.npz", **arrays(6, labels=np.array([0, -1, 1, 0, -1, 1])))
+    data = open_data(tmp_path / "x.npz", strict=True)
+    images = data.images_to_correct("all")
+    relabelling = Relabelling(images, torch.tensor([1, 1, 0, 1]), [0, 1, 2, 3], images.class_names)
+    path, note = data.write_corrected(relabelling, tmp_path / "out")
+    assert note == "images without a label, which the copy does not have: 2"
+    assert open_data(path).load("all").labels.tolist() == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"data": np.zeros(3)}, "must hold images and labels"),
@@ -95,6 +135,8 @@ def test_labels_may_be_names(tmp_path):
         (arrays(labels=np.arange(9)), "10 images but 9 labels"),
         (arrays(split=["train"] * 9), "10 images but 9 splits"),
         (arrays(split=["holdout"] * 10), "unknown split"),
+        (arrays(labels=np.array([-1, 1] * 5)), "at least two classes.*empty or -1 have none"),
+        (arrays(labels=np.arange(10) - 2, class_names=list("abcdefgh")), "run from -2 to 7"),
         (arrays(class_names=["a"]), "run from 0 to 1 but there are 1"),
         (arrays(class_names=["a", "a"]), "name of its own"),
         (arrays(labels=np.zeros(10, int)), "at least two classes"),

@@ -141,11 +141,26 @@ def test_rows_that_give_no_image_are_named(folder):
     assert report.images.ids.tolist() == [0, 3]
     assert [(item.path, item.reason) for item in report.skipped] == [
         ("set.csv, row 2", "it gives no image path"),
-        ("pics/1.png", "row 3 gives no label"),
+        ("pics/1.png", "row 3 gives no label (empty or -1)"),
         ("pics/none.png", "there is no such file"),
     ]
     with pytest.raises(HitNetError, match="row 2"):
         open_data(path, strict=True).load()
+
+
+@pytest.mark.parametrize("none", ["-1", "-1.0", " "])
+def test_rows_without_a_label_are_left_out(folder, none):
+    report = open_data(write(folder, "path,label\n" + rows(["1", none, "0"]))).report("all")
+    assert report.images.class_names == ("0", "1")
+    assert [(item.path, item.reason) for item in report.skipped] == [
+        ("pics/1.png", "row 2 gives no label (empty or -1)")
+    ]
+
+
+def test_annotators_who_gave_no_label_have_no_vote(folder):
+    votes = agreement(write(folder, "path,label_1,label_2\n" + rows(["0,-1", "-1,1", "-1,-1", "1,1"])))
+    assert votes["label"].tolist() == ["0", "1", "1"]
+    assert votes["votes"].tolist() == [1, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +173,7 @@ def test_rows_that_give_no_image_are_named(folder):
         ("path\tlabel\npics/0.png\ta\n", "columns must be separated by commas"),
         ("path\npics/0.png\n", "no column of labels.*found path"),
         ("path,label\n", "no row with"),
+        ("path,label\npics/0.png,-1\npics/1.png,1\n", r"only one class, '1'; .* row 1 gives no label \(empty or -1\)"),
         ("path,label,split\npics/0.png,a,train\npics/1.png,b,\n", "row 2 gives no split"),
         ("path,label,split\npics/0.png,a,holdout\n", "row 1: unknown split 'holdout'"),
         ("path,label,split\npics/0.png,a,train\npics/0.png,a,test\n", "several splits"),

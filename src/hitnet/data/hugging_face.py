@@ -1,7 +1,7 @@
 """Hugging Face's data sets: `datasets.Dataset`, `DatasetDict`, and folders that `save_to_disk` wrote.
 
 The images are in the column of type `Image`. The labels are in the column `label` (or class, target, category), else in
-the only one of type `ClassLabel`. Rows whose label is missing or -1 are left out.
+the only one of type `ClassLabel`. Rows whose label is empty or -1 are left out.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
+from hitnet.data.label_names import UNLABELLED
 from hitnet.data.left_out import Skipped
 from hitnet.data.split import assign, split_name
 from hitnet.data.stored import AnyFile, Root
@@ -89,13 +90,13 @@ class ItemData(FileData):
             for i, label in enumerate(rows.labels()):
                 path = path_of(name, i)
                 if label is None:
-                    skipped.append(Skipped(path, "it has no label"))
+                    skipped.append(Skipped(path, UNLABELLED))
                     continue
                 paths.append(path)
                 labels.append(label)
                 given += [] if split is None else [split]
         if not paths:
-            raise HitNetError(f"{self.title} holds no row with a label.")
+            raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
         texts = Texts.of(paths)
         entries = Entries.of(self.root, texts, labels, assign(given or None, texts, labels))
         return Listing(self.title, entries, tuple(skipped))

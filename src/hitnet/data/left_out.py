@@ -47,6 +47,12 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
         log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
 
 
+def stop_if_strict(name: str, skipped: Sequence[Skipped], *, strict: bool) -> None:
+    """Raise HitNetError if anything is left out of a set that is opened with the option `strict`."""
+    if strict and skipped:
+        raise HitNetError(f"{name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or leave out `strict`.")
+
+
 def in_words(skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> str:
     """For an error: how many are left out, the first of them, and what is ignored; empty if there is nothing to say."""
     first = f"Left out: {len(skipped)}, the first {skipped[0].path}: {skipped[0].reason}." if skipped else ""

@@ -21,6 +21,7 @@ from torch.utils.data import Dataset, IterableDataset
 from hitnet.data.copying import check_target
 from hitnet.data.folder import check_folder_name
 from hitnet.data.items import ItemData, Rows
+from hitnet.data.label_names import label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.stored import StoredFile
 from hitnet.errors import HitNetError
@@ -57,17 +58,17 @@ class MapRows(Rows):
         names = getattr(dataset, "classes", None)
         return None if names is None else [str(name) for name in names]
 
-    def _label_name(self, value: Any) -> str:
-        if isinstance(value, str):
-            return value
+    def _label_name(self, value: Any) -> str | None:
+        if value is None or isinstance(value, str):
+            return label_name(value)
         try:
             number = int(value)
         except (TypeError, ValueError, RuntimeError):
             raise HitNetError(
                 f"{self.title}: a label must be a number or a text; got {type(value).__name__}."
             ) from None
-        if self._classes is None:
-            return str(number)
+        if self._classes is None or number == -1:
+            return label_name(number)
         if not 0 <= number < len(self._classes):
             raise HitNetError(f"{self.title}: label {number} is none of its {len(self._classes)} classes.")
         return self._classes[number]

@@ -2,7 +2,7 @@
 
 images       (N, H, W), (N, H, W, C) or (N, C, H, W); whole numbers in 0..255, or fractions in 0..1, which
              are multiplied by 255
-labels       (N,): whole numbers or names
+labels       (N,): whole numbers or names; an image whose label is empty or -1 is left out
 class_names  optional, one per class; whole-number labels are then indices into it. Without it, each distinct
              label is a class, in natural order
 split        optional, (N,): train, test or validation
@@ -22,6 +22,8 @@ import torch
 
 from hitnet.data import array_files
 from hitnet.data.images import Images
+from hitnet.data.label_names import UNLABELLED, label_name
+from hitnet.data.left_out import Skipped
 from hitnet.data.split import TEST, TRAIN, natural, split_name
 from hitnet.errors import HitNetError
 from hitnet.files import replacing
@@ -62,8 +64,8 @@ def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None
         np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
 
 
-def read_npz(path: Path) -> tuple[Images, list[str] | None]:
-    """The set, and the split of each image where the file gives it."""
+def read_npz(path: Path) -> tuple[Images, list[str] | None, tuple[Skipped, ...]]:
+    """The set, the split of each image where the file gives it, and the images without a label, which are left out."""
     arrays = array_files.read_npz(path, (*KNOWN, *PAIRS))
     if set(PAIRS) <= set(arrays):
         x, split = _pairs(arrays, path)
@@ -84,8 +86,18 @@ def read_npz(path: Path) -> tuple[Images, list[str] | None]:
         if length != len(pixels):
             raise HitNetError(f"{path}: {len(pixels)} images but {length} {what}.")
     if len(classes) < 2 or len(set(classes)) < len(classes):
-        raise HitNetError(f"{path} must have at least two classes, each with a name of its own; got {classes[:10]}.")
-    return _images(pixels, indices, classes, arrays, path), split
+        unlabelled = " Images whose label is empty or -1 have none." if (indices < 0).any() else ""
+        raise HitNetError(
+            f"{path} must have at least two classes, each with a name of its own; got {classes[:10]}.{unlabelled}"
+        )
+    images = _images(pixels, np.maximum(indices, 0), classes, arrays, path)
+    labelled = np.flatnonzero(indices >= 0)
+    names = images.paths or [f"image {number}" for number in images.ids.tolist()]
+    skipped = tuple(Skipped(names[i], UNLABELLED) for i in np.flatnonzero(indices < 0))
+    if skipped:
+        images = images.select(labelled.tolist())
+        split = None if split is None else [split[i] for i in labelled]
+    return images, split, skipped
 
 
 def _images(pixels: Array, indices: Array, classes: list[str], arrays: dict[str, Array], path: Path) -> Images:
@@ -147,6 +159,7 @@ def _pixels(x: Array, path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _classes(labels: Array, names: Array | None, path: Path) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The class of each image as an index, -1 for one without a label, and the names of the classes."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -157,14 +170,15 @@ def _classes(labels: Array, names: Array | None, path: Path) -> tuple[npt.NDArra
         raise HitNetError(f"{path}: labels must be whole numbers or names; got {labels.dtype}.")
     if names is not None and labels.dtype.kind != "U":
         classes = [str(name) for name in names.reshape(-1).tolist()]
-        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes):
+        if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
             raise HitNetError(
                 f"{path}: labels run from {labels.min()} to {labels.max()} but there are {len(classes)} class_names."
             )
         return labels.astype(np.int64), classes
-    words = [str(label) for label in labels.tolist()]
-    classes = sorted(set(words), key=natural) if names is None else [str(n) for n in names.reshape(-1).tolist()]
-    index = {word: k for k, word in enumerate(classes)}
+    words = [label_name(label) for label in labels.tolist()]
+    known = sorted({word for word in words if word is not None}, key=natural)
+    classes = known if names is None else [str(n) for n in names.reshape(-1).tolist()]
+    index: dict[str | None, int] = {None: -1} | {word: k for k, word in enumerate(classes)}
     unknown = next((word for word in words if word not in index), None)
     if unknown is not None:
         raise HitNetError(f"{path}: label {unknown!r} is not one of class_names.")

@@ -223,7 +223,9 @@ class Data(ABC):
         if self.options.stream:
             raise HitNetError("Only a folder or a table of image files can be streamed. Leave out `stream`.")
         whole = self.reopen(limit=None)
-        return [(self if i == 0 else whole).load(split) for i, split in enumerate(splits)]
+        reports = [(self if i == 0 else whole).report(split) for i, split in enumerate(splits)]
+        log_left_out(self.name, list(dict.fromkeys(item for report in reports for item in report.skipped)), {})
+        return [report.images for report in reports]
 
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         """The images to train on, and those to test on where there are any."""
@@ -232,7 +234,7 @@ class Data(ABC):
 
     def images_to_correct(self, split: str) -> ImageSet:
         """The set that corrections of an audit of `split` apply to: with all images that the copy is to hold."""
-        return self.reopen(limit=None, image_size=None).load("all")
+        return self.reopen(limit=None, image_size=None, strict=False).load("all")
 
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         """The file of each image, for data that is made of image files."""

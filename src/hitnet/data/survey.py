@@ -15,7 +15,7 @@ import torch
 from hitnet.data import decode
 from hitnet.data.entries import Entries, Entry
 from hitnet.data.images import Images
-from hitnet.data.left_out import Skipped, in_words
+from hitnet.data.left_out import Skipped, in_words, stop_if_strict
 from hitnet.data.split import even_draw, natural, no_images
 from hitnet.data.streamed import Pixels, Streamed, decoded, pixels_of
 from hitnet.data.threads import in_threads, thread_count
@@ -73,7 +73,7 @@ class Survey:
     def without(self, lost: Sequence[Skipped]) -> tuple[Skipped, ...]:
         """Everything that is left out, with the undecodable `lost`; raises HitNetError if that is too much."""
         skipped = [*self.skipped, *lost]
-        _stop_if_strict(self.listing, skipped, strict=self.strict)
+        stop_if_strict(self.listing.name, skipped, strict=self.strict)
         if len(lost) == len(self.chosen):
             none = f"{self.listing.name}: none of its {len(self.chosen)} {self.split} images can be read."
             raise HitNetError(f"{none} {in_words(lost, {})}")
@@ -122,7 +122,7 @@ def survey(
     good_classes = entries.label_names(good)
     lost = sorted(entries.label_names() - good_classes, key=natural)
     skipped += [Skipped(label, "no image of this class can be read") for label in lost]
-    _stop_if_strict(listing, skipped, strict=strict)
+    stop_if_strict(listing.name, skipped, strict=strict)
     names = tuple(sorted(good_classes, key=natural))
     _need_two_classes(listing, names, skipped)
     shape = _common_shape(listing.name, headers, image_size, longest_side)
@@ -258,10 +258,3 @@ def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Sk
         return
     problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
     raise HitNetError(f"{listing.name} {problem}. {in_words(skipped, listing.ignored)}".rstrip())
-
-
-def _stop_if_strict(listing: Listing, skipped: list[Skipped], *, strict: bool) -> None:
-    if strict and skipped:
-        raise HitNetError(
-            f"{listing.name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or leave out `strict`."
-        )

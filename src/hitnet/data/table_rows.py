@@ -71,10 +71,12 @@ class Table:
         """The image files that the table names, in the order of its rows."""
         rows, skipped = _gather(self)
         named = [(row, row.label) for row in rows]
-        skipped += [Skipped(row.path, f"{row.where} gives no label") for row, label in named if label is None]
+        skipped += [
+            Skipped(row.path, f"{row.where} gives no label (empty or -1)") for row, label in named if label is None
+        ]
         labelled = [(row, label) for row, label in named if label is not None]
         if not labelled:
-            raise HitNetError(f"{self.path} holds no row with an image path and a label.")
+            raise HitNetError(f"{self.path} holds no row with an image path and a label; empty and -1 mean none.")
         paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
         splits = assign(_given_splits([row for row, _ in labelled], self.path), paths, labels)
         entries = Entries.of(self.path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
