@@ -69,6 +69,30 @@ def test_a_decision_that_is_not_saved_is_not_shown_as_saved(folder, browser):
     assert on_disk(folder) == {}
 
 
+def test_an_export_without_the_server_says_why_it_does_not_open(folder, browser):
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        page.keys("4")
+        page.decided(1)
+    page.keys("e")
+    page.wait("document.querySelector('#toast').textContent.includes('Is `hitnet review` still running?')")
+    assert not page.js("document.querySelector('#export').open")
+
+
+def test_an_export_that_the_browser_does_not_copy_is_selected(page):
+    page.keys("4")
+    page.decided(1)
+    page.keys("e")
+    page.wait("document.querySelector('#export').open")
+    page.js("navigator.clipboard.writeText = () => Promise.reject(new Error('refused'))")
+    page.js("document.execCommand = () => false")
+    page.click("#export-copy")
+    page.wait("document.querySelector('#toast').textContent.includes('press Ctrl+C')")
+    selected = page.js("getSelection().toString()").replace("\r", "")
+    assert selected == page.js("document.querySelector('#export-text').value")
+    assert selected.count("\n") == 2
+
+
 def test_the_grid_is_grouped_and_keeps_the_place(page, audit):
     page.keys("j", "j", "j")
     place = page.current
