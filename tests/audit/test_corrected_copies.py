@@ -286,8 +286,10 @@ def test_out_must_be_new_or_empty_and_outside_the_original(folder, tmp_path):
     full = make_folder(tmp_path / "full", ["x.png"])
     before = tree(tmp_path)
     for out in (full, csv, folder, folder / "cat", folder / "new"):
+        data = open_data(folder)
         with pytest.raises(HitNetError):
-            correct(open_data(folder), table, csv, out)
+            correct(data, table, csv, out)
+        assert "listing" not in vars(data)  # it is said before any image is read
     assert tree(tmp_path) == before
     (tmp_path / "empty").mkdir()
     done = correct(open_data(folder), table, csv, tmp_path / "empty")

@@ -113,10 +113,18 @@ def test_other_images_in_the_same_folder_are_refused(audited):
     assert (audited.folder / "audit.csv").read_bytes() == before
 
 
-def test_a_folder_that_holds_no_audit_is_left_alone(tmp_path):
+def test_a_folder_in_use_is_refused_before_the_images_are_read(audited, tmp_path):
+    data = open_data(tmp_path)
+    with pytest.raises(HitNetError, match="is not empty"):
+        quick_audit(data, out=audited.folder)
+    assert "listing" not in vars(data)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_folder_that_holds_no_audit_is_left_alone(tmp_path, resume):
     (tmp_path / "summary.json").write_text("mine")
     with pytest.raises(HitNetError, match="holds no audit to resume, but other files"):
-        quick_audit(toy_images(), out=tmp_path, resume=True)
+        quick_audit(toy_images(), out=tmp_path, resume=resume)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", "mine")]
 
 

@@ -18,7 +18,7 @@ from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.label_names import label_name
 from hitnet.errors import HitNetError
-from hitnet.files import expand
+from hitnet.files import check_vacant, expand
 from hitnet.spreadsheets import undefuse
 
 
@@ -59,10 +59,13 @@ def correct(
         class_names: The classes that the audit knows; of those that the set has no image of, new ones can be made.
         split: The split that was audited.
     """
-    images = data.images_to_correct(split)
-    names = tuple(dict.fromkeys((*images.class_names, *class_names)))
+    # What can be known at once comes before the images, which may take long to read.
+    check_vacant(expand(out))
+    data.check_outside(out)
     name = "The review" if isinstance(corrections, Settled) else str(corrections)
     given = corrections if isinstance(corrections, Settled) else Settled(read_corrections(corrections), 0)
+    images = data.images_to_correct(split)
+    names = tuple(dict.fromkeys((*images.class_names, *class_names)))
     decided = check_corrections(table, given.corrections, names, name=name)
     audited = _audited_ids(table, images, by_path=data.by_path)
     _check_none_gone(decided, audited, images.name, name=name)

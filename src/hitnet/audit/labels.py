@@ -30,6 +30,7 @@ from hitnet.training.device import pick_device
 from hitnet.training.distributed import started_by_torchrun
 
 log = logging.getLogger("hitnet")
+SETTINGS = "settings.json"
 CLAIM = ".auditing"  # exists while a process audits into a folder
 
 
@@ -66,6 +67,8 @@ def audit_labels(
         )
     opened = open_data(data)
     opened.check_outside(out)
+    if out is not None:
+        has_begun(files.expand(out), resume=resume)  # before the images, which may take long to read
     split = split or opened.audit_split
     images = opened.load(split)
     grows = opened.by_path and opened.options.limit is None
@@ -162,20 +165,7 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
     if out is None:
         return None
     folder = files.expand(out)
-    try:
-        # An audit that never started, because of a wrong option or a kill, leaves only its settings.
-        begun = any(not _is_unimportant(path.name) for path in folder.iterdir())
-    except FileNotFoundError:
-        begun = False
-    except NotADirectoryError as error:
-        raise HitNetError(f"{folder} is a file or lies in one; choose another `out`.") from error
-    except OSError as error:
-        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another `out`.") from error
-    if begun and not resume:
-        raise HitNetError(f"{folder} is not empty. Use `resume` to continue the audit there, or choose another `out`.")
-    settings_file = folder / "settings.json"
-    if begun and not settings_file.is_file():
-        raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
+    begun, settings_file = has_begun(folder, resume=resume), folder / SETTINGS
     earlier = files.read_json(settings_file) if begun else settings
     schemas.check(earlier, schemas.SETTINGS, settings_file)
     # Networks that were trained on other images cannot be resumed; what heads stand on can.
@@ -192,9 +182,27 @@ def prepare(out: str | Path | None, settings: dict[str, Any], *, resume: bool, m
     return folder
 
 
+def has_begun(folder: Path, *, resume: bool) -> bool:
+    """Whether a folder holds an audit to resume; raises HitNetError if the folder cannot be used."""
+    try:
+        # An audit that never started, because of a wrong option or a kill, leaves only its settings.
+        begun = any(not _is_unimportant(path.name) for path in folder.iterdir())
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError as error:
+        raise HitNetError(f"{folder} is a file or lies in one; choose another `out`.") from error
+    except OSError as error:
+        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another `out`.") from error
+    if begun and not (folder / SETTINGS).is_file():
+        raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
+    if begun and not resume:
+        raise HitNetError(f"{folder} is not empty. Use `resume` to continue the audit there, or choose another `out`.")
+    return begun
+
+
 def _is_unimportant(name: str) -> bool:
     """Whether a file in the folder of an audit is no result of it."""
-    return name in ("settings.json", CLAIM) or files.LITTER.fullmatch(name) is not None
+    return name in (SETTINGS, CLAIM) or files.LITTER.fullmatch(name) is not None
 
 
 def check_in_place(folder: Path) -> None:
