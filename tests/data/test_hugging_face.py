@@ -106,12 +106,17 @@ def test_labels_may_be_texts_or_numbers_and_may_be_missing(labels, tmp_path):
 def test_rows_that_hold_no_picture_are_left_out():
     content = io.BytesIO()
     pictures(1)[0].save(content, "PNG")
-    cells = [{"bytes": content.getvalue(), "path": None}] * 11 + [{"bytes": b"no picture", "path": None}]
+    odd = [{"bytes": b"no picture", "path": None}, {"bytes": None, "path": None}, None]
+    cells = [{"bytes": content.getvalue(), "path": None}] * 9 + odd
     dataset = dataset_of().cast_column("image", datasets.Image(decode=False))
     broken = dataset.remove_columns("image").add_column("image", cells, feature=datasets.Image())
     report = open_data(broken).report("all")
-    assert [item.path for item in report.skipped] == ["11"]
-    assert len(report.images) == 11
+    assert [(item.path, item.reason) for item in report.skipped] == [
+        ("9", "it is not an image, or of a kind that is not read"),
+        ("10", "it has no image"),
+        ("11", "it has no image"),
+    ]
+    assert len(report.images) == 9
 
 
 def test_large_data_sets_are_streamed():
@@ -167,6 +172,11 @@ def test_an_audit_gives_a_corrected_data_set(tmp_path):
 def test_odd_data_sets_are_refused_in_words(tmp_path):
     with pytest.raises(HitNetError, match="has no column of labels"):
         open_data(dataset_of().remove_columns("label")).load("all")
+    several = dataset_of().remove_columns("label").add_column("label", [[0], [1, 2]] * 6)
+    with pytest.raises(
+        HitNetError, match=r"the column label must hold one label per row.* it is of type (List|Sequence)"
+    ):
+        open_data(several).load("all")
     with pytest.raises(HitNetError, match="has 0 columns of images"):
         open_data(dataset_of().remove_columns("image")).load("all")
     with pytest.raises(HitNetError, match="unknown split 'extra'"):

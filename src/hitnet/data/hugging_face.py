@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hitnet.data.copying import check_target
+from hitnet.data.decode import OddFileError
 from hitnet.data.items import ItemData, Rows, path_of
 from hitnet.data.label_names import label_name
 from hitnet.data.opened import Relabelling
@@ -44,6 +45,11 @@ class DatasetRows(Rows):
                 f"{self.title} has {what}. Expected one column of type Image, and one named {', '.join(LABELS)} or of "
                 f"type ClassLabel; found {', '.join(features)}. Rename or remove columns first."
             )
+        if not isinstance(features[labels[0]], package.Value | package.ClassLabel):
+            raise HitNetError(
+                f"{self.title}: the column {labels[0]} must hold one label per row, a number or a text; it is of type "
+                f"{type(features[labels[0]]).__name__}."
+            )
         return images[0], labels[0]
 
     @property
@@ -63,12 +69,10 @@ class DatasetRows(Rows):
         return [names[value] if value is not None and 0 <= value < len(names) else None for value in values]
 
     def file(self, row: int) -> AnyFile:
-        cell = self.images[row][self.image]
-        if cell is None:
-            raise HitNetError(f"{self.title}, row {row} has no image.")
-        if cell["bytes"] is None:
+        cell = self.images[row][self.image] or {"bytes": None, "path": None}
+        if cell["bytes"] is None and cell["path"] is not None:
             return Path(cell["path"])
-        return StoredFile(f"{self.title}, row {row}", lambda: cell["bytes"])
+        return StoredFile(f"{self.title}, row {row}", lambda: _content(cell["bytes"]))
 
     def corrected(self, labels: Mapping[int, str], dropped: set[int], class_names: tuple[str, ...]) -> Any:
         """The data set with new labels for some rows, and without others."""
@@ -146,6 +150,12 @@ class HuggingFaceData(ItemData):
         with new_folder(out) as folder:
             whole.save_to_disk(str(folder))
         return out, ""
+
+
+def _content(stored: bytes | None) -> bytes:
+    if stored is None:
+        raise OddFileError("it has no image")
+    return stored
 
 
 def is_saved_dataset(path: Path) -> bool:
