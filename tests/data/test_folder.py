@@ -394,6 +394,17 @@ def test_errors_say_what_is_wrong(tmp_path):
         open_data(tmp_path).load()
 
 
+def test_an_extra_folder_around_the_classes_is_told(tmp_path):
+    picture(tmp_path / "photos" / "a" / "1.png")
+    picture(tmp_path / "photos" / "b" / "deep" / "1.png")
+    message = rf"only one class, 'photos'; .* the folders in it \(a, b\) are the classes, give {tmp_path / 'photos'}\.$"
+    with pytest.raises(HitNetError, match=message):
+        open_data(tmp_path).load()
+    picture(tmp_path / "photos" / "1.png")
+    with pytest.raises(HitNetError, match=r"only one class, 'photos'; at least two are needed\.$"):
+        open_data(tmp_path).load()
+
+
 def test_errors_name_what_was_left_out_and_ignored(tmp_path):
     picture(tmp_path / "1.png")
     picture(tmp_path / "2.png")

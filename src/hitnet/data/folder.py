@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,7 +26,7 @@ from hitnet.data.copying import (
 from hitnet.data.decode import PICTURE_SUFFIXES, SUFFIXES, UNREAD_SUFFIXES
 from hitnet.data.entries import Entries, Texts
 from hitnet.data.image_files import FileData
-from hitnet.data.left_out import LIES_OUTSIDE, Skipped, no_images, unread_type
+from hitnet.data.left_out import LIES_OUTSIDE, Skipped, in_words, no_images, unread_type
 from hitnet.data.opened import Relabelling
 from hitnet.data.split import NAMES, TRAIN, assign, natural, natural_path
 from hitnet.data.survey import Listing
@@ -97,8 +97,20 @@ def list_folder(root: Path) -> Listing:
     texts = Texts.of(paths())
     if not labels:
         raise no_images(root, skipped, ignored)
+    if len(set(labels)) == 1 and not given and (inner := _inner_folders(texts)):
+        raise HitNetError(
+            f"{root} has only one class, {labels[0]!r}; at least two are needed. If the folders in it ({inner}) are "
+            f"the classes, give {root / labels[0]}. {in_words(skipped, ignored)}".rstrip()
+        )
     entries = Entries.of(root, texts, labels, assign(given or None, texts, labels))
     return Listing(root.resolve().name or str(root), entries, tuple(skipped), dict(ignored))
+
+
+def _inner_folders(paths: Iterable[str]) -> str:
+    """Names of the folders below the class folders, if all images lie in such folders; else nothing."""
+    parts = [path.split("/") for path in paths]
+    names = list(dict.fromkeys(p[1] for p in parts))
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "") if all(len(p) > 2 for p in parts) else ""
 
 
 def _class_folders(root: Path, skipped: list[Skipped]) -> list[tuple[str | None, Path]]:
