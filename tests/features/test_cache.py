@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,3 +206,22 @@ def test_features_that_are_too_large_are_refused(photos, tmp_path):
         cached_features(photos, large, folder=tmp_path / "large")
     with pytest.raises(HitNetError, match="not finite in half precision"):
         extract(torch.full((2, 3, 16, 16), 255, dtype=torch.uint8), large)
+
+
+def test_a_cache_that_cannot_be_written_is_said_before_anything_is_computed(backbone, photos, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    before = Means.seen
+    with pytest.raises(
+        HitNetError, match=r"Cannot keep features in .*: Not a directory\. Set the variable HITNET_CACHE"
+    ):
+        cached_features(photos, backbone, folder=tmp_path / "file")
+    assert Means.seen == before
+
+
+def test_a_full_disk_is_said_with_what_to_do(count, photos, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(HitNetError, match=r"No space left on device\. .* Set the variable HITNET_CACHE"):
+        count(photos)

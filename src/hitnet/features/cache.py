@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from hitnet.training.distributed import SINGLE, Ranks
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
+ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
 Keys = npt.NDArray[np.void]
 
 
@@ -54,7 +56,7 @@ class FeatureCache:
     """Features (n, D) under keys of 16 bytes, in shards of one folder.
 
     Args:
-        folder: Created when the first shard is written.
+        folder: Created when features are computed.
         num_features: D. Shards of another width count as damaged.
     """
 
@@ -94,13 +96,25 @@ class FeatureCache:
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
         return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
 
+    def check_writable(self) -> None:
+        """Raise HitNetError if the folder cannot be written, before anything is computed."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise HitNetError(f"Cannot keep features in {self.folder}: {error.strerror}. {ADVICE}") from error
+
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:
         """Write a shard; caches that are opened later hold it."""
         tensor = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).view(-1, KEY_BYTES)
         half = in_half(features).contiguous()
-        with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
-            tensors = {"keys": tensor, "features": half}
-            temporary.write_bytes(save(tensors, {"checksum": _checksum(tensor, half)}))
+        content = save({"keys": tensor, "features": half}, {"checksum": _checksum(tensor, half)})
+        try:
+            with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
+                temporary.write_bytes(content)
+        except HitNetError as error:
+            raise HitNetError(f"{error} {ADVICE}") from error
 
     def find(self, keys: Keys) -> npt.NDArray[np.int64]:
         """Place in this cache of each key, -1 where it is not there."""
@@ -153,6 +167,7 @@ def cached_features(
     missing = ranks.from_first(lambda: _missing(cache, keys))
     mine = missing[ranks.rank :: ranks.size]
     if len(mine):
+        cache.check_writable()
         extractor = Extractor(backbone, device=device, workers=workers)
         _fill(cache, extractor, paths, keys, mine, progress)
     elif progress is not None:
