@@ -120,6 +120,12 @@ def test_a_folder_in_use_is_refused_before_the_images_are_read(audited, tmp_path
     assert "listing" not in vars(data)
 
 
+def test_a_single_image_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(HitNetError, match=r"at least two images; the split all has one.*`limit`"):
+        quick_audit(open_data(toy_images(), limit=1), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_folder_that_holds_no_audit_is_left_alone(tmp_path, resume):
     (tmp_path / "summary.json").write_text("mine")

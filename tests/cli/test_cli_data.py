@@ -82,6 +82,13 @@ def test_check_at_another_size(command, photos, caplog):
     assert "--image-size" not in caplog.text
 
 
+@pytest.mark.parametrize("size", [0, 5000])
+def test_a_size_out_of_bounds_is_named_by_its_option(command, photos, size):
+    ended = command("data", "check", photos, "--image-size", size)
+    assert ended.code == 1
+    assert f"--image-size must be from 1 to 4096; got {size}." in ended.err
+
+
 def test_check_names_what_was_left_out(command, photos):
     ended = command("data", "check", photos)
     assert ended.code == 1
@@ -152,6 +159,6 @@ def test_nothing_is_written_among_the_images(command, photos, monkeypatch, words
     before = sorted(photos.rglob("*"))
     ended = command(*words)
     assert ended.code == 1
-    assert "lies inside the original data" in ended.err
+    assert f"lies inside the original data {photos.resolve()}. " in ended.err
     assert "--out" in ended.err
     assert sorted(photos.rglob("*")) == before

@@ -59,8 +59,8 @@ def test_one_report_for_every_source(images):
     [
         ({"limit": 0}, "limit must be at least 1; got 0"),
         ({"limit": -3}, "limit must be at least 1; got -3"),
-        ({"image_size": 0}, "shape"),
-        ({"image_size": (10**6, 4)}, "shape"),
+        ({"image_size": 0}, "`image_size` must be from 1 to 4096"),
+        ({"image_size": (10**6, 4)}, "`image_size` must be from 1 to 4096"),
     ],
 )
 def test_wrong_options(images, change, says):

@@ -71,6 +71,11 @@ def audit_labels(
         has_begun(files.expand(out), resume=resume)  # before the images, which may take long to read
     split = split or opened.audit_split
     images = opened.load(split)
+    if len(images) < 2:
+        raise HitNetError(
+            f"{images.name}: an audit needs at least two images; the split {split} has one. Choose another `split`, or "
+            "a larger `limit`."
+        )
     grows = opened.by_path and opened.options.limit is None
     settings = {"source": opened.address, "split": split, "images": len(images)}
     folder = prepare(out, settings, resume=resume, may_grow=grows)

@@ -47,7 +47,7 @@ def check_target(out: Path, *, originals: Sequence[Path]) -> None:
 def check_outside(out: Path, folder: Path, what: str = "the original data") -> None:
     """Raise HitNetError if a result would lie inside a folder that it does not belong to."""
     if out.resolve().is_relative_to(folder.resolve()):
-        raise HitNetError(f"{out} lies inside {what} {folder}. Choose a place outside it with `out`.")
+        raise HitNetError(f"{out} lies inside {what} {folder.resolve()}. Choose a place outside it with `out`.")
 
 
 def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> list[str]:

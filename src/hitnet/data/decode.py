@@ -42,6 +42,7 @@ UNREAD_SUFFIXES = frozenset(
 PICTURE_SUFFIXES = SUFFIXES | UNREAD_SUFFIXES
 # Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+LARGEST_SIDE = 4096  # pixels, of images as they are read
 LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
 STRIP = 4_000_000  # pixels of a large picture that are converted at a time
@@ -79,8 +80,10 @@ def read_image(path: str | AnyFile, shape: tuple[int, int, int]) -> Tensor:
 
 def check_shape(shape: tuple[int, int, int]) -> None:
     channels, height, width = shape
-    if channels not in (1, 3) or not (1 <= height <= 4096 and 1 <= width <= 4096):
-        raise HitNetError(f"An image's shape is (1 or 3, height, width) with sides of 1 to 4096; got {shape}.")
+    if channels not in (1, 3) or not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
+        raise HitNetError(
+            f"An image's shape is (1 or 3, height, width) with sides of 1 to {LARGEST_SIDE}; got {shape}."
+        )
 
 
 def header(path: AnyFile) -> Header:

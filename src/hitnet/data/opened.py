@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.copying import check_outside
-from hitnet.data.decode import check_shape
+from hitnet.data.decode import LARGEST_SIDE
 from hitnet.data.images import Images
 from hitnet.data.left_out import Skipped, log_left_out
 from hitnet.data.split import check_limit
@@ -69,7 +69,8 @@ class DataOptions:
         if self.image_size is not None:
             size = (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
             height, width = size
-            check_shape((1, height, width))
+            if not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
+                raise HitNetError(f"`image_size` must be from 1 to {LARGEST_SIDE}; got {self.image_size}.")
             object.__setattr__(self, "image_size", (height, width))
 
 
