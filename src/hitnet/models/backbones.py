@@ -23,6 +23,8 @@ from hitnet.models import efficientnet_lite
 
 DEFAULT = "efficientnet-lite0"
 CLASSIFIERS = ("fc", "classifier", "heads", "head")  # what torchvision's networks call theirs
+AUXILIARY = ("AuxLogits", "aux1", "aux2")  # further classifiers in files of weights, for training only
+INCEPTION = {"aux_logits": False, "init_weights": False, "transform_input": True}  # as published, less AUXILIARY
 Triple = tuple[float, float, float]
 
 
@@ -156,9 +158,9 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
     if family == "timm":
         config: Any = module.pretrained_cfg
         file = weights if weights is not None else _from_hub(name, config)
-        return _fitting(module, file, name, _names(config.get("classifier")))
+        return _fitting(module, file, name, [*_names(config.get("classifier")), *AUXILIARY])
     if weights is not None:
-        return _fitting(module, weights, name, CLASSIFIERS)
+        return _fitting(module, weights, name, [*CLASSIFIERS, *AUXILIARY])
     raise HitNetError(
         f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
         "the state dict with safetensors.torch.save_file, or take the same network from timm."
@@ -210,11 +212,24 @@ def _torchvision_architecture(model: str) -> tuple[nn.Module, Settings]:
     known = models.list_models(module=models)
     if model not in known:
         raise unknown_name("network in torchvision", model, known)
-    module, preset = models.get_model(model, weights=None), models.get_model_weights(model).DEFAULT.transforms()
-    for part in CLASSIFIERS:
-        if hasattr(module, part):
-            setattr(module, part, nn.Identity())
+    options = INCEPTION if model in ("googlenet", "inception_v3") else {}
+    module, preset = (
+        models.get_model(model, weights=None, **options),
+        models.get_model_weights(model).DEFAULT.transforms(),
+    )
+    _remove_last_layer(module)
     return module, Settings(preset.crop_size[0], _triple("mean", preset.mean), _triple("std", preset.std))
+
+
+def _remove_last_layer(module: nn.Module) -> None:
+    """Replace the layer that gives one number per class by an identity; what pools or normalises before it stays."""
+    layers = [
+        name
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d) and name.split(".")[0] in CLASSIFIERS
+    ]
+    parent, _, last = layers[-1].rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
 
 
 def _names(given: str | Iterable[str] | None) -> list[str]:
@@ -224,7 +239,7 @@ def _names(given: str | Iterable[str] | None) -> list[str]:
 def _fitting(
     module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)
 ) -> dict[str, Tensor]:
-    """The content of a safetensors file that fits a module, without a classifier's parameters, under `left_out`."""
+    """The content of a safetensors file that fits a module, without parameters under `left_out` that it has not."""
     path = Path(weights)
     if not path.is_file():
         raise HitNetError(f"weights: there is no file {path}.")
@@ -232,9 +247,8 @@ def _fitting(
         state = load_file(path)
     except (OSError, SafetensorError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
-    prefixes = tuple(f"{part}." for part in left_out)
-    state = {key: value for key, value in state.items() if not key.startswith(prefixes)}
-    own = module.state_dict()
+    own, prefixes = module.state_dict(), tuple(f"{part}." for part in left_out)
+    state = {key: value for key, value in state.items() if key in own or not key.startswith(prefixes)}
     missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
     other = [key for key in state if key not in own or state[key].shape != own[key].shape]
     if missing or other:
