@@ -108,6 +108,23 @@ def test_images_below_8_pixels_are_refused():
         network((3, 7, 7))
 
 
+class Patches(TinyBackbone):
+    """As a transformer, it takes images of one size only."""
+
+    def forward(self, images):
+        assert images.shape[2:] == (224, 224), "Wrong image height"
+        return super().forward(images)
+
+
+def test_a_backbone_that_takes_one_size_says_which(monkeypatch):
+    settings = backbones.Settings(224, MEAN, STD)
+    monkeypatch.setattr(backbones, "architecture", lambda _: (Patches(), settings))
+    assert BackboneFeatures((3, 224, 224), "timm:patches").num_features == 8
+    for shape in ((3, 120, 160), (1, 28, 28)):
+        with pytest.raises(HitNetError, match=r"Wrong image height\. It was .* 224 pixels: set `image_size` to 224\."):
+            BackboneFeatures(shape, "timm:patches")
+
+
 def test_load_pretrained_takes_a_file_or_what_is_published(weights):
     file, module = weights
     model = network(weights=file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -34,7 +36,9 @@ class BackboneFeatures(Features):
         self.scale = max(1.0, ENLARGED / max(in_shape[1:])) if max(in_shape[1:]) < SMALL else 1.0
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
-        self.num_features = backbones.count_features(self.module, name, settings.input_size)
+        seen = [math.floor(side * self.scale) for side in in_shape[1:]]
+        advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
+        self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
 
     def check_pretrained(self, weights: str | None = None) -> None:
         """Raise if these weights cannot be had or do not fit."""

@@ -115,7 +115,7 @@ def open_backbone(
     if min(deviations) <= 0:
         raise HitNetError(f"open_backbone: std must be above 0; got {tuple(deviations)}.")
     module = module.eval()
-    count = count_features(module, name, size)
+    count = count_features(module, name, (size, size), "Is `input_size` right?")
     return Backbone(name, module, size, means, deviations, count, _fingerprint(module, (*means, *deviations)))
 
 
@@ -270,17 +270,25 @@ def _triple(name: str, values: Sequence[float]) -> Triple:
     return numbers[0], numbers[1], numbers[2]
 
 
-def count_features(module: nn.Module, name: str, size: int) -> int:
-    """Features per image, found by a trial, which leaves the module as it is."""
+def count_features(module: nn.Module, name: str, size: tuple[int, int], advice: str) -> int:
+    """Features per image, found by a trial, which leaves the module as it is.
+
+    Args:
+        module: Images (B, 3, H, W) → features (B, D).
+        name: Of the module, for messages.
+        size: Height and width of the trial's image.
+        advice: What to do if the module does not take such an image.
+    """
     place = next(module.parameters(), torch.zeros(0))
     training = module.training
     module.eval()  # else batch-norm would count the trial
     try:
         with torch.inference_mode():
-            features = module(torch.zeros(1, 3, size, size, device=place.device, dtype=place.dtype))
+            features = module(torch.zeros(1, 3, *size, device=place.device, dtype=place.dtype))
     except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise HitNetError(
-            f"The backbone {name} fails on an image (1, 3, {size}, {size}): {error}. Is `input_size` right?"
+            f"The backbone {name} fails on an image (1, 3, {size[0]}, {size[1]}): {reason.rstrip('.')}. {advice}"
         ) from error
     finally:
         module.train(training)

@@ -125,7 +125,8 @@ def with_backbone(
     module, settings = backbones.architecture(backbone)
     if pretrained:
         backbones.load_weights(module, backbone, weights)
-    count = backbones.count_features(module, backbone, settings.input_size)
+    size = settings.input_size
+    count = backbones.count_features(module, backbone, (size, size), "Choose another backbone.")
     return HitOrMissClassifier(module, count, num_classes, capsule_dim, settings)
 
 
@@ -134,7 +135,5 @@ def _count(module: nn.Module) -> int:
     for name in ("head_hidden_size", "num_features"):  # timm's names; the first is what its classifiers get
         if isinstance(getattr(module, name, None), int):
             return int(getattr(module, name))
-    try:
-        return backbones.count_features(module, type(module).__name__, 224)
-    except HitNetError as error:
-        raise HitNetError(f"with_backbone: {error} Set `num_features` if the module takes other images.") from error
+    advice = "Set `num_features` if the module takes other images."
+    return backbones.count_features(module, type(module).__name__, (224, 224), advice)
