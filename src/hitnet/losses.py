@@ -147,6 +147,7 @@ class CentripetalLoss(nn.Module):
             classes, one ghost leaves no capsule that must miss.
         ghost_rule: "always" (paper), or "nearer": only ghosts that are nearer than the true class's capsule.
         ghost_probability: Chance per image that its ghosts are excused at a step (paper: 1).
+        farthest: Largest distance that a capsule can have. None: √n/2, for capsules in [0, 1].
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class CentripetalLoss(nn.Module):
         ghosts: int = 0,
         ghost_rule: GhostRule = "always",
         ghost_probability: float = 1.0,
+        farthest: float | None = None,
     ) -> None:
         super().__init__()
         owner = type(self).__name__
@@ -173,11 +175,11 @@ class CentripetalLoss(nn.Module):
         hit_radius, miss_radius = finite(owner, "hit_radius", hit_radius), finite(owner, "miss_radius", miss_radius)
         hit_height, miss_height = finite(owner, "hit_height", hit_height), finite(owner, "miss_height", miss_height)
         miss_weight = finite(owner, "miss_weight", miss_weight)
-        farthest = math.sqrt(capsule_dim) / 2
+        farthest = math.sqrt(capsule_dim) / 2 if farthest is None else finite(owner, "farthest", farthest)
         if miss_radius >= farthest:
             raise HitNetError(
                 f"CentripetalLoss: capsules of {capsule_dim} components are at most {farthest:.2f} from the centre, so "
-                f"none could miss it by {miss_radius}. Use a larger capsule_dim or a smaller miss_radius."
+                f"none could miss it by {miss_radius}. Use a larger `capsule_dim` or a smaller `miss_radius`."
             )
         if not 0 <= ghost_probability <= 1:
             raise HitNetError(f"CentripetalLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")

@@ -199,7 +199,8 @@ def test_grey_files_are_read_as_grey(tmp_path):
         ({"calibration": 0.9}, r"calibration must be in \[0, 0\.5\]; got 0\.9"),
         ({"epochs": 0}, "epochs must be a whole number from 1 on; got 0"),
         ({"ghosts": -1}, "ghosts must be a whole number from 0 on; got -1"),
-        ({"capsule_dim": 2}, "capsule_dim must be a whole number from 4 on; got 2"),
+        ({"capsule_dim": 0}, "capsule_dim must be a whole number from 1 on; got 0"),
+        ({"capsule_dim": 3}, "none could miss it by 0.9. Use a larger `capsule_dim`"),
     ],
 )
 def test_wrong_parameters_are_named(options, message):

@@ -33,3 +33,15 @@ def test_the_weight_of_the_misses(weight):
     assert terms["loss"] == CentripetalLoss(miss_weight=weight)(output.distances, labels)
     hits, misses = (CentripetalLoss(miss_weight=w)(output.distances, labels) for w in (0.0, 1.0))
     assert terms["loss"].item() == pytest.approx((hits + weight * (misses - hits)).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("capsule_dim", [1, 3])
+def test_squashed_capsules_of_few_components_can_miss(capsule_dim):
+    """They fill the unit ball, whatever their number of components; those of HitNet fill a cube."""
+    squashed = choose_model("hitnet-squash", features="small", decoder="none", capsule_dim=capsule_dim)
+    recipe = choose_recipe(epochs=1)
+    run = hitnet.train(toy_images(12), model=squashed, recipe=recipe, device="cpu")
+    assert run.model(torch.rand(2, 1, 12, 12)).capsules.shape == (2, 3, capsule_dim)
+    in_cube = choose_model("hitnet-small", capsule_dim=capsule_dim)
+    with pytest.raises(HitNetError, match=r"at most 0\.\d\d from the centre, so none could miss it by 0\.9"):
+        hitnet.train(toy_images(12), model=in_cube, recipe=recipe, device="cpu")

@@ -20,11 +20,13 @@ class Head(nn.Module):
         loss: The loss that trains the head.
         centre: Value of the central capsule's components; distances are measured from there.
         nearest_wins: Whether the class with the smallest distance wins, rather than that with the largest.
+        farthest: Largest distance that a capsule can have. None: √n/2, for capsules in [0, 1].
     """
 
     loss: ClassVar[LossName]
     centre: ClassVar[float] = 0.0
     nearest_wins: ClassVar[bool] = False
+    farthest: ClassVar[float | None] = None
 
     def distances(self, capsules: Tensor) -> Tensor:
         """The prediction vector of the paper: capsules (B, K, n) → (B, K)."""
@@ -53,6 +55,7 @@ class SquashedHitOrMissHead(cap.CapsuleLayer, Head):
 
     loss = "centripetal"
     nearest_wins = True
+    farthest = 1.0
 
     def forward(self, features: Tensor) -> Tensor:
         return cap.squash(self.vectors(features))

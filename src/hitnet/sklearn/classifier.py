@@ -147,7 +147,7 @@ class HitNetClassifier(
     def _learn(self, inputs: Tensor, labels: Tensor, seed: int) -> Learner:
         ghosts = whole(NAME, "ghosts", self.ghosts, 0)
         epochs = None if self.epochs is None else whole(NAME, "epochs", self.epochs, 1)
-        capsule_dim = whole(NAME, "capsule_dim", self.capsule_dim, 4)
+        capsule_dim = whole(NAME, "capsule_dim", self.capsule_dim, 1)
         classes = len(self.classes_)
         if self._kind == "features":
             return fit_features(

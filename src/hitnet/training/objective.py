@@ -40,6 +40,7 @@ class Objective:
                 ghosts=self.ghosts,
                 ghost_rule=recipe.ghost_rule,
                 ghost_probability=recipe.ghost_probability,
+                farthest=model.head.farthest,
             )
 
     @property
