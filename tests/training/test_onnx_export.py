@@ -13,7 +13,7 @@ import hitnet
 from hitnet.errors import HitNetError
 from hitnet.inference import open_onnx
 from hitnet.inference.onnx_file import ENTRY
-from hitnet.models import choose_model
+from hitnet.models import backbone_features, backbones, choose_model
 from hitnet.training import Recipe, Run, RunConfig, onnx_export
 from hitnet.training.evaluation import class_distances
 
@@ -61,6 +61,30 @@ def test_onnx_runtime_gives_the_distances_of_pytorch(tmp_path, name, shape, opti
     assert np.ptp(expected) > 1e-3  # distances that are all the same would show nothing
     for batch in (1, 2, 9):
         np.testing.assert_allclose(network.distances(pixels.numpy()[:batch]), expected[:batch], atol=1e-4)
+
+
+class Attention(torch.nn.Module):
+    """The rows of an image attend to each other, as in torchvision's transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(32, 2, batch_first=True)
+
+    def forward(self, images):
+        rows = images.mean(dim=1)
+        return self.attention(rows, rows, rows, need_weights=False)[0].mean(dim=1)
+
+
+def test_attention_is_exported(tmp_path, monkeypatch):
+    settings = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
+    monkeypatch.setattr(backbones, "architecture", lambda _: (Attention(), settings))
+    monkeypatch.setattr(backbone_features, "SMALL", 0)  # images stay as they are
+    run = new_run("hitnet-pretrained", (3, 32, 32), features="torchvision:attention")
+    network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
+    expected = class_distances(run.model, pixels).numpy()
+    np.testing.assert_allclose(network.distances(pixels.numpy()), expected, rtol=0, atol=1e-4)
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 @pytest.mark.parametrize("changes", [{"decoder": "conv", "extra_dim": 3}, {"decoder": "paper"}])

@@ -6,8 +6,8 @@ import copy
 import inspect
 import io
 import warnings
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,6 +213,17 @@ def check_same_values(graph: Graph, content: bytes, runtime: Any) -> None:
                 )
 
 
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Compute `nn.MultiheadAttention` step by step: its fast path is one operator, which ONNX lacks."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def _exported(graph: Graph) -> bytes:
     """The graph as ONNX, by the exporter that all promised versions of PyTorch have."""
     names = (*graph.inputs, *graph.outputs)
@@ -220,7 +231,7 @@ def _exported(graph: Graph) -> bytes:
     later = LATER_EXPORTER in inspect.signature(torch.onnx.export).parameters
     options: dict[str, Any] = {LATER_EXPORTER: False} if later else {}
     silence = redirect_stdout(io.StringIO())  # of a failure, the exporter prints the whole graph
-    with silence, warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad():
+    with silence, warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), plain_attention():
         warnings.simplefilter("ignore")  # sizes other than the batch's are constants, as they should be
         try:
             torch.onnx.export(
