@@ -106,6 +106,17 @@ def test_layer_starts_as_keras_does():
     assert (layer.norm.eps, layer.norm.momentum) == (1e-3, 0.01)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_empty_batch_in_training_keeps_the_running_statistics(shared):
+    layer = HitOrMiss(8, 3, capsule_dim=4)
+    if shared:
+        layer.share_norm()
+    layer(torch.randn(32, 8) + 1)
+    before = [value.clone() for value in layer.norm.buffers()]
+    assert layer(torch.randn(0, 8)).shape == (0, 3, 4)
+    assert all(torch.equal(value, kept) for value, kept in zip(before, layer.norm.buffers(), strict=True))
+
+
 def test_a_batch_of_one_in_training_uses_and_keeps_the_running_statistics():
     torch.manual_seed(0)
     layer = HitOrMiss(8, 3, capsule_dim=4)

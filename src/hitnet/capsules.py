@@ -135,8 +135,8 @@ class SteadyNorm(nn.modules.batchnorm._BatchNorm):
     exponential average.
 
     A single value per channel has no spread: its own statistics would erase it. In training, it is therefore normalised
-    with the running statistics, as in evaluation, and they stay unchanged. The layer never converts itself to half
-    precision.
+    with the running statistics, as in evaluation, and they stay unchanged; so they do for an empty batch. The layer
+    never converts itself to half precision.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SteadyNorm:
@@ -151,7 +151,7 @@ class SteadyNorm(nn.modules.batchnorm._BatchNorm):
         running_mean, running_var = self.running_mean, self.running_var
         if running_mean is None or running_var is None:
             return super().forward(input)
-        if not self.training or input.numel() == input.shape[1]:
+        if not self.training or input.numel() <= input.shape[1]:
             return F.batch_norm(input, running_mean, running_var, self.weight, self.bias, training=False, eps=self.eps)
         mean, variance = torch.zeros_like(running_mean), torch.zeros_like(running_var)
         normalised = F.batch_norm(
