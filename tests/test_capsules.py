@@ -147,7 +147,7 @@ def test_layer_of_size_one_and_features_of_a_wrong_shape():
     layer = HitOrMiss(1, 1, 1)
     assert layer(torch.rand(5, 1)).shape == (5, 1, 1)
     for shape in ((5, 2, 1), (5, 2)):
-        with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, 1\); got \(5, 2"):
+        with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, 1\); got shape \(5, 2"):
             layer(torch.rand(shape))
 
 
@@ -158,6 +158,31 @@ def test_mask_keeps_one_capsule_and_zeroes_the_rest():
         for k in range(4):
             expected = capsules[i, k] if k == true else torch.zeros(2)
             assert torch.equal(masked[i, k], expected)
+
+
+def test_mask_refuses_classes_of_other_images():
+    for classes in (torch.tensor([2]), torch.tensor([2, 0])):
+        with pytest.raises(HitNetError, match=rf"capsules of 3 images, but {len(classes)} classes"):
+            mask(torch.rand(3, 4, 2), classes)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: HitOrMiss(2, 3)(np.zeros((5, 2))), r"HitOrMiss: features must be a tensor \(B, 2\); got ndarray"),
+        (lambda: distances([[0.5]]), r"distances: capsules must be a tensor \(B, K, n\); got list"),
+        (lambda: mask(torch.rand(3, 4), torch.tensor([1])), r"mask: capsules must be \(B, K, n\); got shape \(3, 4\)"),
+        (lambda: one_hot([0, 1], 3), "targets must be a tensor; got list"),
+        (lambda: dynamic_routing(torch.rand(2, 3, 4)), r"votes must be \(B, I, K, n\); got shape \(2, 3, 4\)"),
+        (lambda: hitnet.misfit(torch.rand(3)), r"misfit: distances must be \(B, K\); got shape \(3,\)"),
+        (lambda: CentripetalLoss()(np.zeros((2, 3)), torch.tensor([0, 1])), r"must be a tensor \(B, K\); got ndarray"),
+        (lambda: CentripetalLoss(ghost_probability=None), r"ghost_probability must be in \[0, 1\]; got None"),
+        (lambda: hitnet.GhostLoss(ghost_probability="a"), r"ghost_probability must be in \[0, 1\]; got 'a'"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_named(call, message):
+    with pytest.raises(HitNetError, match=message):
+        call()
 
 
 def test_one_hot_says_what_is_wrong_with_targets():

@@ -31,6 +31,14 @@ def in_precision_of(weight: Tensor, x: Tensor) -> Tensor:
     return x.to(weight.dtype)
 
 
+def check_tensor(name: str, value: object, ndim: int, shape: str) -> None:
+    """Raise HitNetError unless this is a tensor of `ndim` dimensions, called `shape` in the message."""
+    if not isinstance(value, Tensor):
+        raise HitNetError(f"{name} must be a tensor {shape}; got {type(value).__name__}.")
+    if value.ndim != ndim:
+        raise HitNetError(f"{name} must be {shape}; got shape {tuple(value.shape)}.")
+
+
 def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
     """Euclidean distance of each capsule to the central capsule (Eq. 1), in float32 or better.
 
@@ -43,8 +51,7 @@ def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
     Returns:
         (B, K), in [0, √n/2] for capsules in [0, 1].
     """
-    if capsules.ndim != 3:
-        raise HitNetError(f"distances: capsules must be (B, K, n); got shape {tuple(capsules.shape)}.")
+    check_tensor("distances: capsules", capsules, 3, "(B, K, n)")
     return torch.linalg.vector_norm(full_precision(capsules) - centre, dim=-1)
 
 
@@ -57,6 +64,8 @@ def one_hot(targets: Tensor, num_classes: int) -> Tensor:
         targets: Class indices (B,), or zeros and ones (B, K).
         num_classes: K.
     """
+    if not isinstance(targets, Tensor):
+        raise HitNetError(f"targets must be a tensor; got {type(targets).__name__}.")
     check_values = targets.device.type == "cpu" and targets.numel() and not torch.compiler.is_compiling()
     if targets.ndim == 1 and not targets.is_floating_point() and targets.dtype != torch.bool:
         if check_values:
@@ -94,7 +103,11 @@ def hits_and_misses(distances: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
 
 def mask(capsules: Tensor, classes: Tensor) -> Tensor:
     """Set all capsules (B, K, n) to 0 except those of `classes`: indices (B,), or zeros and ones (B, K)."""
-    return capsules * one_hot(classes, capsules.shape[1])[..., None]
+    check_tensor("mask: capsules", capsules, 3, "(B, K, n)")
+    kept = one_hot(classes, capsules.shape[1])
+    if kept.shape[0] != capsules.shape[0]:
+        raise HitNetError(f"mask: there are capsules of {capsules.shape[0]} images, but {kept.shape[0]} classes.")
+    return capsules * kept[..., None]
 
 
 def squash(vectors: Tensor, dim: int = -1) -> Tensor:
@@ -118,6 +131,7 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
     """
     if iterations < 1:
         raise HitNetError(f"dynamic_routing: iterations must be at least 1; got {iterations}.")
+    check_tensor("dynamic_routing: votes", votes, 4, "(B, I, K, n)")
     votes = full_precision(votes)
     fixed = votes.detach()
     logits = votes.new_zeros(1, *votes.shape[1:3])  # the same for all images: a batch of any size can be exported
@@ -214,10 +228,10 @@ class CapsuleLayer(nn.Module):
 
     def vectors(self, features: Tensor) -> Tensor:
         """Map features (B, in_features) to normalised vectors (B, K, n), in float32 or better."""
-        if features.ndim != 2 or features.shape[1] != self.linear.in_features:
-            raise HitNetError(
-                f"{type(self).__name__}: features must be (B, {self.linear.in_features}); got {tuple(features.shape)}."
-            )
+        owner, shape = type(self).__name__, f"(B, {self.linear.in_features})"
+        check_tensor(f"{owner}: features", features, 2, shape)
+        if features.shape[1] != self.linear.in_features:
+            raise HitNetError(f"{owner}: features must be {shape}; got shape {tuple(features.shape)}.")
         linear = self.linear(in_precision_of(self.linear.weight, features))  # the backbone's precision may differ
         values = full_precision(linear).view(-1, self.norm.num_features)  # (B, K n), or (B K, n) where they share
         return self.norm(values).view(-1, self.num_classes, self.capsule_dim)

@@ -80,6 +80,17 @@ def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float
     return number
 
 
+def share(owner: str, name: str, value: Any, *, most: float = 1) -> float:
+    """Convert a number from 0 to `most` to one of Python's own; raise HitNetError for other values."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number <= most:
+        raise HitNetError(f"{owner}: {name} must be in [0, {most}]; got {value!r}.")
+    return number
+
+
 def check_choice(owner: str, name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise HitNetError unless `value`, passed as parameter `name` of `owner`, is one of the choices."""
     if value not in choices:

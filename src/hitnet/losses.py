@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, full_precision, one_hot
-from hitnet.errors import HitNetError, check_choice, finite, whole
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, check_tensor, full_precision, one_hot
+from hitnet.errors import HitNetError, check_choice, finite, share, whole
 
 Reduction = Literal["mean", "sum", "none"]
 GhostRule = Literal["always", "nearer"]
@@ -118,6 +118,7 @@ def misfit(distances: Tensor) -> Tensor:
     Returns:
         (B,).
     """
+    check_tensor("misfit: distances", distances, 2, "(B, K)")
     return centripetal_loss(distances, one_hot(distances.argmin(dim=1), distances.shape[1]))
 
 
@@ -181,8 +182,7 @@ class CentripetalLoss(nn.Module):
                 f"CentripetalLoss: capsules of {capsule_dim} components are at most {farthest:.2f} from the centre, so "
                 f"none could miss it by {miss_radius}. Use a larger `capsule_dim` or a smaller `miss_radius`."
             )
-        if not 0 <= ghost_probability <= 1:
-            raise HitNetError(f"CentripetalLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")
+        ghost_probability = share(owner, "ghost_probability", ghost_probability)
         check_choice("CentripetalLoss", "reduction", reduction, ("mean", "sum", "none"))
         check_choice("CentripetalLoss", "ghost_rule", ghost_rule, ("always", "nearer"))
         self.capsule_dim = capsule_dim
@@ -262,8 +262,7 @@ class GhostLoss(nn.Module):
         self.ghosts = whole("GhostLoss", "ghosts", ghosts, 0)
         check_choice("GhostLoss", "reduction", reduction, ("mean", "sum", "none"))
         check_choice("GhostLoss", "ghost_rule", ghost_rule, ("always", "nearer"))
-        if not 0 <= ghost_probability <= 1:
-            raise HitNetError(f"GhostLoss: ghost_probability must be in [0, 1]; got {ghost_probability}.")
+        ghost_probability = share("GhostLoss", "ghost_probability", ghost_probability)
         self.ghost_rule, self.ghost_probability = ghost_rule, ghost_probability
         self.reduction: Reduction = reduction
 
@@ -331,8 +330,7 @@ class MarginLoss(nn.Module):
 
 def matching_truth(predictions: Tensor, targets: Tensor) -> Tensor:
     """Convert targets to booleans (B, K); raise HitNetError unless they fit the predictions (B, K)."""
-    if predictions.ndim != 2:
-        raise HitNetError(f"The loss takes one number per class, (B, K); got shape {tuple(predictions.shape)}.")
+    check_tensor("The loss's first argument", predictions, 2, "(B, K)")
     truth = one_hot(targets, predictions.shape[1])
     if len(truth) != len(predictions):
         raise HitNetError(f"The loss got {len(predictions)} images but {len(truth)} targets.")

@@ -70,3 +70,15 @@ def test_mistakes():
         hitnet.with_backbone(nn.Linear(7, 6), 3)
     with pytest.raises(HitNetError, match="no backbone named"):
         hitnet.with_backbone("resnet99", 3)
+    with pytest.raises(HitNetError, match="backbone must be a name or a module; got function"):
+        hitnet.with_backbone(lambda images: images, 3)
+    several = hitnet.with_backbone(Several(), 3, num_features=5)
+    with pytest.raises(HitNetError, match=r"features must be a tensor \(B, 5\); got list"):
+        several(torch.rand(2, 5))
+
+
+class Several(nn.Module):
+    """Gives several outputs, as networks with auxiliary classifiers do in training."""
+
+    def forward(self, images):
+        return [images, images]

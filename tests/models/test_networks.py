@@ -147,6 +147,10 @@ def test_names_and_shapes_are_checked():
         HitNet((1, 28, 28), 10)(torch.rand(2, 3, 28, 28))
     with pytest.raises(HitNetError, match="floats"):
         HitNet((1, 28, 28), 10)(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))
+    with pytest.raises(HitNetError, match=r"images must be a tensor \(B, 1, 28, 28\); got list"):
+        HitNet((1, 28, 28), 10)([0.5])
+    with pytest.raises(HitNetError, match="takes grey or colour images; got 4 channels"):
+        choose_model("hitnet-pretrained").config((4, 32, 32), 3)
 
 
 @pytest.mark.parametrize("name", ["hitnet", "n2", "n2b", "hitnet-squash"])

@@ -120,6 +120,8 @@ def with_backbone(
             raise HitNetError("with_backbone: `weights` are for a backbone by name. A module keeps those that it has.")
         count = _count(backbone) if num_features is None else whole("with_backbone", "num_features", num_features, 1)
         return HitOrMissClassifier(backbone, count, num_classes, capsule_dim)
+    if not isinstance(backbone, str):
+        raise HitNetError(f"with_backbone: backbone must be a name or a module; got {type(backbone).__name__}.")
     if weights is not None and not pretrained:
         raise HitNetError("with_backbone: `weights` are read, but `pretrained` is False. Leave one of them out.")
     module, settings = backbones.architecture(backbone)

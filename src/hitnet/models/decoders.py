@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, MapNorm, full_precision, in_precision_of, mask, one_hot
+from hitnet.capsules import CENTRE, HIT_RADIUS, CapsuleNorm, MapNorm, full_precision, in_precision_of, mask
 from hitnet.models.features import keras_init, norm_relu
 
 DECODERS = ("paper", "standardised", "conv", "none")
@@ -31,7 +31,7 @@ def standardise(capsules: Tensor, classes: Tensor, *, centre: float = CENTRE) ->
         centre: Value of the central capsule's components.
     """
     scale = math.sqrt(capsules.shape[2]) / HIT_RADIUS
-    return ((capsules - centre) * scale + 1) * one_hot(classes, capsules.shape[1])[..., None]
+    return mask((capsules - centre) * scale + 1, classes)
 
 
 def masked_target(images: Tensor, masks: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hitnet import schemas
-from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer
+from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import FEATURES, Features, Pretrained, build_features, is_backbone
@@ -77,6 +77,8 @@ class ModelConfig:
             raise HitNetError(
                 f"A softmax head has no capsules for decoder {self.decoder!r}. Use decoder 'none', or another head."
             )
+        if self.pretrained and self.in_shape[0] not in (1, 3):
+            raise HitNetError(f"A pretrained backbone takes grey or colour images; got {self.in_shape[0]} channels.")
         if self.extra_dim and self.decoder == "none":
             raise HitNetError("extra_dim adds inputs to the decoder, but decoder is 'none'. Choose a decoder.")
 
@@ -144,10 +146,11 @@ class Network(nn.Module):
             targets: (B,), the classes to decode in training. Without them, the predicted classes are decoded.
             reconstruct: False skips the decoder.
         """
+        shape = f"(B, {', '.join(map(str, self.config.in_shape))})"
+        check_tensor("Network: images", images, 4, shape)
         if tuple(images.shape[1:]) != self.config.in_shape or not images.is_floating_point():
             raise HitNetError(
-                f"This network takes floats in [0, 1] of shape (B, {', '.join(map(str, self.config.in_shape))}); "
-                f"got {images.dtype} {tuple(images.shape)}."
+                f"This network takes floats in [0, 1] of shape {shape}; got {images.dtype} {tuple(images.shape)}."
             )
         features = self.features(images)
         capsules = self.head(features)
