@@ -29,6 +29,14 @@ def test_round_trip(tmp_path, paths):
         assert getattr(back, field) == getattr(images, field)
 
 
+def test_arrays_may_be_read_backwards():
+    """Photographs of OpenCV are BGR: their channels are often turned around without a copy."""
+    bgr = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    images = Images.from_arrays(bgr[..., ::-1], np.array([1, 0])[::-1])
+    assert images.labels.tolist() == [0, 1]
+    assert np.array_equal(images.pixels.numpy(), np.stack([bgr[..., 2], bgr[..., 1], bgr[..., 0]], axis=1))
+
+
 def test_splits(tmp_path):
     images = Images.from_arrays(np.zeros((4, 3, 3), np.uint8), [0, 1, 0, 1])
     save_npz(images, tmp_path / "x.npz", split=["train", "test", "train", "train"])

@@ -73,7 +73,10 @@ class Images:
         flip: bool = False,
     ) -> Images:
         """Build a set from uint8 images (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,)."""
-        p, y = torch.as_tensor(pixels), torch.as_tensor(labels)
+        p, y = (  # torch takes no arrays that are read backwards, e.g. BGR as RGB
+            torch.as_tensor(np.ascontiguousarray(each) if isinstance(each, np.ndarray) else each)
+            for each in (pixels, labels)
+        )
         if p.dtype != torch.uint8:
             raise HitNetError(f"{name}: images must be uint8 in 0..255; got {p.dtype}. Multiply by 255 and round.")
         if y.is_floating_point() or y.dtype == torch.bool:
