@@ -187,8 +187,9 @@ def test_paths_of_image_files(tmp_path, kind):
 def test_grey_files_are_read_as_grey(tmp_path):
     paths = sorted(write_images(tmp_path, toy_images(24)).rglob("*.png"))
     names = [path.parent.name for path in paths]
-    classifier = quick(image_size=(12, 12), epochs=1).fit(paths, names)
-    assert classifier._shape == (1, 12, 12)
+    for size in ((12, 12), 12):
+        classifier = quick(image_size=size, epochs=1).fit(paths, names)
+        assert classifier._shape == (1, 12, 12)
     with pytest.raises(HitNetError, match=r"none\.png"):
         classifier.predict([tmp_path / "none.png"])
 
@@ -197,6 +198,7 @@ def test_grey_files_are_read_as_grey(tmp_path):
     ("options", "message"),
     [
         ({"calibration": 0.9}, r"calibration must be in \[0, 0\.5\]; got 0\.9"),
+        ({"calibration": None}, r"calibration must be in \[0, 0\.5\]; got None"),
         ({"epochs": 0}, "epochs must be a whole number from 1 on; got 0"),
         ({"ghosts": -1}, "ghosts must be a whole number from 0 on; got -1"),
         ({"capsule_dim": 0}, "capsule_dim must be a whole number from 1 on; got 0"),
@@ -212,6 +214,8 @@ def test_wrong_images_and_networks_are_named():
     images = toy_images(12)
     with pytest.raises(HitNetError, match=r"images must be uint8 in 0\.\.255; got torch\.float32"):
         quick().fit(images.pixels / 255, images.labels)
+    with pytest.raises(HitNetError, match="`model` has capsules of 4 components, but `capsule_dim` is 16"):
+        quick(model=hitnet.choose_model("hitnet-small", capsule_dim=4)).fit(images.pixels, images.labels)
     with pytest.raises(HitNetError, match="n1 has no Hit-or-Miss layer"):
         quick(model="n1").fit(images.pixels, images.labels)
     with pytest.raises(HitNetError, match="X has 12 rows, but y has 11 labels"):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
-from hitnet.errors import HitNetError, whole
+from hitnet.errors import HitNetError, share, whole
 from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.inference.prediction import FEWEST_HELD_OUT
 from hitnet.models import ModelChoice, choose_model
@@ -56,7 +56,7 @@ class HitNetClassifier(
             if a class has a single row, all data is trained on, and the temperature is the hit radius, 0.1.
         keep: Share of rows of known classes that are to keep their class, e.g. 0.95. A row whose misfit is larger than
             that of this share of the held-out rows is none of the classes. None: `none_of_these` cannot be asked.
-        image_size: Height and width that image files are scaled to.
+        image_size: Height and width that image files are scaled to; one number is both.
         device: For images: auto, cpu or cuda.
         random_state: Seed, generator or None.
 
@@ -76,7 +76,7 @@ class HitNetClassifier(
         ghosts: int = 0,
         calibration: float = 0.1,
         keep: float | None = None,
-        image_size: tuple[int, int] = (64, 64),
+        image_size: int | tuple[int, int] = (64, 64),
         device: str = "auto",
         random_state: Any = None,
     ) -> None:
@@ -92,8 +92,7 @@ class HitNetClassifier(
 
     def fit(self, X: Any, y: Any) -> HitNetClassifier:
         """Learn from X (see the class) and labels (N,)."""
-        if not 0 <= self.calibration <= LARGEST_SHARE:
-            raise HitNetError(f"{NAME}: calibration must be in [0, {LARGEST_SHARE}]; got {self.calibration!r}.")
+        calibration = share(NAME, "calibration", self.calibration, most=LARGEST_SHARE)
         if self.keep is not None:
             check_share(self.keep)
         if y is None:
@@ -107,7 +106,7 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME}: X has {len(inputs)} rows, but y has {len(labels)} labels.")
         self._shape: Any = tuple(inputs.shape[1:])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        learned, held_out = self._divide(labels, seed)
+        learned, held_out = self._divide(labels, calibration, seed)
         self._learner = self._learn(inputs[learned], torch.from_numpy(labels[learned]), seed)
         self._n_features_out = len(self.classes_) * self.capsule_dim
         self.temperature_ = HIT_RADIUS
@@ -128,16 +127,16 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME} needs labels of at least two classes; y has only one class.")
         return np.asarray(labels, dtype=np.int64)
 
-    def _divide(self, labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _divide(self, labels: np.ndarray, calibration: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows to learn from, and rows that are held out, each with rows of all classes."""
         rows = np.arange(len(labels))
-        count = round(self.calibration * len(labels))
+        count = round(calibration * len(labels))
         least, smallest = max(FEWEST_HELD_OUT, len(self.classes_)), np.bincount(labels).min()
         if count < least or smallest < 2:
             if self.keep is not None:
                 raise HitNetError(
                     f"{NAME}: `keep` needs at least {least} rows that are held out, and 2 rows per class. "
-                    f"calibration={self.calibration!r} holds out {count} of {len(rows)} rows, and the smallest class "
+                    f"calibration={calibration!r} holds out {count} of {len(rows)} rows, and the smallest class "
                     f"has {smallest}. Raise `calibration`, give more rows, or leave out `keep`."
                 )
             return rows, rows[:0]
@@ -160,6 +159,11 @@ class HitNetClassifier(
     def _choice(self, images: Images, capsule_dim: int) -> ModelChoice:
         """The network to train: without a decoder, unless one is asked for."""
         choice = self.model if isinstance(self.model, ModelChoice) else choose_model(self.model)
+        if choice.changes.get("capsule_dim", capsule_dim) != capsule_dim:
+            raise HitNetError(
+                f"{NAME}: `model` has capsules of {choice.changes['capsule_dim']} components, but `capsule_dim` is "
+                f"{capsule_dim}. Set only `capsule_dim`."
+            )
         choice = choose_model(choice.name, **{"decoder": "none", **choice.changes, "capsule_dim": capsule_dim})
         choice = choice.named(images.shape, pick_device(self.device).type)
         if HEADS[choice.config(images.shape, images.num_classes).head].loss != "centripetal":
@@ -172,7 +176,8 @@ class HitNetClassifier(
             return torch.from_numpy(np.array(X))  # a copy: torch refuses arrays that are read-only
         if self._kind == "images":
             return images_of(X)
-        return read_paths(X, self.image_size)
+        size = self.image_size
+        return read_paths(X, (size, size) if isinstance(size, int) else size)
 
     def _judge(self, X: Any) -> tuple[Tensor, Tensor]:
         """Capsules (N, K, n) and distances (N, K)."""
