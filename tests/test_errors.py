@@ -29,3 +29,9 @@ def test_an_unknown_name_is_told_with_the_nearest_one():
         "There is no model named 'hitnte'. Did you mean 'hitnet'? Known: hitnet, n1."
     )
     assert "Did you mean" not in str(unknown_name("model", "zzz", ["n1", "hitnet"]))
+
+
+def test_of_many_known_names_some_are_listed():
+    message = str(unknown_name("network", "n50", [f"net{i:02}" for i in range(40)]))
+    assert message.startswith("There is no network named 'n50'. Did you mean 'net")
+    assert message.endswith("net28, net29 and 10 more.")

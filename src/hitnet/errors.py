@@ -8,6 +8,9 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+NAMES_SHOWN = 30
+LINE_ENDS = {ord(sign): repr(sign)[1:-1] for sign in "\n\t"}
+
 
 class HitNetError(ValueError):
     """A mistake that the user can fix. The command line prints only the message, without a traceback."""
@@ -32,7 +35,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> HitNetError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names)}.")
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return HitNetError(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(names[:NAMES_SHOWN])}{more}.")
+
+
+def one_line(name: str) -> str:
+    """A name of a file or a class with line ends and tabs shown as escapes, so that it cannot look like two names."""
+    return name.translate(LINE_ENDS)
 
 
 def check_entries(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -49,3 +49,14 @@ def test_hostile_names_in_a_folder_are_printed_as_escapes(command, tmp_path):
     failed = command("evaluate", tmp_path / f"none{CLEAR}")
     assert failed.code == 1
     assert "\x1b" not in failed.out + failed.err
+
+
+def test_a_name_of_two_lines_is_printed_in_one(command, tmp_path):
+    for name in ("a\nb", "c"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        Image.fromarray(np.zeros((5, 5), np.uint8)).save(tmp_path / "set" / name / "0.png")
+    (tmp_path / "set" / "c" / "x\ty\nleft out: c").with_suffix(".png").write_bytes(b"no picture")
+    checked = command("data", "check", tmp_path / "set")
+    assert checked.code == 1
+    assert "a\\nb" in checked.out
+    assert "left out: c/x\\ty\\nleft out: c.png: " in checked.out

@@ -90,6 +90,6 @@ def print_report(report: Report, *, as_json: bool) -> None:
         table.add_row(name, str(count))
     console.print(table)
     for item in report.skipped:
-        console.print(f"left out: {item.path}: {item.reason}", soft_wrap=True)
+        console.print(f"left out: {item}", soft_wrap=True)
     if report.ignored:
         console.print(f"ignored: {ignored_in_words(report.ignored)}", soft_wrap=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from hitnet.errors import one_line
 from hitnet.files import expand
 
 # Control characters could clear the screen or change what was printed; some others turn the direction of a text.
@@ -42,9 +43,16 @@ def make_console(*, stderr: bool = False) -> Console:
 console, errors = make_console(), make_console(stderr=True)
 
 
+class Rows(Table):
+    """A table whose cells are each one line; a cell that is too long for its column is folded."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(one_line(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def make_table(*headers: str) -> Table:
-    """A table without lines; a cell that is too long for its column is folded, so that no name is cut off."""
-    return Table(*(Column(header, overflow="fold") for header in headers), box=None)
+    """A table without lines, which cuts no name off."""
+    return Rows(*(Column(header, overflow="fold") for header in headers), box=None)
 
 
 def fits(table: Table) -> bool:

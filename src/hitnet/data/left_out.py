@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hitnet.data.decode import SUFFIXES
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, one_line
 
 log = logging.getLogger("hitnet")
 LIES_OUTSIDE = "it lies outside the class folders"
@@ -21,6 +21,9 @@ class Skipped:
 
     path: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"{one_line(self.path)}: {self.reason}"
 
 
 def unread_type(suffix: str) -> str:
@@ -42,7 +45,7 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
     if ignored:
         log.info("%s: ignored: %s", name, ignored_in_words(ignored))
     if skipped:
-        shown = "\n".join(f"  {item.path}: {item.reason}" for item in skipped[:SHOWN])
+        shown = "\n".join(f"  {item}" for item in skipped[:SHOWN])
         more = f"\n  and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
         log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
 
@@ -50,12 +53,12 @@ def log_left_out(name: str, skipped: Sequence[Skipped], ignored: dict[str, int])
 def stop_if_strict(name: str, skipped: Sequence[Skipped], *, strict: bool) -> None:
     """Raise HitNetError if anything is left out of a set that is opened with the option `strict`."""
     if strict and skipped:
-        raise HitNetError(f"{name}: {skipped[0].path}: {skipped[0].reason}. Mend or remove it, or leave out `strict`.")
+        raise HitNetError(f"{name}: {skipped[0]}. Mend or remove it, or leave out `strict`.")
 
 
 def in_words(skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> str:
     """For an error: how many are left out, the first of them, and what is ignored; empty if there is nothing to say."""
-    first = f"Left out: {len(skipped)}, the first {skipped[0].path}: {skipped[0].reason}." if skipped else ""
+    first = f"Left out: {len(skipped)}, the first {skipped[0]}." if skipped else ""
     return " ".join(filter(None, [first, f"Ignored: {ignored_in_words(ignored)}." if ignored else ""]))
 
 

@@ -77,8 +77,7 @@ class Streamed:
             for place, pixels in enumerate(islice(arrays, len(part))):
                 if isinstance(pixels, Skipped):
                     raise HitNetError(
-                        f"{pixels.path}: {pixels.reason}; it could be read when the training began. Put it back and "
-                        "resume the training."
+                        f"{pixels}; it could be read when the training began. Put it back and resume the training."
                     )
                 batch[place] = pixels
             yield torch.from_numpy(batch)

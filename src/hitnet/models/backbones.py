@@ -177,7 +177,8 @@ def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
     except Exception as error:
         near = timm.list_models(f"*{model.split('.')[0]}*")[:3] or timm.list_models(f"{model[:6]}*")[:3]
         hint = f" Similar: {', '.join(near)}." if near else ""
-        raise HitNetError(f"timm cannot build {model!r}: {error}.{hint}") from error
+        reason = str(error).rstrip(".")
+        raise HitNetError(f"timm cannot build {model!r}: {reason}.{hint}") from error
     config: Any = module.pretrained_cfg
     return module, Settings(
         int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"])

@@ -16,8 +16,8 @@ def need_decoder(network: Network) -> Decoder:
     """The decoder of a network; raise HitNetError if it has none."""
     if network.decoder is None:
         raise HitNetError(
-            "This network has no decoder and cannot make images (n1 is such a network). "
-            "Train a network with a decoder, e.g. hitnet, hitnet-small or hitnet-resnet9."
+            "This network has no decoder and cannot make images. Train a network with a decoder, e.g. hitnet-small or "
+            "hitnet-resnet9. On a backbone, `hitnet train --decoder conv` adds one."
         )
     return network.decoder
 
