@@ -1,5 +1,7 @@
 """Backbones: by name, by module, their settings, fingerprints and errors."""
 
+import re
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -111,6 +113,50 @@ def test_timm_by_name_with_a_file():
         torch.testing.assert_close(theirs.module(images), halves.mean(dim=1), rtol=0, atol=1e-4)
     with pytest.raises(HitNetError, match="timm cannot build 'resnet1'"):
         open_backbone("timm:resnet1")
+
+
+def test_timm_loses_its_whole_head(tmp_path):
+    timm = pytest.importorskip("timm")
+    network, file = timm.create_model("levit_128s").eval(), tmp_path / "levit.safetensors"
+    save_file(network.state_dict(), file)  # with batch-norm before the last layers, which are two
+    backbone, images = open_backbone("timm:levit_128s", file), torch.rand(2, 3, 224, 224)
+    with torch.inference_mode():
+        torch.testing.assert_close(
+            backbone.module(images), network.forward_head(network.forward_features(images), True)
+        )
+
+
+PUBLISHED = {  # names of today, and those under which EdgeNeXt was published
+    r"^stem\.": "downsample_layers.0.",
+    r"(stages\.\d+)\.blocks": r"\1",
+    r"stages\.(\d+)\.downsample": r"downsample_layers.\1",
+    "conv_dw": "dwconv",
+    r"mlp\.fc": "pwconv",
+    r"head\.norm": "norm",
+    r"head\.fc": "head",
+}
+
+
+def test_timm_takes_files_with_the_names_of_the_first_publication(tmp_path):
+    timm = pytest.importorskip("timm")
+    network, state = timm.create_model("edgenext_xx_small").eval(), {}
+    for name, value in network.state_dict().items():
+        for today, then in PUBLISHED.items():
+            name = re.sub(today, then, name)
+        state[name] = value.contiguous()
+    assert len(state.keys() - network.state_dict().keys()) > 100
+    save_file(state, tmp_path / "published.safetensors")
+    backbone = open_backbone("timm:edgenext_xx_small", tmp_path / "published.safetensors")
+    images = torch.rand(2, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(network.head.fc(backbone.module(images)), network(images))
+    del state["norm.weight"]
+    save_file(state, tmp_path / "published.safetensors")
+    with pytest.raises(HitNetError, match=r"1 parameters are missing \(first: head\.norm\.weight\), 0 are unknown"):
+        open_backbone("timm:edgenext_xx_small", tmp_path / "published.safetensors")
+    save_file({"other": torch.zeros(2, 2)}, tmp_path / "published.safetensors")
+    with pytest.raises(HitNetError, match=r"1 are unknown or of another shape \(first: other\)"):
+        open_backbone("timm:edgenext_xx_small", tmp_path / "published.safetensors")
 
 
 def test_offline_the_error_says_what_to_put_where(monkeypatch):

@@ -8,6 +8,7 @@ will do. Weights are read from safetensors files only.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,7 +159,8 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
     if family == "timm":
         config: Any = module.pretrained_cfg
         file = weights if weights is not None else _from_hub(name, config)
-        return _fitting(module, file, name, [*_names(config.get("classifier")), *AUXILIARY])
+        heads = [layer.partition(".")[0] for layer in _names(config.get("classifier"))]  # what is around the last layer
+        return _fitting(module, file, name, [*heads, *AUXILIARY])
     if weights is not None:
         return _fitting(module, weights, name, [*CLASSIFIERS, *AUXILIARY])
     raise HitNetError(
@@ -248,6 +250,7 @@ def _fitting(
         state = load_file(path)
     except (OSError, SafetensorError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
+    state = _as_in_timm(module, state)
     own, prefixes = module.state_dict(), tuple(f"{part}." for part in left_out)
     state = {key: value for key, value in state.items() if key in own or not key.startswith(prefixes)}
     missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
@@ -258,6 +261,17 @@ def _fitting(
             f"{_first(missing)}, {len(other)} are unknown or of another shape{_first(other)}."
         )
     return state
+
+
+def _as_in_timm(module: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters under the names that timm gives them today; some files keep those of the first publication."""
+    convert = getattr(sys.modules.get(type(module).__module__), "checkpoint_filter_fn", None)
+    if convert is None:
+        return state
+    try:
+        return dict(convert(dict(state), module))
+    except Exception:  # weights of another network: what does not fit is named later
+        return state
 
 
 def _first(names: list[str]) -> str:
