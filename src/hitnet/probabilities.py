@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitnet.capsules import HIT_RADIUS
-from hitnet.errors import HitNetError, finite
+from hitnet.errors import HitNetError, finite, share
 
 Floats = npt.NDArray[np.float64]
 COLDEST, HOTTEST = 0.005, 5.0  # temperatures that are tried
@@ -28,8 +28,7 @@ def class_probabilities(distances: np.ndarray, temperature: float = HIT_RADIUS, 
             probability is spread evenly over all classes.
     """
     finite("class_probabilities", "temperature", temperature, above_0=True)
-    if not 0 <= error_rate <= 1:
-        raise HitNetError(f"class_probabilities: error_rate must be in [0, 1]; got {error_rate}.")
+    share("class_probabilities", "error_rate", error_rate)
     softmax = np.exp(_log_probabilities(distances, temperature))
     mixed: Floats = (1 - error_rate) * softmax + error_rate / distances.shape[1]
     return mixed

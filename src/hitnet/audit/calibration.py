@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hitnet.audit.scores import Floats, Ints
 from hitnet.capsules import HIT_RADIUS
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, share
 
 SUREST = 0.58  # share of the images that the estimate looks at
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
@@ -92,8 +92,7 @@ def error_rate(distances: Floats, labels: Ints) -> tuple[float, float, int]:
 def probabilities(doubts: Floats, rate: float) -> Floats:
     """Probability (N,) that each label is wrong: the logistic function of its doubt in units of the hit radius, as in
     `hitnet.audit.scores.score`, moved so that the mean is `rate`."""
-    if not 0 <= rate <= 1:
-        raise HitNetError(f"probabilities: rate must be in [0, 1]; got {rate}.")
+    share("probabilities", "rate", rate)
     if rate in (0, 1):
         return np.full(len(doubts), float(rate))
     # Halving an interval that holds the shift: at its ends all probabilities are nearly 1, or nearly 0.

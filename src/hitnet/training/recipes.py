@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from hitnet import schemas
 from hitnet.data.augment import Augmentation, Fill
-from hitnet.errors import HitNetError, check_choice, check_entries, finite, unknown_name, whole
+from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
 from hitnet.models.features import is_backbone
 from hitnet.models.hybrid import NOISES, Noise
@@ -112,8 +112,7 @@ class Recipe:
         for name in ("warp", "scale", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise HitNetError(f"{owner}: {name} must be at least 0 and below 1; got {getattr(self, name)}.")
-        if not 0 <= self.ghost_probability <= 1:
-            raise HitNetError(f"{owner}: ghost_probability must be in [0, 1]; got {self.ghost_probability}.")
+        share(owner, "ghost_probability", self.ghost_probability)
         if not 0 < self.augment_share <= 1:
             raise HitNetError(f"{owner}: augment_share must be above 0 and at most 1; got {self.augment_share}.")
 
