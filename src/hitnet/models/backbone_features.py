@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.models import backbones
+from hitnet.models import backbone_weights, backbones
 from hitnet.models.features import Features
 
 SMALL = 96  # pixels; images with both sides below this are enlarged for a backbone that was trained on photographs
@@ -42,11 +42,11 @@ class BackboneFeatures(Features):
 
     def check_pretrained(self, weights: str | None = None) -> None:
         """Raise if these weights cannot be had or do not fit."""
-        backbones.read_weights(self.module, self.name, weights)
+        backbone_weights.read_weights(self.module, self.name, weights)
 
     def load_pretrained(self, weights: str | None = None) -> None:
         """Read the backbone's published weights, or a .safetensors file."""
-        backbones.load_weights(self.module, self.name, weights)
+        backbone_weights.load_weights(self.module, self.name, weights)
 
     def forward(self, images: Tensor) -> Tensor:
         if self.scale > 1:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from hitnet.errors import HitNetError
 
+NAME = "efficientnet-lite0"
 WEIGHTS = Path(__file__).with_name("weights") / "efficientnet_lite0.safetensors"
 WEIGHTS_SHA256 = "0261443e2f9010104e109da0ba36cea93304c3092a85e782bccd4c3737ac8c2a"
 INPUT_SIZE = 224
