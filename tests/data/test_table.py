@@ -112,6 +112,12 @@ def test_votes_in_rows(folder):
     assert agreement(path)["votes"].tolist() == [3, 1, 1]
 
 
+def test_a_file_is_one_image_however_its_path_is_written(folder):
+    path = write(folder, "path,label\n./pics/0.png,a\npics/./0.png,a\npics\\0.png,b\n././pics/1.png,b\n../x/2.png,b\n")
+    assert read_table(path).files() == ["pics/0.png"] * 3 + ["pics/1.png", "../x/2.png"]
+    assert agreement(path)["votes"].tolist() == [3, 1, 1]
+
+
 @pytest.mark.parametrize("who", ["annotator", "Annotator_ID", "annotator_name"])
 def test_who_labelled_an_image_is_no_vote(folder, who):
     path = write(folder, f"path,{who},label\npics/0.png,a,a\npics/0.png,b,b\npics/0.png,c,b\npics/1.png,a,a\n")

@@ -34,6 +34,7 @@ PATHS = (
 )
 LABELS = ("label", "class", "target", "category")
 LARGEST = 4 << 30  # bytes of a table in text
+HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 
@@ -65,7 +66,7 @@ class Table:
 
     def files(self) -> list[str]:
         """The image path of each row, as in `Images.paths`; empty if the row has none."""
-        return [text.replace("\\", "/") for text in self.texts(self.image)]
+        return [HERE.sub("", text.replace("\\", "/")) for text in self.texts(self.image)]
 
     def listing(self) -> Listing:
         """The image files that the table names, in the order of its rows."""
