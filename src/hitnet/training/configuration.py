@@ -95,6 +95,7 @@ def describe(data: Data, images: ImageSet, test: ImageSet | None) -> dict[str, A
     """What a run's configuration keeps of its data."""
     return {
         "source": data.address,
+        "in_memory": data.in_memory,
         "name": images.name,
         "images": len(images),
         "test_images": None if test is None else len(test),
