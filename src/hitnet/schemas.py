@@ -32,6 +32,7 @@ COUNTED_HISTORY = [
 ]
 RUN_DATA = {
     "source": str,
+    "in_memory?": bool,
     "name?": str,
     "images": int,
     "class_names": [str],

@@ -309,3 +309,11 @@ def test_a_class_that_cannot_be_learned_is_named(here, caplog):
     recipe = hitnet.choose_recipe(epochs=1)
     hitnet.train(here / "photos", model="hitnet-small", recipe=recipe, device="cpu")
     assert "No image to train on has the class band 2: the network cannot learn it." in caplog.text
+
+
+def test_of_many_classes_that_cannot_be_learned_the_rest_are_counted(caplog):
+    images = toy_images(48, classes=8, shape=(1, 16, 16))
+    known = images.labels < 2
+    part = hitnet.Images.from_arrays(images.pixels[known], images.labels[known], class_names=images.class_names)
+    hitnet.train(hitnet.open_data(part, test=images), recipe=hitnet.choose_recipe(epochs=1), device="cpu")
+    assert "has the class band 2 or band 3 or band 4 or band 5 or band 6 or 1 more: the" in caplog.text

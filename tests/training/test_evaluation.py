@@ -1,6 +1,7 @@
 """Evaluation and prediction against counts made by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,6 +191,13 @@ def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_
         hitnet.evaluate(run, tmp_path / "none.npz", device="cpu")
     with pytest.raises(HitNetError, match=r"^split must be one of"):
         hitnet.evaluate(run, split="tset", device="cpu")
+
+
+def test_data_that_was_in_memory_is_not_taken_for_a_known_set_of_its_name():
+    images = replace(toy_images(12), name="mnist-sample")
+    run = hitnet.train(images, model="hitnet-small", recipe=hitnet.choose_recipe(epochs=1), device="cpu")
+    with pytest.raises(HitNetError, match=r"cannot be read: 'mnist-sample' was in memory, not in files\. Name other"):
+        hitnet.evaluate(run, device="cpu")
 
 
 def test_the_folder_of_known_sets_that_a_run_recorded_gives_way_to_the_environments(tmp_path, monkeypatch):

@@ -56,6 +56,12 @@ def test_nothing_tells_of_this_machine(run, tmp_path):
     assert json.loads((folder / "config.json").read_text())["data"]["source"] == "bands"
 
 
+def test_a_saved_run_on_a_known_set_finds_it_again(tmp_path):
+    data = hitnet.open_data("mnist-sample", limit=20)
+    run = hitnet.train(data, model="hitnet-small", recipe=hitnet.choose_recipe(epochs=1), device="cpu")
+    assert hitnet.evaluate(run.save_pretrained(tmp_path / "digits"), device="cpu").images == 2000
+
+
 def test_the_card_states_data_error_runs_and_licence(run, tmp_path):
     card = huggingface_hub.ModelCard.load(run.save_pretrained(tmp_path / "bands", license="mit") / "README.md")
     assert card.data.license == "mit"

@@ -186,6 +186,11 @@ class Data(ABC):
     @abstractmethod
     def name(self) -> str: ...
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether an object was opened: `address` is then only a name, under which nothing is found again."""
+        return not isinstance(self.source, str | Path)
+
     @abstractmethod
     def report(self, split: str = "train") -> Report:
         """One split in memory, with the list of what was left out, which is not logged."""

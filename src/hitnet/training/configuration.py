@@ -23,6 +23,7 @@ from hitnet.training.runs import Run
 
 log = logging.getLogger("hitnet")
 BACKBONE_SIDE = 224  # pixels
+CLASSES_SHOWN = 5
 MOST_PARAMETERS = 2_000_000_000  # training takes 32 GB for these
 
 
@@ -48,7 +49,9 @@ def _warn_of_empty_classes(images: ImageSet, test: ImageSet) -> None:
     trained, tested = (set(each.labels.unique().tolist()) for each in (images, test))
     unknown = [images.class_names[k] for k in sorted(tested - trained)]
     if unknown:
-        log.warning("No image to train on has the class %s: the network cannot learn it.", " or ".join(unknown[:5]))
+        more = f" or {len(unknown) - CLASSES_SHOWN} more" if len(unknown) > CLASSES_SHOWN else ""
+        shown = " or ".join(unknown[:CLASSES_SHOWN]) + more
+        log.warning("No image to train on has the class %s: the network cannot learn it.", shown)
 
 
 def at_backbone_size(data: Data, model: str | ModelChoice | None) -> Data:
@@ -92,6 +95,7 @@ def describe(data: Data, images: ImageSet, test: ImageSet | None) -> dict[str, A
     """What a run's configuration keeps of its data."""
     return {
         "source": data.address,
+        "in_memory": data.in_memory,
         "name": images.name,
         "images": len(images),
         "test_images": None if test is None else len(test),

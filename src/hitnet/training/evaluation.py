@@ -290,4 +290,6 @@ def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: 
 def _own_data(run: Run) -> Data:
     """The data that a run was trained on."""
     about = run.config.data
+    if about.get("in_memory"):  # older runs do not tell it
+        raise HitNetError(f"{about['source']!r} was in memory, not in files.")
     return open_data(about["source"], flip=about.get("flip"), data_dir=recorded_folder(about.get("data_dir")))

@@ -13,6 +13,7 @@ from typing import Any
 
 from hitnet import files
 from hitnet.data import list_data
+from hitnet.data.known_sets import KNOWN_SETS
 from hitnet.errors import HitNetError
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
@@ -99,10 +100,12 @@ def from_pretrained(
 
 def without_places(config: RunConfig) -> RunConfig:
     """The configuration without paths of this machine."""
-    origin = config.augment_from
+    origin, source = config.augment_from, config.data["source"]
+    if source not in KNOWN_SETS:  # names of known sets are the same on all machines
+        source = config.data.get("name") or "data"
     return replace(
         config,
-        data={**config.data, "source": config.data.get("name") or "data", "data_dir": None},
+        data={**config.data, "source": source, "data_dir": None},
         model=replace(config.model, weights=None),
         augment_from=None if origin is None else {**origin, "run": None},
     )

@@ -12,7 +12,8 @@ from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
 
 # Fingerprints tell whether weights and images are the same, so their location does not matter.
-NOT_COMPARED = {("augment_from", "run"), ("data", "limit"), ("data", "source"), ("data", "name"), ("data", "data_dir")}
+NOT_COMPARED = {("augment_from", "run")}
+NOT_COMPARED |= {("data", key) for key in ("limit", "source", "in_memory", "name", "data_dir")}
 
 
 def prepare(folder: RunFolder, config: RunConfig, *, resume: bool, device: torch.device) -> RunFolder:
