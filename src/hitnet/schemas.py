@@ -67,6 +67,7 @@ SUMMARY = {
     "images": int,
     "class_names": [str],
     "source": str,
+    "in_memory?": bool,
     "split?": str,
     "score?": str,
     "limit?": (int, None),

@@ -1,6 +1,7 @@
 """An audit and its folder: what is written, read back, applied and exported."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,12 @@ def corrections_of(audit, path):
     return write_csv(path, audit.table, {number: ("relabel", suggested) for number, suggested in suggestions})
 
 
+def test_images_in_memory_are_not_taken_for_a_known_set_of_their_name(audited):
+    later = open_audit(audited.folder)
+    with pytest.raises(HitNetError, match="mnist-sample was in memory"):
+        replace(later, summary=later.summary | {"source": "mnist-sample"}).audited_data()
+
+
 def test_corrections_of_an_audit_of_images_in_memory(audited, tmp_path):
     csv = corrections_of(audited, tmp_path / "c.csv")
     done = audited.apply(csv, out=tmp_path / "out")
@@ -72,7 +79,7 @@ def test_corrections_of_an_audit_of_images_in_memory(audited, tmp_path):
     corrected = open_data(done.data).load("all")
     assert torch.equal(corrected.labels, toy_images().labels)
     # Once the images are no longer in memory, the folder does not know where they are.
-    with pytest.raises(HitNetError, match=r"toy was audited, but is not there any more\. Set `data` to"):
+    with pytest.raises(HitNetError, match=r"toy was in memory when it was audited\. Set `data` to"):
         hitnet.apply_corrections(audited.folder, csv, out=tmp_path / "again")
     done = hitnet.apply_corrections(audited.folder, csv, out=tmp_path / "again", data=mislabelled())
     assert torch.equal(open_data(done.data).load("all").labels, toy_images().labels)

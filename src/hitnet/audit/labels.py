@@ -144,6 +144,7 @@ def describe_case(case: Case) -> dict[str, Any]:
     options = case.data.options
     return {
         "source": case.data.address,
+        "in_memory": case.data.in_memory,
         "split": case.split,
         "limit": options.limit,
         "image_size": list(case.images.shape[1:]),

@@ -170,6 +170,10 @@ class Audit:
             return open_data(data)
         if self.data is not None:
             return self.data.reopen()
+        if self.summary.get("in_memory"):  # older audits do not tell it
+            raise HitNetError(
+                f"{self.summary['source']} was in memory when it was audited. Set `data` to where it is now."
+            )
         try:
             return open_data(self.summary["source"], data_dir=recorded_folder(self.summary.get("data_dir")))
         except HitNetError as error:
