@@ -69,6 +69,21 @@ def test_a_decision_that_is_not_saved_is_not_shown_as_saved(folder, browser):
     assert on_disk(folder) == {}
 
 
+def test_what_is_not_saved_stays_on_the_page_until_something_is_saved(folder, browser):
+    polls = "performance.getEntriesByType('resource').filter((each) => each.name.endsWith('/api/state')).length"
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        away = folder.rename(folder.with_name("away"))
+        page.keys("4")
+        page.wait("document.querySelector('#banner').textContent.startsWith('Not saved')")
+        page.wait(f"{polls} > {page.js(polls) + 1}")
+        assert page.js("!document.querySelector('#banner').hidden")
+        away.rename(folder)
+        page.keys("1")
+        page.decided(1)
+        page.wait("document.querySelector('#banner').hidden")
+
+
 def test_an_export_without_the_server_says_why_it_does_not_open(folder, browser):
     with serving(folder) as address:
         page = ServedPage(browser, address)

@@ -27,8 +27,9 @@ async function commit(app, work, next, message) {
     ids = await saving;
   } catch (error) {
     app.view.redraw();
-    return showBanner(`Not saved: ${error.message}`);
+    return showBanner(`Not saved: ${error.message}`, "unsaved");
   }
+  hideBanner("unsaved");
   app.unsaved = true;
   app.announce(message(ids));
   if (app.source.follows(app.filters.chosen(), app.asGrid)) return refresh(app, idOf(app));

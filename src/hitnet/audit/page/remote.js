@@ -167,7 +167,7 @@ function setUpPolling(app) {
         const state = await ask("/api/state");
         const known = app.store.changed();
         app.store.stateOf(state);
-        $("#banner").hidden = true;
+        hideBanner("trouble");
         const others = known !== null && known !== state.changed && !app.store.pending.size;
         if (others && !document.querySelector("dialog[open]")) await refresh(app, idOf(app), { focus: false });
       } catch (error) {
