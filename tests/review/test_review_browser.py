@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from review_samples import make_folder
+from review_samples import make_folder, open_folder
 from selenium.webdriver.common.action_chains import ActionChains
 from serving import KEYS, ServedPage, serving
 
@@ -84,14 +84,15 @@ def test_what_is_not_saved_stays_on_the_page_until_something_is_saved(folder, br
         page.wait("document.querySelector('#banner').hidden")
 
 
-def test_an_export_without_the_server_says_why_it_does_not_open(folder, browser):
+@pytest.mark.parametrize(("key", "dialog"), [("e", "#export"), ("h", "#history")])
+def test_a_dialog_without_the_server_says_why_it_does_not_open(folder, browser, key, dialog):
     with serving(folder) as address:
         page = ServedPage(browser, address)
         page.keys("4")
         page.decided(1)
-    page.keys("e")
+    page.keys(key)
     page.wait("document.querySelector('#toast').textContent.includes('Is `hitnet review` still running?')")
-    assert not page.js("document.querySelector('#export').open")
+    assert not page.js(f"document.querySelector('{dialog}').open")
 
 
 def test_an_export_that_the_browser_does_not_copy_is_selected(page):
@@ -194,6 +195,22 @@ def test_any_step_can_be_undone_and_brought_back(page, folder, audit):
     page.js(f"{back}.click()")
     page.decided(3)
     assert on_disk(folder)[ids[1]] == ("drop", "")
+    page.click("#history [data-close]")
+
+
+def test_what_another_page_has_brought_back_is_not_undone_by_bringing_it_back_here(page, folder, audit):
+    ids = audit.table["id"].tolist()
+    page.keys("1", "4")
+    page.decided(2)
+    page.keys("u")
+    page.decided(1)
+    page.keys("h")
+    page.wait("document.querySelectorAll('#history-steps li').length === 3")
+    board = open_folder(folder).board
+    board.undo(board.history()[0]["step"])
+    page.js("[...document.querySelectorAll('#history-steps button')].find((b) => b.textContent === 'Bring back').click()")
+    page.wait("document.querySelectorAll('#history-steps li').length === 5")
+    assert on_disk(folder) == {ids[0]: ("keep", ""), ids[1]: ("drop", "")}
     page.click("#history [data-close]")
 
 
