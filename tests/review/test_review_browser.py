@@ -151,6 +151,39 @@ def test_select_by_click_shift_and_keyboard(page, folder):
     page.decided(0)
 
 
+def test_all_of_a_large_group_is_selected(tmp_path, browser):
+    folder = make_folder(tmp_path, 900)
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        page.as_grid()
+        page.keys("\ue010")  # End: images without another suggestion stand last
+        page.wait("document.querySelector('.card.current')")
+        given = open_audit(folder).table.set_index("id")["given"][page.current]
+        page.keys("a")
+        table = open_audit(folder).table
+        group = table[(table["given"] == given) & (table["suggested"] == given)]["id"].tolist()
+        assert len(group) > 150  # more than one request brings
+        page.wait(f"document.querySelector('#selection-count').textContent === '{len(group)} selected'")
+        page.keys("4")
+        page.decided(len(group))
+        assert on_disk(folder) == dict.fromkeys(group, ("drop", ""))
+        assert page.complaints() == []
+
+
+def test_many_decisions_are_counted_in_full(tmp_path, browser):
+    folder = make_folder(tmp_path, 500)
+    corrections = tmp_path / "corrections.csv"
+    table = open_audit(folder).table[["id", "path", "given"]].assign(decision="keep", label="")
+    table.to_csv(corrections, index=False)
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        page.click("#open-import")
+        browser.find_element("css selector", "#import-file").send_keys(str(corrections))
+        page.wait("document.querySelector('#toast').textContent === '500 decisions imported.'")
+        page.keys("u")
+        page.wait("document.querySelector('#toast').textContent === 'Undone: 500 decisions'")
+
+
 def test_select_by_dragging(page):
     page.as_grid()
     page.keys("\ue011")
