@@ -382,6 +382,33 @@ def test_nothing_is_cut_off_in_the_grid(page, browser, width):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_long_names_leave_room_for_the_others(tmp_path, browser):
+    long = "a class with a name that is far too long for any heading of the grid, and for any table in the large view"
+    with serving(make_folder(tmp_path, names=[long, "b", f"{long}, too", "cap", "dress"])) as address:
+        page = ServedPage(browser, address)
+        page.keys("enter")
+        page.wait("document.querySelector('.judges')")
+        assert page.js("document.querySelector('#zoom').scrollWidth <= document.querySelector('#zoom').clientWidth")
+        page.keys("escape")
+        page.as_grid()
+        page.wait("document.querySelector('.heading .given + .arrow')")
+        cut = "[...document.querySelectorAll('.heading h2 .name')].filter((n) => n.scrollWidth > n.clientWidth)"
+        assert all(text.startswith(long) for text in page.js(f"{cut}.map((name) => name.textContent)"))
+
+
+def test_help_begins_with_the_keys(page, browser):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 1024, "height": 500, "deviceScaleFactor": 1, "mobile": False}
+    )
+    try:
+        page.keys("?")
+        page.wait("document.querySelector('#help').open")
+        assert page.js("document.querySelector('#help').scrollTop") == 0
+        page.keys("escape")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_every_button_and_field_has_a_name(page):
     page.as_grid()
     unnamed = """[...document.querySelectorAll("button, input, select, textarea, [role=option], dialog")].filter(
