@@ -390,6 +390,7 @@ def test_long_names_leave_room_for_the_others(tmp_path, browser):
         page.wait("document.querySelector('.judges')")
         assert page.js("document.querySelector('#zoom').scrollWidth <= document.querySelector('#zoom').clientWidth")
         page.keys("escape")
+        assert page.js("document.querySelector('#side').scrollWidth <= document.querySelector('#side').clientWidth")
         page.as_grid()
         page.wait("document.querySelector('.heading .given + .arrow')")
         cut = "[...document.querySelectorAll('.heading h2 .name')].filter((n) => n.scrollWidth > n.clientWidth)"
