@@ -241,7 +241,8 @@ def test_what_another_page_has_brought_back_is_not_undone_by_bringing_it_back_he
     page.wait("document.querySelectorAll('#history-steps li').length === 3")
     board = open_folder(folder).board
     board.undo(board.history()[0]["step"])
-    page.js("[...document.querySelectorAll('#history-steps button')].find((b) => b.textContent === 'Bring back').click()")
+    back = "[...document.querySelectorAll('#history-steps button')].find((b) => b.textContent === 'Bring back')"
+    page.js(f"{back}.click()")
     page.wait("document.querySelectorAll('#history-steps li').length === 5")
     assert on_disk(folder) == {ids[0]: ("keep", ""), ids[1]: ("drop", "")}
     page.click("#history [data-close]")
