@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from hitnet.errors import HitNetError
 from hitnet.review.guard import HEADERS
-from hitnet.review.server import check_reviewer, listen
+from hitnet.review.server import check_reviewer, listen, serve_review
 
 ADDRESSES = ["/", "/page.js", "/page.css", "/api/rows", "/api/state", "/api/steps", "/thumb/0", "/image/0"]
 BODY = {"changes": [[0, "drop", ""]]}
@@ -148,3 +148,13 @@ def test_cookies_of_other_programs_do_no_harm(stranger, other):
     cookie = f"hitnet-review-{PORT}={TOKEN}"
     for cookies in (f"{other}; {cookie}", f"{cookie}; {other}"):
         assert stranger.get("/api/state", headers={"cookie": cookies}).status_code == 200
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 12345"), OSError("No username set")])
+def test_a_user_without_a_name_must_give_one(folder, monkeypatch, error):
+    def unknown():
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    with pytest.raises(HitNetError, match="Set `reviewer`"):
+        serve_review(folder, open_browser=False)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from review_samples import make_folder
+from review_samples import make_folder, open_folder
 from selenium.webdriver.common.action_chains import ActionChains
 from serving import KEYS, ServedPage, serving
 
@@ -69,14 +69,30 @@ def test_a_decision_that_is_not_saved_is_not_shown_as_saved(folder, browser):
     assert on_disk(folder) == {}
 
 
-def test_an_export_without_the_server_says_why_it_does_not_open(folder, browser):
+def test_what_is_not_saved_stays_on_the_page_until_something_is_saved(folder, browser):
+    polls = "performance.getEntriesByType('resource').filter((each) => each.name.endsWith('/api/state')).length"
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        away = folder.rename(folder.with_name("away"))
+        page.keys("4")
+        page.wait("document.querySelector('#banner').textContent.startsWith('Not saved')")
+        page.wait(f"{polls} > {page.js(polls) + 1}")
+        assert page.js("!document.querySelector('#banner').hidden")
+        away.rename(folder)
+        page.keys("1")
+        page.decided(1)
+        page.wait("document.querySelector('#banner').hidden")
+
+
+@pytest.mark.parametrize(("key", "dialog"), [("e", "#export"), ("h", "#history")])
+def test_a_dialog_without_the_server_says_why_it_does_not_open(folder, browser, key, dialog):
     with serving(folder) as address:
         page = ServedPage(browser, address)
         page.keys("4")
         page.decided(1)
-    page.keys("e")
+    page.keys(key)
     page.wait("document.querySelector('#toast').textContent.includes('Is `hitnet review` still running?')")
-    assert not page.js("document.querySelector('#export').open")
+    assert not page.js(f"document.querySelector('{dialog}').open")
 
 
 def test_an_export_that_the_browser_does_not_copy_is_selected(page):
@@ -135,6 +151,39 @@ def test_select_by_click_shift_and_keyboard(page, folder):
     page.decided(0)
 
 
+def test_all_of_a_large_group_is_selected(tmp_path, browser):
+    folder = make_folder(tmp_path, 900)
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        page.as_grid()
+        page.keys("\ue010")  # End: images without another suggestion stand last
+        page.wait("document.querySelector('.card.current')")
+        given = open_audit(folder).table.set_index("id")["given"][page.current]
+        page.keys("a")
+        table = open_audit(folder).table
+        group = table[(table["given"] == given) & (table["suggested"] == given)]["id"].tolist()
+        assert len(group) > 150  # more than one request brings
+        page.wait(f"document.querySelector('#selection-count').textContent === '{len(group)} selected'")
+        page.keys("4")
+        page.decided(len(group))
+        assert on_disk(folder) == dict.fromkeys(group, ("drop", ""))
+        assert page.complaints() == []
+
+
+def test_many_decisions_are_counted_in_full(tmp_path, browser):
+    folder = make_folder(tmp_path, 500)
+    corrections = tmp_path / "corrections.csv"
+    table = open_audit(folder).table[["id", "path", "given"]].assign(decision="keep", label="")
+    table.to_csv(corrections, index=False)
+    with serving(folder) as address:
+        page = ServedPage(browser, address)
+        page.click("#open-import")
+        browser.find_element("css selector", "#import-file").send_keys(str(corrections))
+        page.wait("document.querySelector('#toast').textContent === '500 decisions imported.'")
+        page.keys("u")
+        page.wait("document.querySelector('#toast').textContent === 'Undone: 500 decisions'")
+
+
 def test_select_by_dragging(page):
     page.as_grid()
     page.keys("\ue011")
@@ -179,6 +228,23 @@ def test_any_step_can_be_undone_and_brought_back(page, folder, audit):
     page.js(f"{back}.click()")
     page.decided(3)
     assert on_disk(folder)[ids[1]] == ("drop", "")
+    page.click("#history [data-close]")
+
+
+def test_what_another_page_has_brought_back_is_not_undone_by_bringing_it_back_here(page, folder, audit):
+    ids = audit.table["id"].tolist()
+    page.keys("1", "4")
+    page.decided(2)
+    page.keys("u")
+    page.decided(1)
+    page.keys("h")
+    page.wait("document.querySelectorAll('#history-steps li').length === 3")
+    board = open_folder(folder).board
+    board.undo(board.history()[0]["step"])
+    back = "[...document.querySelectorAll('#history-steps button')].find((b) => b.textContent === 'Bring back')"
+    page.js(f"{back}.click()")
+    page.wait("document.querySelectorAll('#history-steps li').length === 5")
+    assert on_disk(folder) == {ids[0]: ("keep", ""), ids[1]: ("drop", "")}
     page.click("#history [data-close]")
 
 
@@ -313,6 +379,34 @@ def test_nothing_is_cut_off_in_the_grid(page, browser, width):
               && a.top < b.bottom - 1 && b.top < a.bottom - 1)).length; })()"""
         assert page.js(overlap) == 0
         assert page.js("document.documentElement.scrollWidth") <= width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_long_names_leave_room_for_the_others(tmp_path, browser):
+    long = "a class with a name that is far too long for any heading of the grid, and for any table in the large view"
+    with serving(make_folder(tmp_path, names=[long, "b", f"{long}, too", "cap", "dress"])) as address:
+        page = ServedPage(browser, address)
+        page.keys("enter")
+        page.wait("document.querySelector('.judges')")
+        assert page.js("document.querySelector('#zoom').scrollWidth <= document.querySelector('#zoom').clientWidth")
+        page.keys("escape")
+        assert page.js("document.querySelector('#side').scrollWidth <= document.querySelector('#side').clientWidth")
+        page.as_grid()
+        page.wait("document.querySelector('.heading .given + .arrow')")
+        cut = "[...document.querySelectorAll('.heading h2 .name')].filter((n) => n.scrollWidth > n.clientWidth)"
+        assert all(text.startswith(long) for text in page.js(f"{cut}.map((name) => name.textContent)"))
+
+
+def test_help_begins_with_the_keys(page, browser):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 1024, "height": 500, "deviceScaleFactor": 1, "mobile": False}
+    )
+    try:
+        page.keys("?")
+        page.wait("document.querySelector('#help').open")
+        assert page.js("document.querySelector('#help').scrollTop") == 0
+        page.keys("escape")
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

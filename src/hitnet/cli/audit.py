@@ -250,10 +250,10 @@ def apply_command(
     if applied.neither:
         console.print("Images where neither label fits stay as they are.")
     if applied.disputed:
-        console.print(
-            f"{applied.disputed} {'image' if applied.disputed == 1 else 'images'} on which reviewers disagree stay as "
-            "they are. Settle them in the review (filter: disputed), or choose --reviewer.",
-        )
+        stay = "1 image on which reviewers disagree stays as it is. Settle it"
+        if applied.disputed > 1:
+            stay = f"{applied.disputed} images on which reviewers disagree stay as they are. Settle them"
+        console.print(f"{stay} in the review (filter: disputed), or choose --reviewer.")
     if applied.not_audited:
         single = applied.not_audited == 1
         whole = audit.summary["split"] == "all" and audit.summary.get("limit") is None

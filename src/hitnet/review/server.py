@@ -85,7 +85,7 @@ def serve_review(
         ready: Called with the page's address once the server listens.
     """
     warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
-    review = open_review(_opened(audit), reviewer=check_reviewer(reviewer or getpass.getuser()), data=data)
+    review = open_review(_opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data)
     listening = listen(port)
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
@@ -132,6 +132,14 @@ def listen(port: int) -> socket.socket:
         listening.close()
         raise HitNetError(f"Cannot listen on `port` = {port}: {error}. Choose another, or 0 for any.") from error
     return listening
+
+
+def user_name() -> str:
+    """The name of the user; in a container, the user may have none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise HitNetError("This machine has no name for the user. Set `reviewer` to say who decides.") from error
 
 
 def check_reviewer(name: str) -> str:

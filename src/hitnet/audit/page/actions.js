@@ -20,17 +20,17 @@ async function refresh(app, id, { focus = true, newest = false } = {}) {
 // After a decision: move on at once, wait until it is saved, and then show it.
 async function commit(app, work, next, message) {
   app.view.moveTo(next);
-  let ids;
   try {
     const saving = work();
     if (app.audit.server) app.view.redraw();
-    ids = await saving;
+    await saving;
   } catch (error) {
     app.view.redraw();
-    return showBanner(`Not saved: ${error.message}`);
+    return showBanner(`Not saved: ${error.message}`, "unsaved");
   }
+  hideBanner("unsaved");
   app.unsaved = true;
-  app.announce(message(ids));
+  app.announce(message());
   if (app.source.follows(app.filters.chosen(), app.asGrid)) return refresh(app, idOf(app));
   renderProgress(app.audit, app.store);
   app.view.redraw();
@@ -85,16 +85,16 @@ function undecide(app, rows) {
 }
 
 async function undo(app, name) {
-  let ids;
+  let changed;
   try {
-    ids = await app.store.undo(name);
+    changed = await app.store.undo(name);
   } catch (error) {
     return app.announce(error.message);
   }
-  if (!ids) return app.announce("Nothing to undo.");
-  const back = name !== undefined;
-  app.announce(back ? `Changed: ${plural(ids.length, "decision")}` : ids.length === 1 ? `Undone: #${ids[0]}` : `Undone: ${count(ids.length)} decisions`);
-  await refresh(app, ids[0] ?? idOf(app));
+  if (!changed) return app.announce("Nothing to undo.");
+  const { images, first } = changed, back = name !== undefined;
+  app.announce(back ? `Changed: ${plural(images, "decision")}` : images === 1 ? `Undone: #${first}` : `Undone: ${count(images)} decisions`);
+  await refresh(app, first ?? idOf(app));
 }
 
 function renderZoom(app) {
@@ -121,6 +121,7 @@ function search() {
 function onSeen(app, action) {
   return () => {
     const row = app.view.current();
+    if (app.selection.isAdding()) return app.announce("The images that you select are still loading. Press the key again.");
     if (app.selection.size() && !$("#zoom").open) return action(app, app.selection.rows());
     if (row === undefined) return;
     if (app.view.inSight() || $("#zoom").open) return action(app, [row]);

@@ -150,14 +150,14 @@ function createImport(audit, store, done) {
     });
     store.change(canonical);
     $("#import").close();
-    done(canonical.map(([id]) => id));
+    done(canonical.length);
   }
 
   async function send(text) {
     try {
-      const ids = await store.take_in(text);
+      const { images } = await store.take_in(text);
       $("#import").close();
-      done(ids);
+      done(images);
     } catch (error) {
       showProblems(error.message.split("\n"));
     }

@@ -43,7 +43,7 @@ function buildHeading(app, group) {
 // The selected images: row → id.
 function createSelection(app) {
   const rows = new Map();
-  let anchor = null;
+  let anchor = null, adding = 0;
 
   function changed() {
     $("#selection").hidden = rows.size === 0;
@@ -72,13 +72,19 @@ function createSelection(app) {
   function extend(position) {
     const from = anchor ?? app.view.position();
     anchor = from;
-    put(Array.from({ length: Math.abs(position - from) + 1 }, (_, i) => Math.min(from, position) + i), true);
-    changed();
+    return add(Array.from({ length: Math.abs(position - from) + 1 }, (_, i) => Math.min(from, position) + i));
   }
 
-  function add(positions) {
-    put(positions, true);
-    changed();
+  // What the page does not hold yet comes from the server first.
+  async function add(positions) {
+    const order = app.view.order();
+    adding += 1;
+    for await (const part of order.parts(positions)) {
+      if (order !== app.view.order()) break; // other images stand there now
+      put(part, true);
+      changed();
+    }
+    adding -= 1;
   }
 
   function clear() {
@@ -90,7 +96,7 @@ function createSelection(app) {
   }
 
   return { toggle, extend, add, clear, forget: () => { rows.clear(); anchor = null; $("#selection").hidden = true; },
-    has: (row) => rows.has(row), rows: () => [...rows.keys()], size: () => rows.size };
+    has: (row) => rows.has(row), rows: () => [...rows.keys()], size: () => rows.size, isAdding: () => adding > 0 };
 }
 
 // Click selects one, Shift-click all up to it, and dragging draws a rectangle around many.

@@ -83,9 +83,17 @@ async function takeNewOrder(app) {
   $("#new-order").hidden = true;
 }
 
-function showBanner(text) {
-  $("#banner").textContent = text;
-  $("#banner").hidden = false;
+// That something is not saved stays there until a later step is saved; other trouble, until the server answers.
+function showBanner(text, kind = "trouble") {
+  const banner = $("#banner");
+  if (!banner.hidden && banner.dataset.kind === "unsaved" && kind !== "unsaved") return;
+  banner.textContent = text;
+  banner.dataset.kind = kind;
+  banner.hidden = false;
+}
+
+function hideBanner(kind) {
+  if ($("#banner").dataset.kind === kind) $("#banner").hidden = true;
 }
 
 function createAnnouncer() {

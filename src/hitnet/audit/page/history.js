@@ -11,19 +11,24 @@ function stepText({ kinds, images, first, label, undoes }) {
 }
 
 async function openHistory(app) {
-  const steps = (await app.store.history()).slice(0, STEPS_SHOWN);
+  let steps;
+  try {
+    steps = (await app.store.history()).slice(0, STEPS_SHOWN);
+  } catch (error) {
+    return app.announce(error.message);
+  }
+  // What is undone is undone by another step: bringing it back undoes that one.
+  const nameFor = (step) => steps.find((other) => other.undoes === step.step && other.stands)?.step ?? step.step;
   const line = (step) => el("li", { class: step.stands ? "" : "undone" },
     el("span", { class: "step-text", dir: "auto" }, stepText(step)),
     el("small", {}, [step.reviewer, new Date(step.time).toLocaleString()].filter(Boolean).join(", ")),
-    step.undoes ? null : el("button", { type: "button", onclick: () => undoStep(app, step) }, step.stands ? "Undo" : "Bring back"));
+    step.undoes ? null : el("button", { type: "button", onclick: () => undoStep(app, nameFor(step)) }, step.stands ? "Undo" : "Bring back"));
   $("#history-steps").replaceChildren(...steps.map(line));
   $("#history-empty").hidden = steps.length > 0;
   if (!$("#history").open) $("#history").showModal();
 }
 
-async function undoStep(app, step) {
-  // What is undone is undone by another step: bringing it back undoes that one.
-  const name = step.stands || !app.audit.server ? step.step : (await app.store.history()).find((other) => other.undoes === step.step && other.stands)?.step;
+async function undoStep(app, name) {
   await undo(app, name);
   await openHistory(app);
 }

@@ -56,7 +56,7 @@ function createRemoteStore(audit, onState) {
       const answer = await tell(path, body);
       take(answer.records);
       stateOf(answer);
-      return answer.records.map(([id]) => id);
+      return { images: answer.images, first: answer.records[0]?.[0] }; // records are those of the first few hundred
     } finally {
       for (const id of ids) pending.delete(id);
     }
@@ -82,7 +82,7 @@ function queryOf(chosen, grouped) {
   return Object.fromEntries(Object.entries(named).filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [name, String(value)]));
 }
 
-function createRemoteSource(audit, store, onRows, onTrouble) {
+function createRemoteSource(audit, store, isSelected, onRows, onTrouble) {
   let latest = 0;
 
   function take(answer) {
@@ -132,11 +132,11 @@ function createRemoteSource(audit, store, onRows, onTrouble) {
       }
     }
 
-    // Hold only rows near those that were asked for last.
+    // Hold only rows near those that were asked for last, and those that are selected.
     function drop(place) {
       if (known.size <= HELD) return;
       for (const [position, row] of known) {
-        if (Math.abs(position - place) <= HELD / 2) continue;
+        if (Math.abs(position - place) <= HELD / 2 || isSelected(row)) continue;
         known.delete(position);
         forget(row);
       }
@@ -149,9 +149,17 @@ function createRemoteSource(audit, store, onRows, onTrouble) {
       return undefined;
     }
 
+    // The same positions in parts, each when its rows are here.
+    async function* parts(positions) {
+      for (const [block, part] of Map.groupBy(positions, (position) => Math.floor(position / BLOCK))) {
+        if (part.some((position) => !known.has(position))) await load(block);
+        yield part;
+      }
+    }
+
     const groups = first.groups.map(([given, suggested, start, images, undecided]) => ({ given, suggested, start, count: images, undecided }));
     const find = (wanted) => { for (const [position, other] of known) if (other === wanted) return position; return -1; };
-    return { length: first.total, groups, row, find, position: first.position };
+    return { length: first.total, groups, row, parts, find, position: first.position };
   }
 
   // Without a filter by decision, the order stays the same while one decides.
@@ -167,7 +175,7 @@ function setUpPolling(app) {
         const state = await ask("/api/state");
         const known = app.store.changed();
         app.store.stateOf(state);
-        $("#banner").hidden = true;
+        hideBanner("trouble");
         const others = known !== null && known !== state.changed && !app.store.pending.size;
         if (others && !document.querySelector("dialog[open]")) await refresh(app, idOf(app), { focus: false });
       } catch (error) {

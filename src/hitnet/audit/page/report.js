@@ -25,7 +25,7 @@ function connect(app) {
   const { audit } = app;
   app.store = audit.server ? createRemoteStore(audit, (state) => renderState(app, state)) : createStore(audit, showBanner);
   app.thumbs = audit.server ? createRemoteThumbs() : createThumbs(audit);
-  app.source = audit.server ? createRemoteSource(audit, app.store, () => app.view.redraw(), showBanner) : createSource(audit, app.store);
+  app.source = audit.server ? createRemoteSource(audit, app.store, (row) => app.selection.has(row), () => app.view.redraw(), showBanner) : createSource(audit, app.store);
 }
 
 function start() {
@@ -46,8 +46,8 @@ function start() {
   app.filters = createFilters(audit, app.source, () => { app.selection.forget(); refresh(app, idOf(app), { focus: false }); });
   app.picker = createPicker(audit, app.thumbs, (rows, k) => decide(app, rows, "relabel", () => k));
   app.exporter = createExport(app.store, app.announce, () => { app.unsaved = false; });
-  createImport(audit, app.store, (ids) => {
-    app.announce(`${count(ids.length)} decisions imported.`);
+  createImport(audit, app.store, (images) => {
+    app.announce(`${plural(images, "decision")} imported.`);
     refresh(app, idOf(app));
   });
   app.actions = createActions(app);

@@ -23,7 +23,7 @@ function createSource(audit, store) {
     const groups = grouped ? groupRows(audit, store, rows) : [];
     if (grouped) rows = groups.flatMap((group) => group.rows);
     const place = audit.rowOf.get(id);
-    return { length: rows.length, groups, row: (position) => rows[position], find: (row) => rows.indexOf(row), position: rows.indexOf(place) };
+    return { length: rows.length, groups, row: (position) => rows[position], parts: (positions) => [positions], find: (row) => rows.indexOf(row), position: rows.indexOf(place) };
   }
 
   return { order, follows: () => true, sorts: ["doubt", "file"] };

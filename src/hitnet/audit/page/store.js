@@ -34,7 +34,6 @@ function createStore(audit, onTrouble) {
     steps.push({ name: steps.length, time: new Date().toISOString(), entries, before: new Map(entries.map(([id]) => [id, records.get(id)])), undone: false });
     for (const [id, record] of entries) put(id, record);
     save();
-    return entries.map(([id]) => id);
   }
 
   // Undo a step, or bring it back: what counts for each of its images is the last step that stands.
@@ -45,7 +44,7 @@ function createStore(audit, onTrouble) {
     const ids = step.entries.map(([id]) => id);
     for (const id of ids) put(id, standing(id));
     save();
-    return ids;
+    return { images: ids.length, first: ids[0] };
   }
 
   function standing(id) {

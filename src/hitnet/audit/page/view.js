@@ -3,7 +3,7 @@
 
 const OVERSCAN = 3;
 const LARGEST_PAGE = 20_000; // images; browsers cannot lay out higher documents
-const NOTHING = { length: 0, groups: [], row: () => undefined, find: () => -1 };
+const NOTHING = { length: 0, groups: [], row: () => undefined, parts: () => [], find: () => -1 };
 
 // One image per line.
 function listLayout(length, base, line) {
