@@ -207,6 +207,13 @@ def test_predict(command, toy_run, pictures):
         assert row.split()[:3] == [str(pictures[i]), "band", str(i % 3)]
 
 
+def test_predict_by_a_network_without_distances(command, tmp_path, pictures):
+    recipe = hitnet.choose_recipe(epochs=1)
+    run = hitnet.train(toy_images(12, shape=(1, 28, 28)), model="n1", recipe=recipe, device="cpu", out=tmp_path / "n1")
+    head, *_ = command("predict", run.folder, *pictures, "--device", "cpu").out.splitlines()
+    assert head.split() == ["image", "class", "output", "runner-up", "output"]
+
+
 def test_predict_as_json(command, toy_run, pictures):
     predictions = json.loads(command("predict", toy_run[0], *pictures, "--json", "--device", "cpu").out)
     assert [row["image"] for row in predictions] == list(map(str, pictures))

@@ -133,6 +133,7 @@ def test_a_corrected_copy_says_that_images_without_a_label_are_missing(tmp_path)
     [
         ({"data": np.zeros(3)}, "must hold images and labels"),
         (arrays(images=np.zeros((10, 4))), "images must be"),
+        (arrays(images=np.zeros((0, 4, 4)), labels=np.zeros(0, int)), r"holds no images: .* shape \(0, 4, 4\)"),
         (arrays(images=np.full((10, 4, 4), 1.5)), "from 1.5 to 1.5"),
         (arrays(images=np.full((10, 4, 4), np.nan)), "nan"),
         (arrays(images=np.full((10, 4, 4), -1)), "from -1"),

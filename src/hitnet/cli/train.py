@@ -235,7 +235,8 @@ def predict_command(
     if as_json:
         print_json([prediction.to_dict() for prediction in predictions])
         return
-    table = make_table("image", "class", "distance", "", "runner-up", "distance")
+    value = "output" if predictions[0].verdict is None else "distance"
+    table = make_table("image", "class", value, "", "runner-up", value)
     for prediction in predictions:
         table.add_row(
             prediction.image,

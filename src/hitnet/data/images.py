@@ -78,7 +78,7 @@ class Images:
             for each in (pixels, labels)
         )
         if p.dtype != torch.uint8:
-            raise HitNetError(f"{name}: images must be uint8 in 0..255; got {p.dtype}. Multiply by 255 and round.")
+            raise HitNetError(f"{name}: images must be uint8 in 0..255; got {p.dtype}. Scale them to 0..255 and round.")
         if y.is_floating_point() or y.dtype == torch.bool:
             raise HitNetError(f"{name}: labels must be whole numbers; got {y.dtype}.")
         if p.ndim == 3:

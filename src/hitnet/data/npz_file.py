@@ -139,7 +139,9 @@ def _pairs(arrays: dict[str, Array], path: Path) -> tuple[Array, list[str]]:
 
 
 def _pixels(x: Array, path: Path) -> npt.NDArray[np.uint8]:
-    if x.ndim not in (3, 4) or x.size == 0:
+    if x.size == 0:
+        raise HitNetError(f"{path} holds no images: their array has the shape {x.shape}.")
+    if x.ndim not in (3, 4):
         raise HitNetError(f"{path}: images must be (N, H, W), (N, H, W, C) or (N, C, H, W); got {x.shape}.")
     if x.dtype == np.uint8:
         return x
