@@ -192,6 +192,11 @@ def test_only_the_samples_verified_errors_are_counted(audited):
     assert audited.summary["verified_errors"] is None
 
 
+def test_images_in_memory_are_not_counted_as_the_sample_of_their_name():
+    images = replace(mislabelled(), name="mnist-sample")
+    assert quick_audit(images).summary["verified_errors"] is None
+
+
 def test_default_split(folder):
     assert [open_data(source).audit_split for source in ("mnist", "mnist-sample", folder, toy_images(6))] == [
         "train",

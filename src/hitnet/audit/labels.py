@@ -22,7 +22,7 @@ from hitnet.audit.judges import Case, Judges
 from hitnet.audit.kept import Kept
 from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
-from hitnet.audit.summary import summarise
+from hitnet.audit.summary import summarise, verified_errors
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.training import Progress
@@ -107,7 +107,8 @@ def _audit(case: Case, judges: Judges, score: scores.Method, started: float) -> 
         table = add_likeness(table, features, result.images, case.device)
         duplicates = duplicate_table(features, result.images, case.device)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
-    about |= describe_case(case) | {"score": score, "seconds": time.perf_counter() - started}
+    about |= describe_case(case) | {"verified_errors": verified_errors(table, case.data.sample), "score": score}
+    about["seconds"] = time.perf_counter() - started
     finished = replace(
         result,
         table=table,

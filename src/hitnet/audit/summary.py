@@ -34,7 +34,6 @@ def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dic
         "flags": {str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
         "classes": [class_health(name, table[table["given"] == name]) for name in names],
         "pairs": [[given, suggested, count] for (given, suggested), count in pairs.most_common()],
-        "verified_errors": verified_errors(table, str(extra.get("source"))),
     }
 
 
@@ -52,10 +51,10 @@ def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
 LABEL_ERRORS = {"mnist-sample": sample.label_errors, "clothing-sample": clothing_sample.label_errors}
 
 
-def verified_errors(table: pd.DataFrame, source: str) -> dict[str, int] | None:
+def verified_errors(table: pd.DataFrame, sample_name: str | None) -> dict[str, int] | None:
     """For samples that ship with the package: how many of their known label errors are among the worst images."""
-    if source not in LABEL_ERRORS:
+    if sample_name is None:
         return None
-    wrong = set(LABEL_ERRORS[source]()["id"])
+    wrong = set(LABEL_ERRORS[sample_name]()["id"])
     top = {f"in_top_{count}": int(table["id"].head(count).isin(wrong).sum()) for count in (100, 200)}
     return {"errors": int(table["id"].isin(wrong).sum()), **top}

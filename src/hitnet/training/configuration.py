@@ -49,8 +49,8 @@ def _warn_of_empty_classes(images: ImageSet, test: ImageSet) -> None:
     trained, tested = (set(each.labels.unique().tolist()) for each in (images, test))
     unknown = [images.class_names[k] for k in sorted(tested - trained)]
     if unknown:
-        more = f" or {len(unknown) - CLASSES_SHOWN} more" if len(unknown) > CLASSES_SHOWN else ""
-        shown = " or ".join(unknown[:CLASSES_SHOWN]) + more
+        rest = [f"{len(unknown) - CLASSES_SHOWN} more"] if len(unknown) > CLASSES_SHOWN else []
+        shown = " or ".join(unknown[:CLASSES_SHOWN] + rest)
         log.warning("No image to train on has the class %s: the network cannot learn it.", shown)
 
 
