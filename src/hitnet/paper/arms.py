@@ -46,7 +46,7 @@ SHARED_ARMS: tuple[Experiment, ...] = (
     *(
         arm(facts, name, wanted, arm_of, SHARED_WORDS, model_options=SHARED, each_epoch=each_epoch)
         for facts, name, wanted, arm_of, each_epoch in (
-            (MNIST, "mnist-hitnet-shared", 10, "mnist-hitnet-constant", None),
+            (MNIST, "mnist-hitnet-shared", 20, "mnist-hitnet-constant", None),
             (FASHION, "fashion-shared", 5, "fashion-hitnet", None),
             (CIFAR10, "cifar10-shared", 3, "cifar10-hitnet", None),
             (SVHN, "svhn-shared", 3, "svhn-hitnet", None),
@@ -56,7 +56,7 @@ SHARED_ARMS: tuple[Experiment, ...] = (
     arm(
         MNIST,
         "mnist-hitnet-shared-decay",
-        5,
+        20,
         "mnist-hitnet-decay",
         f"{SHARED_WORDS}{DECAY_WORDS}",
         recipe="paper-decay",
