@@ -26,8 +26,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 import hitnet
-from hitnet import files, models
+from hitnet import models
 from hitnet.losses import CentripetalLoss
+from hitnet.runtime import files
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from parts.record import about

@@ -28,8 +28,8 @@ import torch
 
 import hitnet
 from hitnet import models
-from hitnet.training import Progress
-from hitnet.training.device import pick_device
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.step import Step

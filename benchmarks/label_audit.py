@@ -35,12 +35,12 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
-from hitnet import files
-from hitnet.audit.ghosts import find_ghosts
 from hitnet.audit.judges import collect, mean_distances
 from hitnet.audit.plan import plan
-from hitnet.training.device import pick_device
-from hitnet.training.evaluation import class_distances
+from hitnet.inference.ghosts import find_ghosts
+from hitnet.models.inference import class_distances
+from hitnet.runtime import files
+from hitnet.runtime.device import pick_device
 from parts.label_audit_scores import read, score
 from parts.record import about
 

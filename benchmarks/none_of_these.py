@@ -43,7 +43,6 @@ import torch
 from torch import Tensor
 
 import hitnet
-from hitnet import files
 from hitnet.capsules import CapsuleLayer
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
@@ -51,10 +50,11 @@ from hitnet.features.heads import _standardisation
 from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
 from hitnet.models.backbones import open_backbone
 from hitnet.models.heads import HEADS, Head
+from hitnet.models.inference import evaluating, to_device
 from hitnet.models.network import Network
+from hitnet.runtime import files
+from hitnet.runtime.device import evaluation_batch, pick_device
 from hitnet.sklearn import HitNetClassifier
-from hitnet.training.device import evaluation_batch, pick_device
-from hitnet.training.evaluation import evaluating, to_device
 from parts.foreign import KEEP, detection, score_rows, show
 from parts.noisy_labels import clothing_files
 from parts.record import Row, about, replace_rows

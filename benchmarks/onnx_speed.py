@@ -26,11 +26,11 @@ import torch
 from torch import Tensor
 
 import hitnet
-from hitnet import files
 from hitnet.inference import open_onnx
 from hitnet.models import choose_model
+from hitnet.models.inference import class_distances
+from hitnet.runtime import files
 from hitnet.training import Recipe, Run, RunConfig
-from hitnet.training.evaluation import class_distances
 from parts.record import about
 from parts.timing import best_of
 

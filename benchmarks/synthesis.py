@@ -30,7 +30,7 @@ from typing import Any
 
 import hitnet
 from hitnet.errors import DivergedError
-from hitnet.training.evaluation import measure
+from hitnet.inference.evaluation import measure
 from parts.arms import DECODERS, HYBRIDS, JUDGE, NO_HYBRID, PAPER, PHOTOGRAPHS, SOURCE, Arm, hybrid_arm
 from parts.decoder_phase import train_decoder
 from parts.pictures import picture_figures

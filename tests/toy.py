@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from hitnet import Images
-from hitnet.training.progress import Progress
+from hitnet.runtime.progress import Progress
 
 
 def toy_images(count: int = 96, classes: int = 3, shape: tuple[int, int, int] = (1, 12, 12), seed: int = 0) -> Images:

@@ -14,7 +14,7 @@ from hitnet.paper.ghost_sections import ghosts_section
 from hitnet.paper.ledger import RUN, SHORT, Entry
 from hitnet.paper.page import error_table
 from hitnet.paper.records import RunRecord
-from hitnet.training.device import pick_device
+from hitnet.runtime.device import pick_device
 from toy import toy_images
 
 CPU = "cpu (toy, 1 threads)"

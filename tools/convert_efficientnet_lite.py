@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from hitnet.files import replacing
 from hitnet.models.efficientnet_lite import STAGES, WEIGHTS, EfficientNetLite0
+from hitnet.runtime.files import replacing
 
 SOURCE_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 METADATA = {

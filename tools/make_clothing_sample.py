@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 COUNT, SIDE, QUALITY = 1200, 160, 78
-TARGET = Path(__file__).parents[1] / "src" / "hitnet" / "data" / "sample" / "clothing" / "photos.zip"
+TARGET = Path(__file__).parents[1] / "src" / "hitnet" / "data" / "known" / "sample" / "clothing" / "photos.zip"
 
 
 def chosen(root: Path) -> list[Path]:

@@ -15,11 +15,11 @@ from hitnet.losses import CentripetalLoss
 from hitnet.models.coding import decode_batch, encode_batch, need_decoder
 from hitnet.models.decoders import DenseDecoder
 from hitnet.models.features import keras_init
+from hitnet.models.inference import to_device
 from hitnet.models.network import Network
+from hitnet.runtime.device import training_precision
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
-from hitnet.training.device import training_precision
-from hitnet.training.evaluation import to_device
 from hitnet.training.randomness import epoch_seed
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import hitnet
-from hitnet import files
 from hitnet.audit import scores
+from hitnet.runtime import files
 from parts.record import replace_rows
 
 RECORDS = Path(__file__).parents[1] / "records" / "label_audit.json"
@@ -35,7 +35,7 @@ def measures(doubt: np.ndarray, suggested: np.ndarray, case: dict[str, np.ndarra
 
 
 def verified(doubt: np.ndarray) -> dict[str, float]:
-    wrong = set(hitnet.data.sample.label_errors()["id"])
+    wrong = set(hitnet.data.known.sample.label_errors()["id"])
     order = np.argsort(-doubt, kind="stable")
     return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
 

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 import hitnet
+from hitnet.inference.evaluation import measure
+from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
 from hitnet.synthesis import feature_distributions
 from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.distributions import CapsuleGaussians, fit, true_capsules
 from hitnet.synthesis.generation import sample_images
 from hitnet.synthesis.prototype import class_prototypes
-from hitnet.training.evaluation import class_distances, measure
 
 SPREADS = (1.0, 0.9, 0.8)
 

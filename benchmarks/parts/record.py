@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 import hitnet
-from hitnet import files
-from hitnet.training.device import pick_device
+from hitnet.runtime import files
+from hitnet.runtime.device import pick_device
 from parts.tables import shown
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hitnet import files
+from hitnet.runtime import files
 
 Row = dict[str, Any]
 NAMES = {"clothing": "clothing, 5 % wrong", "cifar10n": "CIFAR-10N, first 5,000"}

@@ -25,9 +25,9 @@ from PIL import Image
 from torch import Tensor
 
 import hitnet
-from hitnet.data.streamed import Streamed
-from hitnet.training import Progress
-from hitnet.training.device import pick_device
+from hitnet.data.reading.streamed import Streamed
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
 
 BATCH = 128
 PICTURES = 1000  # different pictures; the files repeat them

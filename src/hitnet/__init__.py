@@ -38,22 +38,18 @@ _NAMES = {
     "data": ("Data", "Images", "check_data", "fetch_data", "list_data", "open_data"),
     "training": (
         "Callback",
-        "Evaluation",
-        "Prediction",
-        "Progress",
         "Recipe",
         "RecipeChoice",
         "Run",
         "TensorBoard",
         "Training",
         "choose_recipe",
-        "evaluate",
-        "export_run",
         "open_run",
-        "predict",
         "train",
         "train_many",
     ),
+    "inference": ("Evaluation", "Prediction", "analyse_ghosts", "evaluate", "export_run", "predict"),
+    "runtime": ("Progress",),
     "synthesis": ("augment", "feature_distributions", "generate", "prototypes", "traverse", "write_images"),
     "features": ("extract_features",),
     "audit": (
@@ -63,7 +59,6 @@ _NAMES = {
         "FinishedRuns",
         "NetworksAndHeads",
         "NewNetworks",
-        "analyse_ghosts",
         "apply_corrections",
         "audit_labels",
         "export_audit",
@@ -99,7 +94,6 @@ if TYPE_CHECKING:
     from hitnet.audit import FinishedRuns as FinishedRuns
     from hitnet.audit import NetworksAndHeads as NetworksAndHeads
     from hitnet.audit import NewNetworks as NewNetworks
-    from hitnet.audit import analyse_ghosts as analyse_ghosts
     from hitnet.audit import apply_corrections as apply_corrections
     from hitnet.audit import audit_labels as audit_labels
     from hitnet.audit import export_audit as export_audit
@@ -117,6 +111,12 @@ if TYPE_CHECKING:
     from hitnet.data import open_data as open_data
     from hitnet.errors import HitNetError as HitNetError
     from hitnet.features import extract_features as extract_features
+    from hitnet.inference import Evaluation as Evaluation
+    from hitnet.inference import Prediction as Prediction
+    from hitnet.inference import analyse_ghosts as analyse_ghosts
+    from hitnet.inference import evaluate as evaluate
+    from hitnet.inference import export_run as export_run
+    from hitnet.inference import predict as predict
     from hitnet.losses import CentripetalLoss as CentripetalLoss
     from hitnet.losses import GhostLoss as GhostLoss
     from hitnet.losses import MarginLoss as MarginLoss
@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
     from hitnet.review import serve_review as serve_review
+    from hitnet.runtime import Progress as Progress
     from hitnet.synthesis import augment as augment
     from hitnet.synthesis import feature_distributions as feature_distributions
     from hitnet.synthesis import generate as generate
@@ -145,19 +146,13 @@ if TYPE_CHECKING:
     from hitnet.synthesis import traverse as traverse
     from hitnet.synthesis import write_images as write_images
     from hitnet.training import Callback as Callback
-    from hitnet.training import Evaluation as Evaluation
-    from hitnet.training import Prediction as Prediction
-    from hitnet.training import Progress as Progress
     from hitnet.training import Recipe as Recipe
     from hitnet.training import RecipeChoice as RecipeChoice
     from hitnet.training import Run as Run
     from hitnet.training import TensorBoard as TensorBoard
     from hitnet.training import Training as Training
     from hitnet.training import choose_recipe as choose_recipe
-    from hitnet.training import evaluate as evaluate
-    from hitnet.training import export_run as export_run
     from hitnet.training import open_run as open_run
-    from hitnet.training import predict as predict
     from hitnet.training import train as train  # type: ignore[no-redef]
     from hitnet.training import train_many as train_many
 

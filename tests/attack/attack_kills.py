@@ -28,10 +28,11 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import cli, files, paper
+from hitnet import cli, paper
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.data import save_npz
 from hitnet.features import cache
+from hitnet.runtime import files
 from hitnet.training import engine
 from patience import PATIENCE
 from toy import toy_images

@@ -16,12 +16,11 @@ from hitnet.audit.corrections import check_corrections, read_corrections
 from hitnet.audit.decisions import open_decisions, settled
 from hitnet.audit.labels import prepare
 from hitnet.data import check_data, open_data, read_image
-from hitnet.data.cifar import read_batches
-from hitnet.data.idx import read_idx
-from hitnet.data.matlab_sets import read_affnist, read_svhn
+from hitnet.data.known.cifar import read_batches
+from hitnet.data.known.idx import read_idx
+from hitnet.data.known.matlab_sets import read_affnist, read_svhn
 from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
-from hitnet.locks import release
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
 from hitnet.paper import Ledger
@@ -33,6 +32,7 @@ from hitnet.review.agreement import agreement
 from hitnet.review.queries import Query
 from hitnet.review.ranking import estimate_left
 from hitnet.review.server import open_review
+from hitnet.runtime.locks import release
 from hitnet.training import RunFolder
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed

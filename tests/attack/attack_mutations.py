@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load, save
 
 from hitnet.paper.ledger import canonical, checksum
-from hitnet.training.tensor_files import tensor_checksum
+from hitnet.runtime.tensor_files import tensor_checksum
 
 NUMBERS = (
     0,

@@ -11,7 +11,7 @@ from PIL import Image
 import hitnet
 from hitnet.cli import terminal
 from hitnet.data import save_npz
-from hitnet.spreadsheets import FORMULA
+from hitnet.runtime.spreadsheets import FORMULA
 from toy import toy_images
 
 NAMES = [

@@ -15,7 +15,8 @@ import hitnet
 from hitnet.audit import Audit, NewNetworks
 from hitnet.audit.summary import summarise
 from hitnet.data import Images
-from hitnet.training import Progress, RecipeChoice, choose_recipe
+from hitnet.runtime.progress import Progress
+from hitnet.training import RecipeChoice, choose_recipe
 from toy import Stop, toy_images
 
 MODELS = 8

@@ -14,9 +14,9 @@ import hitnet
 from hitnet import HitNetError, NewNetworks, open_audit
 from hitnet.audit.corrections import correct, read_corrections
 from hitnet.data import open_data
-from hitnet.locks import claim, release
-from hitnet.spreadsheets import defuse, undefuse
-from hitnet.spreadsheets import write_csv as write_table
+from hitnet.runtime.locks import claim, release
+from hitnet.runtime.spreadsheets import defuse, undefuse
+from hitnet.runtime.spreadsheets import write_csv as write_table
 
 FORMULA = '=HYPERLINK("http://x","y")'
 
@@ -121,7 +121,7 @@ def test_an_audit_that_was_killed_before_its_settings_were_written_is_begun_anew
 
 
 def test_two_processes_do_not_audit_into_one_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.locks.claim", lambda path: False)
+    monkeypatch.setattr("hitnet.runtime.locks.claim", lambda path: False)
     with pytest.raises(HitNetError, match="another process is auditing here"):
         quick_audit(mislabelled(), out=tmp_path / "out")
 

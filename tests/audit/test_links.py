@@ -6,7 +6,8 @@ import pytest
 from audit_samples import audit_of, make_folder, write_csv
 
 from hitnet.audit.corrections import correct
-from hitnet.data import copying, open_data
+from hitnet.data import open_data
+from hitnet.data.reading import copying
 from hitnet.errors import HitNetError
 
 FILES = [f"{name}/{i}.png" for name in ("cat", "dog") for i in range(3)]

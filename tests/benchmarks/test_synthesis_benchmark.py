@@ -9,8 +9,8 @@ import torch
 import hitnet
 import synthesis
 from hitnet.models.decoders import build_decoder
+from hitnet.models.inference import class_distances, to_device
 from hitnet.synthesis.distributions import true_capsules
-from hitnet.training.evaluation import class_distances, to_device
 from parts import arms
 from parts.decoder_phase import Phase, Sampler, naming, rebuilding, train_decoder
 from parts.pictures import mean_pair_distance

@@ -63,7 +63,7 @@ def test_train_evaluate_and_predict(command, here, timm, monkeypatch):
     Image.new("L", (100, 80), 255).save("grey.png")  # grey, and of another size
     ended = command("predict", "run", "grey.png", "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
-    monkeypatch.setattr("hitnet.training.predictions.class_distances", lambda *_: torch.tensor([[1.2, 0.95, 1.9]]))
+    monkeypatch.setattr("hitnet.inference.predictions.class_distances", lambda *_: torch.tensor([[1.2, 0.95, 1.9]]))
     ended = command("predict", "run", "grey.png", "--device", "cpu")
     assert ended.out.splitlines()[1].split() == ["grey.png", "none", "0.950", "miss", "blue", "1.200"]
 

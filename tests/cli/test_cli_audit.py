@@ -18,7 +18,7 @@ from hitnet.audit import FeatureHeads, FineTuned, FinishedRuns, NetworksAndHeads
 from hitnet.audit.choice import SuitableJudges
 from hitnet.cli.audit import ask_for_judges
 from hitnet.data import open_data, save_npz
-from hitnet.training.evaluation import class_distances
+from hitnet.models.inference import class_distances
 from toy import toy_images
 
 FLIPPED = [4, 17, 30]

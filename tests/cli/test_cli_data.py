@@ -7,8 +7,9 @@ import pytest
 from cli_samples import write_folder
 from PIL import Image
 
-from hitnet.data import catalogue, save_npz
-from hitnet.data.known_sets import KNOWN_SETS
+from hitnet.data import save_npz
+from hitnet.data.known.facts import KNOWN_SETS
+from hitnet.data.known.known_data import catalogue
 from toy import toy_images
 
 

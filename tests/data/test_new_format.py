@@ -10,9 +10,9 @@ import torch
 import hitnet
 from hitnet import Images, NewNetworks, choose_recipe, open_data
 from hitnet.data import FORMATS, Data, Report, save_npz
-from hitnet.data.arrays import part, resized
+from hitnet.data.formats.arrays import part, resized
 from hitnet.data.split import check_split
-from hitnet.files import expand, new_folder, write_json
+from hitnet.runtime.files import expand, new_folder, write_json
 from toy import toy_images, write_mnist
 
 FAST = choose_recipe("fast", epochs=1)
@@ -63,8 +63,8 @@ def write_rows(path, images):
 @pytest.fixture
 def bands(tmp_path, monkeypatch):
     """A file of the new format, which is registered as a user would: by appending to FORMATS."""
-    monkeypatch.setattr("hitnet.data.formats.FORMATS", [*FORMATS])
-    hitnet.data.formats.FORMATS.append(JsonData)
+    monkeypatch.setattr("hitnet.data.sources.FORMATS", [*FORMATS])
+    hitnet.data.sources.FORMATS.append(JsonData)
     write_rows(tmp_path / f"bands{SUFFIX}", toy_images(60))
     return tmp_path / f"bands{SUFFIX}"
 

@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from hitnet.data import check_data, decode, matlab, open_data
-from hitnet.data.matlab_sets import read_affnist, read_svhn
+from hitnet.data import check_data, open_data
+from hitnet.data.known.known_data import matlab
+from hitnet.data.known.matlab_sets import read_affnist, read_svhn
+from hitnet.data.reading import decode
 from hitnet.errors import HitNetError
 from hitnet.features.user_features import read_features
 
@@ -36,7 +38,7 @@ def test_a_table_larger_than_any_is_refused_by_its_size(tmp_path):
 def test_a_parquet_file_that_stands_for_a_huge_table_is_refused(tmp_path, monkeypatch):
     pd.DataFrame({"path": ["a"] * 10_000, "label": ["b"] * 10_000}).to_parquet(tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 5000
-    monkeypatch.setattr("hitnet.data.parquet.LARGEST", 100_000)
+    monkeypatch.setattr("hitnet.data.reading.parquet.LARGEST", 100_000)
     with pytest.raises(HitNetError, match="claims 10,000 rows, more than are read"):
         check_data(tmp_path / "t.parquet")
 

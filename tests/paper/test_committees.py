@@ -9,6 +9,7 @@ import torch
 
 from hitnet import open_data, open_run
 from hitnet.errors import HitNetError
+from hitnet.models.inference import class_distances
 from hitnet.paper import Result, reproduce
 from hitnet.paper.book import Page
 from hitnet.paper.committee_sections import committee_row
@@ -23,7 +24,6 @@ from hitnet.paper.committees import (
 from hitnet.paper.ghost_sections import top_k_section
 from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.records import full_runs
-from hitnet.training.evaluation import class_distances
 from toy_book import add, record
 
 

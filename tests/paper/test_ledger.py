@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import hitnet
-from hitnet import files
 from hitnet.errors import HitNetError
 from hitnet.paper import Ledger
 from hitnet.paper import ledger as ledger_module
 from hitnet.paper.ledger import RUN, SHORT, Entry, canonical, checksum
+from hitnet.runtime import files
 from patience import PATIENCE
 
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import hitnet
-from hitnet.audit import find_ghosts
 from hitnet.audit.judges import collect
 from hitnet.audit.scores import others
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
+from hitnet.inference import find_ghosts
+from hitnet.models.inference import class_distances
 from hitnet.paper import PAPER, Ledger, write_page
 from hitnet.paper.cost import Costs
 from hitnet.paper.experiments import Length, PlannedRun
 from hitnet.paper.ledger import ANALYSIS, Entry
 from hitnet.paper.runner import Runner
-from hitnet.training.device import pick_device
-from hitnet.training.evaluation import class_distances
-from hitnet.training.progress import Progress
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
 from toy_book import HERE, add, record, table_row
 
 TEN = list("0123456789")

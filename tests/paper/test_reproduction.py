@@ -12,7 +12,7 @@ from hitnet.paper import Ledger, reproduce, runner
 from hitnet.paper.cost import Costs
 from hitnet.paper.ledger import ANALYSIS, PICTURE, RUN
 from hitnet.paper.records import full_runs, short_runs
-from hitnet.training.progress import Progress
+from hitnet.runtime.progress import Progress
 from hitnet.training.run_folder import RunFolder
 from toy_book import HERE, Clock, add, record
 

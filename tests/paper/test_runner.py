@@ -13,7 +13,7 @@ from hitnet.paper.cost import Costs
 from hitnet.paper.guard import Guard
 from hitnet.paper.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from hitnet.paper.records import full_runs, short_runs
-from hitnet.training.progress import Progress
+from hitnet.runtime.progress import Progress
 from toy_book import HERE, Clock, add, record
 
 SOFT = {"head": "softmax", "decoder": "none"}

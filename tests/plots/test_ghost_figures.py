@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from plot_samples import opened, texts
 
 from hitnet import Images, plots
-from hitnet.audit import find_ghosts
+from hitnet.inference import find_ghosts
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from PIL import Image
 from plot_samples import texts
 
 from hitnet import Images, plots
-from hitnet.audit import find_ghosts
+from hitnet.inference import find_ghosts
 from toy import toy_images
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 import hitnet
 from hitnet import HitNetError, Run
 from hitnet.data import save_npz
+from hitnet.runtime.tensor_files import read_tensors, write_tensors
 from hitnet.synthesis import feature_distributions, fitted_gaussians
 from hitnet.synthesis.distributions import GAUSSIANS_FILE, FeatureDistributions, fit, run_images, true_capsules
-from hitnet.training.tensor_files import read_tensors, write_tensors
 from toy import toy_images
 
 BRIEF = {"model": "hitnet-small", "recipe": hitnet.choose_recipe("fast", epochs=1), "device": "cpu"}

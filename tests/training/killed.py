@@ -10,7 +10,7 @@ from patience import PATIENCE
 SCRIPT = """
 import json, os, signal, sys, hitnet
 from hitnet.training import engine
-from hitnet.training.progress import Progress
+from hitnet.runtime.progress import Progress
 options = json.loads(sys.argv[1])
 engine.CHECKPOINT_SECONDS = 0.0
 class Killing(Progress):

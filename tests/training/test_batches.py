@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from hitnet import Recipe
+from hitnet.runtime.ranks import Ranks
 from hitnet.training.batches import Batches
-from hitnet.training.distributed import Ranks
 from hitnet.training.feed import Feed
 from toy import toy_images
 

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 import hitnet
 from hitnet import HitNetError, choose_model, choose_recipe
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.tensor_files import read_tensors, write_tensors
 from hitnet.training import RunFolder, engine
-from hitnet.training.progress import Progress
-from hitnet.training.tensor_files import read_tensors, write_tensors
 from toy import Interrupting, Stop
 
 EPOCHS = 2

@@ -8,7 +8,7 @@ import torch
 
 import hitnet
 from hitnet.models.hybrid import draw_noise, hybrid
-from hitnet.training.distributed import Ranks
+from hitnet.runtime.ranks import Ranks
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation, add, epoch_differences, modified_places
 

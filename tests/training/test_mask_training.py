@@ -7,10 +7,10 @@ import torch
 
 import hitnet
 from hitnet import Images, Recipe, choose_model, choose_recipe, open_data
-from hitnet.data.augment import Augmentation
 from hitnet.data.opened import match_classes
+from hitnet.inference.evaluation import measure
+from hitnet.training.augmentation import Augmentation
 from hitnet.training.engine import Trainer
-from hitnet.training.evaluation import measure
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.step import Step

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hitnet import choose_recipe, models
-from hitnet.training import device as devices
-from hitnet.training.evaluation import class_distances
+from hitnet.models.inference import class_distances
+from hitnet.runtime import device as devices
 from hitnet.training.step import Step
 from toy import toy_images
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitnet import HitNetError, Recipe, choose_recipe
-from hitnet.data.augment import Augmentation
+from hitnet.training.augmentation import Augmentation
 from hitnet.training.recipes import FAST, LEAST_STEPS, RECIPES, complete_recipe
 
 

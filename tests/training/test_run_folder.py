@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 
 import hitnet
 from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
-from hitnet.training import run_folder, tensor_files
+from hitnet.runtime import tensor_files
+from hitnet.training import run_folder
 from toy import write_images
 
 MODEL = choose_model("hitnet-small", capsule_dim=4)

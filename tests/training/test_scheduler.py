@@ -8,8 +8,8 @@ import torch
 import hitnet
 from hitnet import HitNetError, choose_model, choose_recipe, open_data
 from hitnet.errors import DivergedError
+from hitnet.runtime.progress import Progress
 from hitnet.training import RunFolder, engine, scheduler
-from hitnet.training.progress import Progress
 from toy import toy_images
 
 TIME = re.compile("second|beside")

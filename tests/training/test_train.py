@@ -13,11 +13,12 @@ from killed import train_until_killed
 import hitnet
 from hitnet import HitNetError, Recipe, choose_model, choose_recipe, open_data
 from hitnet.data import save_npz
-from hitnet.training import RunFolder, device, engine
-from hitnet.training.distributed import Ranks
+from hitnet.runtime import device
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import Ranks
+from hitnet.training import RunFolder, engine
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
-from hitnet.training.progress import Progress
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}

@@ -4,7 +4,6 @@ from hitnet.audit.corrections import Applied
 from hitnet.audit.export import label_studio, write_pred_probs
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.audit.fine_tuned import FineTuned
-from hitnet.audit.ghosts import Ghosts, analyse_ghosts, find_ghosts, write_ghosts
 from hitnet.audit.judges import Case, FinishedRuns, Judgement, Judges, NewNetworks
 from hitnet.audit.labels import audit_labels, judge
 from hitnet.audit.mixed import NetworksAndHeads
@@ -18,20 +17,16 @@ __all__ = [
     "FeatureHeads",
     "FineTuned",
     "FinishedRuns",
-    "Ghosts",
     "Judgement",
     "Judges",
     "NetworksAndHeads",
     "NewNetworks",
-    "analyse_ghosts",
     "apply_corrections",
     "audit_labels",
     "export_audit",
-    "find_ghosts",
     "judge",
     "label_studio",
     "open_audit",
-    "write_ghosts",
     "write_page",
     "write_pred_probs",
 ]

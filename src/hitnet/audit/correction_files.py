@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.errors import HitNetError
-from hitnet.files import check_regular
-from hitnet.spreadsheets import defuse
+from hitnet.runtime.files import check_regular
+from hitnet.runtime.spreadsheets import defuse
 
 COLUMNS = ("id", "path", "given", "decision", "label")
 DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")

@@ -18,8 +18,8 @@ from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.label_names import label_name
 from hitnet.errors import HitNetError
-from hitnet.files import check_vacant, expand
-from hitnet.spreadsheets import undefuse
+from hitnet.runtime.files import check_vacant, expand
+from hitnet.runtime.spreadsheets import undefuse
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pandas as pd
 
 from hitnet.audit.correction_files import Correction
 from hitnet.errors import HitNetError
-from hitnet.files import appending
+from hitnet.runtime.files import appending
 
 log = logging.getLogger("hitnet")
 NAME = "decisions.jsonl"

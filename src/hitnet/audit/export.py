@@ -11,10 +11,10 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import pandas as pd
 
-from hitnet.data.table import TABLES
+from hitnet.data.formats.table import TABLES
 from hitnet.errors import HitNetError
-from hitnet.files import expand, replacing, write_json, write_text
-from hitnet.spreadsheets import without_formulas
+from hitnet.runtime.files import expand, replacing, write_json, write_text
+from hitnet.runtime.spreadsheets import without_formulas
 
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below its document root
 

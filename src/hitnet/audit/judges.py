@@ -22,13 +22,15 @@ from hitnet.data import Data, Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError
 from hitnet.features.judges import NEIGHBOURS
+from hitnet.inference.evaluation import check_fit
+from hitnet.models.inference import class_distances
 from hitnet.models.network import Network, weights_fingerprint
+from hitnet.runtime.progress import Progress
 from hitnet.synthesis.decoding import to_pixels
 from hitnet.synthesis.prototype import class_prototypes
-from hitnet.training import Progress, Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
+from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
 from hitnet.training.api import make_job
 from hitnet.training.configuration import at_backbone_size, configure
-from hitnet.training.evaluation import check_fit, class_distances
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
 
 BATCH = 10_000  # images on the device at once, in all their views

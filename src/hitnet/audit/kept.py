@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hitnet.errors import HitNetError
-from hitnet.training.tensor_files import read_tensors, write_tensors
+from hitnet.runtime.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
 NAME = "judged.safetensors"

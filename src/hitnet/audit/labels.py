@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from hitnet import files, locks, schemas
 from hitnet.audit import scores
 from hitnet.audit.annotators import compare_annotators
 from hitnet.audit.calibration import calibrate
@@ -25,9 +24,10 @@ from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise, verified_errors
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
-from hitnet.training import Progress
-from hitnet.training.device import pick_device
-from hitnet.training.distributed import started_by_torchrun
+from hitnet.runtime import files, locks, schemas
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import started_by_torchrun
 
 log = logging.getLogger("hitnet")
 SETTINGS = "settings.json"

@@ -24,7 +24,7 @@ from torch import Tensor
 from hitnet.audit.scores import FLAGS
 from hitnet.audit.sprites import Sprites, Thumbnails, make_sprites
 from hitnet.errors import HitNetError
-from hitnet.files import write_text
+from hitnet.runtime.files import write_text
 
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = (

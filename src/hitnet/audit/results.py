@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from hitnet import files, schemas, spreadsheets
 from hitnet.audit import export
 from hitnet.audit.corrections import Applied, correct
 from hitnet.audit.decisions import Settled, open_decisions, settled
@@ -30,11 +29,12 @@ from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.label_probabilities import label_probabilities
 from hitnet.audit.page import write_page
 from hitnet.data import Data, Images, Source, open_data
-from hitnet.data.array_files import read_npy
-from hitnet.data.catalogue import recorded_folder
-from hitnet.data.copying import check_outside
-from hitnet.data.parquet import read_parquet
+from hitnet.data.known.catalogue import recorded_folder
+from hitnet.data.reading.array_files import read_npy
+from hitnet.data.reading.copying import check_outside
+from hitnet.data.reading.parquet import read_parquet
 from hitnet.errors import HitNetError, check_choice
+from hitnet.runtime import files, schemas, spreadsheets
 
 FORMATS = ("label-studio", "pred-probs")
 TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"

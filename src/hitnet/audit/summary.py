@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from hitnet.data import clothing_sample, sample
 from hitnet.data.images import Images
+from hitnet.data.known import clothing_sample, sample
 
 
 def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dict[str, Any]:

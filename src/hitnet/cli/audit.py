@@ -26,8 +26,8 @@ from hitnet.cli.terminal import console, make_table, print_written, short_name
 from hitnet.cli.train import check_ghosts
 from hitnet.data import open_data
 from hitnet.errors import HitNetError, check_choice
+from hitnet.runtime.device import pick_device
 from hitnet.training import choose_recipe
-from hitnet.training.device import pick_device
 
 VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",

@@ -10,7 +10,7 @@ import typer
 from hitnet.cli.options import AsJson
 from hitnet.cli.terminal import console, make_table, print_json
 from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
-from hitnet.data.left_out import ignored_in_words
+from hitnet.data.reading.left_out import ignored_in_words
 
 app = typer.Typer(no_args_is_help=True, name="data")
 Name = Annotated[str, typer.Argument(help="A data set's name; see `hitnet data list`")]

@@ -13,7 +13,7 @@ from hitnet.cli.terminal import console, print_written, short_name
 from hitnet.data import open_data
 from hitnet.features.of_data import extract_features
 from hitnet.models.backbones import DEFAULT
-from hitnet.training import distributed
+from hitnet.runtime import ranks
 
 app = typer.Typer()
 
@@ -43,6 +43,6 @@ def extract_command(
             device=device,
             progress=bar,
         )
-    if distributed.rank() == 0:
+    if ranks.rank() == 0:
         console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
         print_written([out])

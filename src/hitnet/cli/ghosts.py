@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hitnet.audit import analyse_ghosts, write_ghosts
 from hitnet.cli.options import AUDIT_SPLIT, DataDir, Device
 from hitnet.cli.terminal import console, print_written
 from hitnet.errors import HitNetError
-from hitnet.files import check_vacant
-from hitnet.plots.ghosts import MOST_DRAWN
+from hitnet.inference import analyse_ghosts
+from hitnet.plots.ghosts import MOST_DRAWN, write_ghosts
+from hitnet.runtime.files import check_vacant
 
 app = typer.Typer()
 

@@ -19,7 +19,8 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from hitnet.cli.terminal import errors, printable
-from hitnet.training import Progress, distributed
+from hitnet.runtime import ranks
+from hitnet.runtime.progress import Progress
 
 
 class SpeedColumn(ProgressColumn):
@@ -43,7 +44,7 @@ class TrainingProgress(Progress):
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
             console=errors,
-            disable=not errors.is_terminal or distributed.rank() > 0,
+            disable=not errors.is_terminal or ranks.rank() > 0,
         )
         self.task = self.bar.add_task(printable(title), total=None, figures="")
 

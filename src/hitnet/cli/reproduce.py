@@ -18,7 +18,7 @@ from hitnet.paper.ledger import SHORT, source_root
 from hitnet.paper.ledger import repair as repair_ledger
 from hitnet.paper.page import made_of
 from hitnet.paper.records import full_runs
-from hitnet.training.device import pick_device
+from hitnet.runtime.device import pick_device
 
 PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")]

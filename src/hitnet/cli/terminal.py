@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from hitnet.errors import one_line
-from hitnet.files import expand
+from hitnet.runtime.files import expand
 
 # Control characters could clear the screen or change what was printed; some others turn the direction of a text.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -26,22 +26,12 @@ from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, fits, make_table, print_json, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
+from hitnet.inference import Evaluation, evaluate, export_run, predict
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import unknown_backbone
-from hitnet.models.features import is_backbone
-from hitnet.training import (
-    Evaluation,
-    Run,
-    RunFolder,
-    TensorBoard,
-    choose_recipe,
-    distributed,
-    evaluate,
-    export_run,
-    predict,
-    train,
-    train_many,
-)
+from hitnet.models.extractors import is_backbone
+from hitnet.runtime import ranks
+from hitnet.training import Run, RunFolder, TensorBoard, choose_recipe, train, train_many
 
 app = typer.Typer()
 Keep = Annotated[
@@ -110,7 +100,7 @@ def train_command(
             if seeds < 1:
                 raise HitNetError(f"--seeds must be a whole number from 1 on; got {seeds}.")
             runs = train_many(opened, seeds=range(seed, seed + seeds), **options)
-    if distributed.rank():
+    if ranks.rank():
         return
     if seeds is None:
         print_training(runs[0])

@@ -4,14 +4,14 @@
 Everything else receives the opened data.
 """
 
-from hitnet.data.catalogue import FileState, data_folder
-from hitnet.data.decode import read_image
-from hitnet.data.formats import FORMATS, Source, check_data, open_data
+from hitnet.data.formats.npz_file import save_npz
 from hitnet.data.images import Images
-from hitnet.data.known import fetch_data, list_data
-from hitnet.data.left_out import Skipped
-from hitnet.data.npz_file import save_npz
+from hitnet.data.known.catalogue import FileState, data_folder
+from hitnet.data.known.known_data import fetch_data, list_data
 from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
+from hitnet.data.reading.decode import read_image
+from hitnet.data.reading.left_out import Skipped
+from hitnet.data.sources import FORMATS, Source, check_data, open_data
 
 __all__ = [
     "FORMATS",

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor
 
-from hitnet.data.copying import check_outside
-from hitnet.data.decode import LARGEST_SIDE
 from hitnet.data.images import Images
-from hitnet.data.left_out import Skipped, log_left_out
+from hitnet.data.reading.copying import check_outside
+from hitnet.data.reading.decode import LARGEST_SIDE
+from hitnet.data.reading.left_out import Skipped, log_left_out
+from hitnet.data.reading.stored import AnyFile
+from hitnet.data.reading.streamed import Streamed
 from hitnet.data.split import check_limit
-from hitnet.data.stored import AnyFile
-from hitnet.data.streamed import Streamed
 from hitnet.errors import HitNetError
-from hitnet.files import expand
+from hitnet.runtime.files import expand
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hitnet.data.catalogue import FileState
+    from hitnet.data.known.catalogue import FileState
 
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
@@ -147,7 +147,7 @@ class Relabelling:
 
 
 class Data(ABC):
-    """Opened data. Subclass it for a new format, and add the class to `hitnet.data.formats.FORMATS`.
+    """Opened data. Subclass it for a new format, and add the class to `hitnet.data.sources.FORMATS`.
 
     Attributes:
         source: What was opened: a name, a path or images.

@@ -20,14 +20,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hitnet.data.entries import Lazy
-from hitnet.data.stored import AnyFile, as_file
-from hitnet.data.threads import in_threads
+from hitnet.data.reading.entries import Lazy
+from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress, in_half
-from hitnet.files import expand, remove_litter, replacing
 from hitnet.models.backbones import Backbone
-from hitnet.training.distributed import SINGLE, Ranks
+from hitnet.runtime.files import expand, remove_litter, replacing
+from hitnet.runtime.ranks import SINGLE, Ranks
+from hitnet.runtime.threads import in_threads
 
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written

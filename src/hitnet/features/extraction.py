@@ -18,13 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.data.stored import AnyFile
+from hitnet.data.reading.stored import AnyFile
 from hitnet.errors import HitNetError, whole
 from hitnet.features import photographs
 from hitnet.features.folding import folded
 from hitnet.features.gpu_decoding import gpu_reader
 from hitnet.models.backbones import Backbone
-from hitnet.training.device import bfloat16_in_cpu, filled, sent
+from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
 
 Progress = Callable[[int, int], None]
 Source = Sequence[str | AnyFile] | Tensor

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from hitnet.data.decode import LARGEST_PICTURE, ORIENTATION
-from hitnet.data.stored import AnyFile, as_file
+from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION
+from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.features import photographs
 
 TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory

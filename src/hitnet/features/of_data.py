@@ -10,15 +10,15 @@ from torch import Tensor
 
 from hitnet.data import Data, Source, open_data
 from hitnet.data.opened import ImageSet
-from hitnet.data.streamed import Streamed
+from hitnet.data.reading.streamed import Streamed
 from hitnet.errors import HitNetError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
-from hitnet.files import expand, replacing
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
-from hitnet.training import Progress
-from hitnet.training.device import pick_device
-from hitnet.training.distributed import SINGLE, Ranks, connect, watched
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.files import expand, replacing
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
 
 
 def extract_features(

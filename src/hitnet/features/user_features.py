@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images
-from hitnet.data.array_files import read_npy, read_npz
-from hitnet.data.parquet import read_parquet
+from hitnet.data.reading.array_files import read_npy, read_npz
+from hitnet.data.reading.parquet import read_parquet
 from hitnet.errors import HitNetError
-from hitnet.files import expand
+from hitnet.runtime.files import expand
 
 KINDS = (".npy", ".npz", ".parquet")
 

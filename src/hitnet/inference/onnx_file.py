@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hitnet import schemas
-from hitnet.data.decode import check_shape, read_image
+from hitnet.data.reading.decode import check_shape, read_image
 from hitnet.errors import HitNetError
-from hitnet.files import check_regular, expand
 from hitnet.inference.prediction import DecisionRule, Prediction
+from hitnet.runtime import schemas
+from hitnet.runtime.files import check_regular, expand
 
 FORMAT = 1
 ENTRY, CHECKSUM = "hitnet", "hitnet-checksum"

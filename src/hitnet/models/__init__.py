@@ -10,7 +10,7 @@ import torch
 
 from hitnet.errors import HitNetError, check_entries, unknown_name
 from hitnet.models.classifier import HitOrMissClassifier, with_backbone
-from hitnet.models.features import is_backbone
+from hitnet.models.extractors import is_backbone
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images
 
 __all__ = [

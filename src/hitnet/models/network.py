@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hitnet import schemas
 from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.features import FEATURES, Features, Pretrained, build_features, is_backbone
+from hitnet.models.extractors import FEATURES, build_features, is_backbone
+from hitnet.models.features import Features, Pretrained
 from hitnet.models.heads import HEADS
+from hitnet.runtime import schemas
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.files import replacing
+from hitnet.inference.evaluation import mean_distances
 from hitnet.models import choose_model
 from hitnet.models.heads import HEADS
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, Entry, Ledger, today
 from hitnet.paper.records import full_runs
-from hitnet.training.evaluation import mean_distances
+from hitnet.runtime.files import replacing
 
 LABEL = "committee"  # of its analysis in the ledger
 

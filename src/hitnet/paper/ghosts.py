@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 
 from hitnet import plots
-from hitnet.audit.ghosts import Ghosts, find_ghosts
 from hitnet.audit.scores import others
-from hitnet.data.array_files import read_npz
 from hitnet.data.images import Images
+from hitnet.data.reading.array_files import read_npz
 from hitnet.errors import HitNetError
-from hitnet.files import replacing
+from hitnet.inference.ghosts import Ghosts, find_ghosts
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.figures import FOLDER
 from hitnet.paper.ledger import ANALYSIS, Entry, Ledger, today
 from hitnet.paper.records import full_runs
+from hitnet.runtime.files import replacing
 
 COLUMNS = ("label", "ghost", "hits", "mean_distance")  # kept of each doubtful image, after its index
 BIN = 0.05  # width of the steps of mean distance over which spreads are kept

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.models.network import Network
-from hitnet.training import Progress
+from hitnet.runtime.progress import Progress
 
 
 class Guard(Progress):

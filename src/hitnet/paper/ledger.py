@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 import hitnet
-from hitnet import files, schemas
 from hitnet.errors import HitNetError
+from hitnet.runtime import files, schemas
 
 RUN, ARM, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "arm", "short", "diverged", "analysis", "picture")
 LARGEST = 1 << 30  # bytes

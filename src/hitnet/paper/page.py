@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hitnet import files
 from hitnet.errors import HitNetError
 from hitnet.paper.book import Book, Page, Result, standing
 from hitnet.paper.claims import Claim
@@ -25,6 +24,7 @@ from hitnet.paper.records import (
     short_runs,
     summarise,
 )
+from hitnet.runtime import files
 
 NONE = "–"
 MARK = "**≠**"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from hitnet import schemas
 from hitnet.errors import HitNetError
 from hitnet.paper.experiments import Experiment
 from hitnet.paper.ledger import ANALYSIS, ARM, DIVERGED, RUN, SHORT, Entry, Ledger
+from hitnet.runtime import schemas
 from hitnet.training.recipes import Recipe
 
 IRREGULARITY_EPOCHS = 100  # the paper takes the irregularity over the last 100 epochs

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitnet.errors import HitNetError
-from hitnet.files import remove_litter
 from hitnet.paper.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from hitnet.paper.committees import judge_committees
 from hitnet.paper.cost import in_words
@@ -25,9 +24,10 @@ from hitnet.paper.ghosts import analyse_ghosts, redraw_doubtful
 from hitnet.paper.ledger import Ledger
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, ghost_analysis
 from hitnet.paper.runner import Runner
+from hitnet.runtime.files import remove_litter
 
 if TYPE_CHECKING:
-    from hitnet.training.progress import Progress
+    from hitnet.runtime.progress import Progress
 
 Say = Callable[[str], None]
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from hitnet.data import Images, open_data
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models import choose_model
+from hitnet.models.inference import class_distances
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.paper.book import TEACHER_SEED, Book, Drawing
 from hitnet.paper.committees import predictions_path, save_predictions, wrong_within
@@ -21,11 +22,11 @@ from hitnet.paper.ghosts import reading_path, save_reading
 from hitnet.paper.guard import Guard
 from hitnet.paper.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
 from hitnet.paper.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
-from hitnet.training import Progress, Run, RunConfig, RunFolder, open_run
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
+from hitnet.training import Run, RunConfig, RunFolder, open_run
 from hitnet.training.api import seed_jobs
 from hitnet.training.configuration import configure
-from hitnet.training.device import pick_device
-from hitnet.training.evaluation import class_distances
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
 from hitnet.training.resuming import check_same

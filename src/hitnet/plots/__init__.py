@@ -5,7 +5,14 @@ matplotlib supports.
 """
 
 from hitnet.plots.capsules import capsule_figure
-from hitnet.plots.ghosts import analysis_figure, doubtful_figures, draw_agreement, draw_distances, draw_pairs
+from hitnet.plots.ghosts import (
+    analysis_figure,
+    doubtful_figures,
+    draw_agreement,
+    draw_distances,
+    draw_pairs,
+    write_ghosts,
+)
 from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
 from hitnet.plots.losses import loss_figure
 from hitnet.plots.sheet import check_file_type, draw_image, pages, save
@@ -41,4 +48,5 @@ __all__ = [
     "save",
     "tile_figures",
     "traversal_figures",
+    "write_ghosts",
 ]

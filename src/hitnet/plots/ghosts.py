@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.images import Images
-from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, text_width
+from hitnet.inference.ghosts import Ghosts
+from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, save, text_width
 from hitnet.plots.tiles import tile_figures, tile_width
+from hitnet.runtime import files, spreadsheets
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hitnet.audit.ghosts import Ghosts
 
 MOST_DRAWN = 200  # largest number of doubtful images in a figure
 MANY_COLUMNS, FEW_COLUMNS = 9, 5  # columns of doubtful images if their labels fit, and if names must be cut
@@ -87,3 +89,24 @@ def draw_distances(axes: Axes, ghosts: Ghosts) -> Axes:
     axes.axvline(HIT_RADIUS, color=RED, linewidth=1)
     axes.set(xlabel="mean ghost distance", ylabel="standard deviation", title="agreed ghosts; red: hit zone")
     return axes
+
+
+def write_ghosts(ghosts: Ghosts, images: Images, out: Path) -> list[Path]:
+    """Write tables and figures of the analysis into a new folder; return the files."""
+    files.check_vacant(out)
+    doubtful = ghosts.doubtful()
+    identity = {"id": images.ids.numpy()} | ({} if images.paths is None else {"path": list(images.paths)})
+    table = ghosts.table.assign(**identity)
+    tables = {
+        "ghosts.csv": table,
+        "agreement.csv": ghosts.agreement(),
+        "pairs.csv": ghosts.pairs(ghosts.agreed()).reset_index(allow_duplicates=True),
+        "doubtful_pairs.csv": ghosts.pairs(doubtful).reset_index(allow_duplicates=True),
+        "doubtful.csv": table.loc[doubtful.index],
+    }
+    for name, frame in tables.items():
+        spreadsheets.write_csv(out / name, frame)
+    pictures = save([analysis_figure(ghosts)], out / "analysis.png")
+    if len(doubtful):
+        pictures += save(doubtful_figures(doubtful, images), out / "doubtful.png")
+    return [out / name for name in tables] + pictures

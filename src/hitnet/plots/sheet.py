@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hitnet.errors import HitNetError
-from hitnet.files import expand, replacing
+from hitnet.runtime.files import expand, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

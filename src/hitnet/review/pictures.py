@@ -20,10 +20,10 @@ import torch
 from PIL import Image, ImageOps
 
 from hitnet.data import Data
-from hitnet.data.copying import leads_out
-from hitnet.data.image_files import FileData
-from hitnet.data.remote import is_remote, join
-from hitnet.data.stored import AnyFile, Root
+from hitnet.data.formats.image_files import FileData
+from hitnet.data.reading.copying import leads_out
+from hitnet.data.reading.remote import is_remote, join
+from hitnet.data.reading.stored import AnyFile, Root
 from hitnet.errors import HitNetError
 from hitnet.review.rows import Rows
 

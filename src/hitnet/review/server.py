@@ -16,7 +16,6 @@ from pathlib import Path
 import pandas as pd
 import uvicorn
 
-from hitnet import files
 from hitnet.audit import Audit, open_audit
 from hitnet.audit.kept import read_kept
 from hitnet.data import Source
@@ -28,6 +27,7 @@ from hitnet.review.page import make_page
 from hitnet.review.pictures import Pictures
 from hitnet.review.ranking import Ranker
 from hitnet.review.rows import Rows
+from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")
 HOST = "127.0.0.1"

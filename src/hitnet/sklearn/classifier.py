@@ -20,9 +20,9 @@ from hitnet.inference.prediction import FEWEST_HELD_OUT
 from hitnet.models import ModelChoice, choose_model
 from hitnet.models.heads import HEADS
 from hitnet.probabilities import class_probabilities, fit_temperature
+from hitnet.runtime.device import pick_device
 from hitnet.sklearn.inputs import check_shape, images_of, kind_of, read_at, read_paths
 from hitnet.sklearn.learners import Learner, fit_features, fit_images
-from hitnet.training.device import pick_device
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images, read_image
-from hitnet.data.threads import in_threads
 from hitnet.errors import HitNetError
+from hitnet.runtime.threads import in_threads
 
 Kind = Literal["features", "images", "paths"]
 

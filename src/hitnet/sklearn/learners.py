@@ -16,8 +16,8 @@ from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, distances
 from hitnet.data import Images
 from hitnet.losses import CentripetalLoss
 from hitnet.models import ModelChoice, Network, unit_images
+from hitnet.runtime.device import evaluation_batch
 from hitnet.training import choose_recipe, train
-from hitnet.training.device import evaluation_batch
 
 BATCH = 64
 RATE = 3e-2

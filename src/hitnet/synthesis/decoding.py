@@ -11,7 +11,7 @@ from torch import Tensor
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.models.coding import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
-from hitnet.training.device import pick_device
+from hitnet.runtime.device import pick_device
 from hitnet.training.runs import Run, open_run
 
 RunLike = Run | str | Path

@@ -18,15 +18,16 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
-from hitnet.files import checksum
+from hitnet.inference.evaluation import check_fit, load_for
 from hitnet.models.coding import BATCH, encode_batch
 from hitnet.models.hybrid import component_spread
+from hitnet.models.inference import to_device
 from hitnet.models.network import Network
+from hitnet.runtime.files import checksum
+from hitnet.runtime.tensor_files import read_tensors, write_tensors
 from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder
-from hitnet.training.evaluation import check_fit, load_for, to_device
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run
-from hitnet.training.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"

@@ -13,11 +13,11 @@ from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.models.coding import BATCH
 from hitnet.models.hybrid import capsule_noise, hybrid
+from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream
-from hitnet.training.evaluation import to_device
 from hitnet.training.recipes import Recipe
 
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training

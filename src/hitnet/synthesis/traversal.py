@@ -16,9 +16,9 @@ from torch import Tensor
 from hitnet.data import read_image
 from hitnet.errors import HitNetError
 from hitnet.models.hybrid import component_spread
+from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
-from hitnet.training.evaluation import to_device
 from hitnet.training.runs import Run
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.files import check_vacant, expand, new_folder, replacing
+from hitnet.runtime.files import check_vacant, expand, new_folder, replacing
 
 log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system

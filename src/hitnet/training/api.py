@@ -12,12 +12,12 @@ import torch
 from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError, whole
 from hitnet.models import ModelChoice
-from hitnet.training import distributed
+from hitnet.runtime.device import pick_device, room_for_images
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import connect, watched
 from hitnet.training.callbacks import Callback
 from hitnet.training.configuration import at_backbone_size, configure, training_sets
-from hitnet.training.device import pick_device, room_for_images
 from hitnet.training.jobs import Job, JobSet, release, train_jobs
-from hitnet.training.progress import Progress
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.resuming import prepare
 from hitnet.training.run_config import RunConfig
@@ -101,8 +101,8 @@ def _train(
     where = pick_device(device)
     if profile and out is None:
         raise HitNetError("`profile` needs a run folder: set `out`.")
-    ranks = distributed.connect(where)
-    with distributed.watched(ranks):
+    ranks = connect(where)
+    with watched(ranks):
         opened = at_backbone_size(open_data(data), model)
         opened.check_outside(out)
         images, test = training_sets(opened, partial(room_for_images, where))

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from hitnet.data.augment import Augmentation
-from hitnet.training.distributed import SINGLE, Ranks
+from hitnet.runtime.ranks import SINGLE, Ranks
+from hitnet.training.augmentation import Augmentation
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation, add, dealt, epoch_differences, modified_places
 from hitnet.training.profiling import part

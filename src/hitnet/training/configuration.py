@@ -12,9 +12,9 @@ from hitnet import models
 from hitnet.data import Data, ImageSet
 from hitnet.data.opened import Room, match_classes
 from hitnet.errors import HitNetError
-from hitnet.files import expand
 from hitnet.models import ModelChoice
 from hitnet.models.network import Network
+from hitnet.runtime.files import expand
 from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
 from hitnet.training.objective import Objective
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe

@@ -13,17 +13,18 @@ from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
+from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
+from hitnet.runtime.device import Stopwatch, evaluation_batch
+from hitnet.runtime.progress import Progress, Stopped
+from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.average import Average
 from hitnet.training.batches import Batches
 from hitnet.training.callbacks import Callback, Training
-from hitnet.training.device import Stopwatch, evaluation_batch
-from hitnet.training.distributed import SINGLE, Parallel, Ranks
-from hitnet.training.evaluation import class_distances
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
+from hitnet.training.parallel import Parallel
 from hitnet.training.profiling import Profiling
-from hitnet.training.progress import Progress, Stopped
 from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import History, RunFolder, Saved

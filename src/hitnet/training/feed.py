@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import ImageSet
-from hitnet.training.device import evaluation_batch, sent
+from hitnet.runtime.device import evaluation_batch, sent
 
 
 class Feed:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hitnet import files
 from hitnet.data import list_data
-from hitnet.data.known_sets import KNOWN_SETS
+from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.errors import HitNetError
+from hitnet.models.network import Network
+from hitnet.runtime import files
 from hitnet.training.run_config import RunConfig
-from hitnet.training.run_folder import RunFolder
-from hitnet.training.runs import Run, open_run
+from hitnet.training.run_folder import History, RunFolder
 
 CARD = "README.md"
 PUBLISHED = ("config.json", "history.json", "weights.safetensors")
@@ -43,59 +43,59 @@ print(hitnet.predict(run, ["image.png"]))
 """
 
 
-def save_pretrained(run: Run, folder: str | Path, *, license: str | None = None, repository: str | None = None) -> Path:
+def save_pretrained(
+    folder: str | Path,
+    model: Network,
+    config: RunConfig,
+    history: History,
+    *,
+    license: str | None = None,
+    repository: str | None = None,
+) -> Path:
     """Write a run with its model card into a new folder; see `Run.save_pretrained`."""
     hub = hub_package()
     target = files.expand(folder)
     files.check_vacant(target)
     with files.new_folder(target) as temporary:
-        card = model_card(run, hub, license=license, repository=repository or target.name)
+        card = model_card(config, history, hub, license=license, repository=repository or target.name)
         (temporary / CARD).write_text(str(card), encoding="utf-8")
         published = RunFolder(temporary)
-        files.write_json(published.config_file, without_places(run.config).to_dict())
-        published.finish(run.model, run.history)
+        files.write_json(published.config_file, without_places(config).to_dict())
+        published.finish(model, history)
     return target
 
 
 def push_to_hub(
-    run: Run, repository: str, *, license: str | None = None, private: bool | None = None, token: str | None = None
+    repository: str,
+    model: Network,
+    config: RunConfig,
+    history: History,
+    *,
+    license: str | None = None,
+    private: bool | None = None,
+    token: str | None = None,
 ) -> str:
     """Upload a run with its model card; see `Run.push_to_hub`."""
     api = hub_package().HfApi(token=token)
     with tempfile.TemporaryDirectory() as parent:
-        folder = save_pretrained(run, Path(parent) / "run", license=license, repository=repository)
+        folder = save_pretrained(Path(parent) / "run", model, config, history, license=license, repository=repository)
         address = api.create_repo(repo_id=repository, private=private, exist_ok=True)
         api.upload_folder(
-            repo_id=address.repo_id, folder_path=folder, commit_message=f"Upload {run.config.model_name} of hitnet"
+            repo_id=address.repo_id, folder_path=folder, commit_message=f"Upload {config.model_name} of hitnet"
         )
     return str(address)
 
 
-def from_pretrained(
-    source: str | Path,
-    *,
-    revision: str | None = None,
-    cache_dir: str | Path | None = None,
-    token: str | None = None,
-    local_files_only: bool = False,
-) -> Run:
-    """Open a run from the Hub, or from a folder; see `Run.from_pretrained`."""
+def find_pretrained(source: str | Path, **options: Any) -> Path:
+    """The run folder of a run on the Hub, downloaded if need be, or a local one; see `Run.from_pretrained`."""
     folder = files.expand(source)
     if folder.exists():
-        return open_run(folder)
+        return folder
     hub = hub_package()
     try:
-        downloaded = hub.snapshot_download(
-            str(source),
-            revision=revision,
-            cache_dir=cache_dir,
-            token=token,
-            local_files_only=local_files_only,
-            allow_patterns=list(PUBLISHED),
-        )
+        return Path(hub.snapshot_download(str(source), allow_patterns=list(PUBLISHED), **options))
     except Exception as error:  # no network, no such repository, no name of one
         raise HitNetError(f"{source} is neither a folder nor can it be had from the Hub: {error}") from error
-    return open_run(downloaded)
 
 
 def without_places(config: RunConfig) -> RunConfig:
@@ -111,12 +111,12 @@ def without_places(config: RunConfig) -> RunConfig:
     )
 
 
-def model_card(run: Run, hub: Any, *, license: str | None, repository: str) -> Any:
+def model_card(config: RunConfig, history: History, hub: Any, *, license: str | None, repository: str) -> Any:
     """What people should know of the network, in words and in the Hub's own terms."""
-    about, name = run.config.data, str(run.config.data.get("name", "data"))
-    last = run.history[-1] if run.history else {}
+    about, name = config.data, str(config.data.get("name", "data"))
+    last = history[-1] if history else {}
     error, known = last.get("test_error"), {str(row["name"]): str(row["licence"]) for row in list_data()}
-    title = f"{run.config.model_name} on {name}"
+    title = f"{config.model_name} on {name}"
     results = []
     if error is not None:
         results.append(
@@ -143,10 +143,10 @@ def model_card(run: Run, hub: Any, *, license: str | None, repository: str) -> A
         error="not measured: there were no test images"
         if error is None
         else f"{error:.2f} % on {about.get('test_images') or 'the'} test images, after the last epoch",
-        runs=f"this is one run (seed {run.config.seed}, {len(run.history)} epochs); others differ by chance",
+        runs=f"this is one run (seed {config.seed}, {len(history)} epochs); others differ by chance",
         licence=license or "not stated; ask the author",
-        classes=", ".join(run.class_names),
-        shape=" x ".join(map(str, run.config.model.in_shape)) + " (channels, height, width)",
+        classes=", ".join(config.data["class_names"]),
+        shape=" x ".join(map(str, config.model.in_shape)) + " (channels, height, width)",
         repository=repository,
     )
     return hub.ModelCard(f"---\n{data.to_yaml()}\n---\n{words}")

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from hitnet.data import ImageSet
 from hitnet.errors import HitNetError
-from hitnet.files import expand
 from hitnet.models.coding import BATCH, encode_batch, need_decoder
 from hitnet.models.hybrid import Noise, before_and_after, draw_noise
+from hitnet.models.inference import to_device
 from hitnet.models.network import Network, weights_fingerprint
-from hitnet.training.device import sent, training_precision
-from hitnet.training.evaluation import to_device
+from hitnet.runtime.device import sent, training_precision
+from hitnet.runtime.files import expand
 from hitnet.training.feed import Feed
 from hitnet.training.recipes import Recipe
 from hitnet.training.runs import Run, open_run

@@ -11,13 +11,13 @@ import torch
 from hitnet.data import ImageSet
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.callbacks import Callback
-from hitnet.training.distributed import SINGLE, Ranks
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.profiling import Profiling
-from hitnet.training.progress import Progress
 from hitnet.training.randomness import own_randomness
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from hitnet import files
+from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")
 WARM_UP, STEPS = 5, 20

@@ -6,12 +6,13 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from hitnet import schemas
-from hitnet.data.augment import Augmentation, Fill
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
-from hitnet.models.features import is_backbone
+from hitnet.models.extractors import is_backbone
 from hitnet.models.hybrid import NOISES, Noise
+from hitnet.models.inference import PRETRAINED_BATCH
+from hitnet.runtime import schemas
+from hitnet.training.augmentation import Augmentation, Fill
 
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
@@ -188,7 +189,7 @@ FAST: dict[str, Recipe] = {
     ),
     "pretrained": Recipe(
         epochs=8,
-        batch_size=64,
+        batch_size=PRETRAINED_BATCH,
         optimizer="adamw",
         learning_rate=3e-3,
         backbone_rate=1 / 3,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hitnet import schemas
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig
+from hitnet.runtime import schemas
 from hitnet.training.recipes import Recipe
 
 FORMAT = 1

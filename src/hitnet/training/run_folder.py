@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitnet import files, locks, schemas
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig, Network
+from hitnet.runtime import files, locks, schemas
+from hitnet.runtime.tensor_files import read_metadata, read_tensors, write_tensors
 from hitnet.training.run_config import RunConfig
-from hitnet.training.tensor_files import read_metadata, read_tensors, write_tensors
 
 MOST_THREADS = 1024
 History = list[dict[str, Any]]

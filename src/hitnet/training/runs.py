@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hitnet.models.network import Network
+from hitnet.training import hub
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import History, RunFolder
 
@@ -37,9 +38,7 @@ class Run:
             folder: A run folder with a model card (README.md), which states data, error, runs and licence.
             license: The licence of the weights, e.g. "mit".
         """
-        from hitnet.training import hub
-
-        return hub.save_pretrained(self, folder, license=license)
+        return hub.save_pretrained(folder, self.model, self.config, self.history, license=license)
 
     def push_to_hub(
         self, repository: str, *, license: str | None = None, private: bool | None = None, token: str | None = None
@@ -55,9 +54,9 @@ class Run:
         Returns:
             The address of the repository.
         """
-        from hitnet.training import hub
-
-        return hub.push_to_hub(self, repository, license=license, private=private, token=token)
+        return hub.push_to_hub(
+            repository, self.model, self.config, self.history, license=license, private=private, token=token
+        )
 
     @classmethod
     def from_pretrained(
@@ -78,10 +77,10 @@ class Run:
             token: None: that of `hf auth login`.
             local_files_only: Take only what was downloaded before.
         """
-        from hitnet.training import hub
-
-        return hub.from_pretrained(
-            source, revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only
+        return open_run(
+            hub.find_pretrained(
+                source, revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only
+            )
         )
 
 

@@ -16,8 +16,8 @@ import torch
 
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
+from hitnet.runtime.progress import Stopped
 from hitnet.training.engine import Trainer
-from hitnet.training.progress import Stopped
 from hitnet.training.randomness import own_randomness, random_state, set_random_state
 from hitnet.training.run_folder import History
 

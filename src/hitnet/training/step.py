@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.capsules import hits_and_misses
-from hitnet.data.augment import Augmentation
 from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.dropconnect import Masks, dropconnect_layers, given_masks
 from hitnet.models.network import Network, Output, unit_images
-from hitnet.training.device import training_precision
-from hitnet.training.distributed import Parallel
+from hitnet.runtime.device import training_precision
+from hitnet.training.augmentation import Augmentation
 from hitnet.training.objective import Objective
+from hitnet.training.parallel import Parallel
 from hitnet.training.profiling import part
 from hitnet.training.recipes import Recipe
 

@@ -1,0 +1,235 @@
+"""The rows of a table of image files: which columns are read, and what they say about each image."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from hitnet.data.label_names import label_name
+from hitnet.data.reading.entries import Entries, Texts
+from hitnet.data.reading.left_out import Skipped
+from hitnet.data.reading.parquet import check_readable, opened, read_parquet
+from hitnet.data.reading.remote import RemotePath
+from hitnet.data.reading.survey import Listing
+from hitnet.data.split import assign, natural, split_name
+from hitnet.errors import HitNetError
+
+PATHS = (
+    "path",
+    "image",
+    "file",
+    "filename",
+    "image_path",
+    "file_name",
+    "filepath",
+    "file_path",
+    "image_file",
+    "img",
+)
+LABELS = ("label", "class", "target", "category")
+LARGEST = 4 << 30  # bytes of a table in text
+HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
+VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's cells, and which columns are read.
+
+    Attributes:
+        path: The table's file.
+        frame: Its cells.
+        image: The column of image paths.
+        stated: The column of labels, if there is one.
+        votes: The columns of several people's labels.
+        splits: The column of splits, if there is one.
+    """
+
+    path: Path | RemotePath
+    frame: pd.DataFrame
+    image: str
+    stated: tuple[str, ...]
+    votes: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    def texts(self, column: str) -> list[str]:
+        return [_text(value, self.path, column) for value in self.frame[column]]
+
+    def labels(self, column: str) -> list[str | None]:
+        return [label_name(text) for text in self.texts(column)]
+
+    def files(self) -> list[str]:
+        """The image path of each row, as in `Images.paths`; empty if the row has none."""
+        return [HERE.sub("", text.replace("\\", "/")) for text in self.texts(self.image)]
+
+    def listing(self) -> Listing:
+        """The image files that the table names, in the order of its rows."""
+        rows, skipped = _gather(self)
+        named = [(row, row.label) for row in rows]
+        skipped += [
+            Skipped(row.path, f"{row.where} gives no label (empty or -1)") for row, label in named if label is None
+        ]
+        labelled = [(row, label) for row, label in named if label is not None]
+        if not labelled:
+            raise HitNetError(f"{self.path} holds no row with an image path and a label; empty and -1 mean none.")
+        paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
+        splits = assign(_given_splits([row for row, _ in labelled], self.path), paths, labels)
+        entries = Entries.of(self.path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
+        return Listing(self.path.stem, entries, tuple(skipped))
+
+
+@dataclass
+class _Row:
+    """What all rows of one image say about it."""
+
+    id: int
+    path: str
+    where: str
+    stated: list[str] = field(default_factory=list)
+    votes: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+
+    @property
+    def ballots(self) -> list[str]:
+        return self.votes or self.stated
+
+    @property
+    def label(self) -> str | None:
+        # Counter keeps the order of first appearance, so in a tie max gives the first.
+        count = Counter(self.stated or self.votes)
+        return max(count, key=lambda label: count[label]) if count else None
+
+
+def agreement_of(table: Table) -> pd.DataFrame:
+    """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
+
+    Returns:
+        A table with these columns:
+
+        path: As in `Images.paths`.
+        label: The label that counts.
+        votes: How many labels people gave the image (1 if the table has one label per image).
+        agreement: The share of these votes for `label`, 0 to 1.
+        votes_<class>: How many votes each class got; classes in natural order, also those that never won.
+    """
+    rows = [row for row in _gather(table)[0] if row.label is not None]
+    classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
+    counts = [Counter(row.ballots) for row in rows]
+    agreement = pd.DataFrame(
+        {
+            "path": [row.path for row in rows],
+            "label": [row.label for row in rows],
+            "votes": [count.total() for count in counts],
+            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
+        },
+        index=pd.Index([row.id for row in rows], name="id"),
+    )
+    ballots = pd.DataFrame(
+        {f"votes_{label}": [count[label] for count in counts] for label in classes}, index=agreement.index
+    )
+    return pd.concat([agreement, ballots], axis=1)
+
+
+def read_table(path: Path | RemotePath) -> Table:
+    """Read a table and find the columns that matter."""
+    frame = _read(path)
+    columns = {str(column).strip().lower(): column for column in frame.columns}
+    image = _one_of(PATHS, columns, path, "image paths")
+    votes = [name for name in columns if VOTE.fullmatch(name)]
+    stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
+    splits = [name for name in columns if name == "split"]
+    named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
+    return Table(path, frame, columns[image], *named)
+
+
+def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
+    cells: dict[str, list[str | None]] = {name: table.labels(name) for name in (*table.stated, *table.votes)}
+    cells |= {name: [text or None for text in table.texts(name)] for name in table.splits}
+    rows: dict[str, _Row] = {}
+    skipped = []
+    for i, file in enumerate(table.files()):
+        where = f"row {i + 1}"
+        if not file:
+            skipped.append(Skipped(f"{table.path.name}, {where}", "it gives no image path"))
+            continue
+        row = rows.setdefault(file, _Row(len(rows), file, where))
+        for kept, names in ((row.stated, table.stated), (row.votes, table.votes), (row.splits, table.splits)):
+            kept += [cell for name in names if (cell := cells[name][i]) is not None]
+    return list(rows.values()), skipped
+
+
+def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path | RemotePath, what: str) -> str:
+    name = next((name for name in wanted if name in columns), None)
+    if name is None:
+        raise HitNetError(
+            f"{path} has no column of {what}. Expected one of {', '.join(wanted)}; "
+            f"found {', '.join(columns.values()) or 'none'}."
+        )
+    return name
+
+
+def _read(path: Path | RemotePath) -> pd.DataFrame:
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return read_parquet(path)
+    check_readable(path, largest=LARGEST)
+    try:
+        separator = "\t" if kind == ".tsv" else ","
+        header = pd.read_csv(opened(path), sep=separator, nrows=0, encoding="utf-8-sig").columns
+        if len(header) == 1 and any(sign in header[0] for sign in ",;\t" if sign != separator):
+            raise HitNetError(
+                f"{path}: columns must be separated by {'tabs' if kind == '.tsv' else 'commas'}; "
+                f"its header is one column only, {header[0]!r}."
+            )
+        with warnings.catch_warnings():
+            # With index_col=False, pandas warns of rows with more cells than the header instead of shifting them.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                opened(path), sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False
+            )
+    except pd.errors.ParserWarning as error:
+        raise HitNetError(
+            f"{path}: its rows have more cells than its header. Name every column, remove separators at the end of "
+            "rows, and put cells that hold one in quotes."
+        ) from error
+    except HitNetError:
+        raise
+    except pd.errors.EmptyDataError as error:
+        raise HitNetError(f"{path} is empty. A table needs a header that names its columns, and rows.") from error
+    except UnicodeDecodeError as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {error}. Save it as UTF-8.") from error
+    # A damaged file makes the readers raise almost anything.
+    except Exception as error:
+        raise HitNetError(f"{path} is not a readable {kind} table: {str(error).strip()}") from error
+
+
+def _text(value: object, path: Path | RemotePath, column: str) -> str:
+    """A cell as text; a missing cell is empty, and a whole number is written without a decimal point."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes | dict | list | np.ndarray):
+        raise HitNetError(f"{path}: column {column} must hold text or numbers; it holds {type(value).__name__}.")
+    if value is None or value is pd.NA or value != value:
+        return ""
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _given_splits(rows: list[_Row], path: Path | RemotePath) -> list[str] | None:
+    if not any(row.splits for row in rows):
+        return None
+    given = []
+    for row in rows:
+        meant = {split_name(split, where=f"{path}, {row.where}") for split in row.splits}
+        if len(meant) != 1:
+            problem = "gives no split" if not meant else f"and others put {row.path} into several splits"
+            raise HitNetError(f"{path}: {row.where} {problem}. Give each image one split, or remove the column.")
+        given.append(meant.pop())
+    return given

@@ -1,0 +1,138 @@
+"""Download a file from the first mirror that works, check its checksum, and write it whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import shutil
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hitnet.errors import HitNetError
+from hitnet.runtime.files import replacing
+
+TIMEOUT = 30.0  # seconds without an answer
+LARGEST = 2 << 30  # bytes of one file
+BLOCK = 1 << 18
+
+
+class _MirrorError(Exception):
+    """Why a download from one mirror failed; the next mirror is tried."""
+
+
+def fetch_file(urls: Sequence[str], target: Path, *, md5: str | None = None) -> None:
+    """Download `target` from the first URL that works.
+
+    Args:
+        urls: Mirrors of the file.
+        target: Where to write it.
+        md5: Its checksum; None if its content is checked afterwards.
+    """
+    failures = []
+    for url in urls:
+        try:
+            with replacing(target) as temporary:
+                received = _transfer(url, temporary)
+                if md5 is not None and received != md5:
+                    raise _MirrorError(f"its MD5 is {received}, expected {md5}")
+            return
+        except _MirrorError as error:
+            failures.append(f"  {url}: {error}")
+    raise HitNetError(
+        f"{target.name} could not be fetched:\n" + "\n".join(failures) + "\n"
+        f"Fetch it by other means from one of these addresses and put it at {target}."
+    )
+
+
+@contextmanager
+def open_archive(
+    archive: Path, *, largest: int = LARGEST, origin: str | None = None
+) -> Iterator[Iterator[tuple[PurePosixPath, IO[bytes]]]]:
+    """Yield the files of a .tar.gz archive, each with its path in it; at the end, check the archive's checksum.
+
+    Args:
+        archive: The file.
+        largest: Skip files of more bytes than this.
+        origin: The address that it has just been fetched from, if it is not kept. None: the user can delete the file.
+    """
+    try:
+        with gzip.open(archive) as stream:
+            with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
+                yield _files(tar, largest)
+            while stream.read(BLOCK):  # the checksum is compared at the end
+                pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        advice = "Delete it and fetch it again." if origin is None else "Try again later."
+        raise HitNetError(f"{origin or archive} cannot be unpacked: {error}. {advice}") from error
+
+
+def _files(tar: tarfile.TarFile, largest: int) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+    """Plain files only: a link could lead out of the folder."""
+    for member in tar:
+        source = tar.extractfile(member) if member.isfile() and member.size <= largest else None
+        if source is not None:
+            with source:
+                yield PurePosixPath(member.name), source
+
+
+def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
+    """Unpack the named files of an archive into `folder`, from whichever folder of the archive they are in.
+
+    Nothing is written unless the archive holds them all and is undamaged.
+    """
+    wanted = set(members)
+    with ExitStack() as written:
+        with open_archive(archive) as files:
+            for path, source in files:
+                if path.name in wanted:
+                    with written.enter_context(replacing(folder / path.name)).open("wb") as out:
+                        shutil.copyfileobj(source, out)
+                    wanted.discard(path.name)
+        if wanted:
+            raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
+
+
+def _transfer(url: str, path: Path) -> str:
+    """Copy the URL's bytes to `path` and return their MD5."""
+    digest, total = hashlib.md5(usedforsecurity=False), 0
+    request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
+    try:
+        with (
+            urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
+            path.open("wb") as out,
+            _progress() as bar,
+        ):
+            size = answer.headers.get("Content-Length", "")
+            task = bar.add_task(url.rsplit("/", 1)[-1], total=int(size) if size.isdigit() else None)
+            while block := answer.read(BLOCK):
+                total += len(block)
+                if total > LARGEST:
+                    raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
+                digest.update(block)
+                out.write(block)
+                bar.advance(task, len(block))
+    except urllib.error.HTTPError as error:
+        raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        raise _MirrorError(str(error.reason)) from error
+    # A broken connection raises one of several kinds of error.
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise _MirrorError(str(error) or type(error).__name__) from error
+    return digest.hexdigest()
+
+
+def _progress() -> Progress:
+    """A progress bar on standard error, shown only on a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

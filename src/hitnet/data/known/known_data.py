@@ -1,0 +1,200 @@
+"""The known sets as data: from their makers' files to images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hitnet.data.formats.arrays import ArrayData, part
+from hitnet.data.images import Images
+from hitnet.data.known import affnist
+from hitnet.data.known.catalogue import SetFiles, data_folder
+from hitnet.data.known.cifar import CLASSES as CIFAR_CLASSES
+from hitnet.data.known.cifar import read_batches
+from hitnet.data.known.clothing import fetch_clothing
+from hitnet.data.known.clothing_sample import read_clothing_sample
+from hitnet.data.known.facts import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
+from hitnet.data.known.idx import read_idx
+from hitnet.data.known.matlab_sets import read_affnist, read_svhn
+from hitnet.data.known.sample import read_sample
+from hitnet.data.opened import Check, DataOptions, ImageSet
+from hitnet.errors import HitNetError
+
+DIGITS = tuple("0123456789")
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+class KnownData(ArrayData):
+    """A set that is known by name.
+
+    Ids are indices within the split. In "all" the test images come after the training images, numbered on.
+    """
+
+    def __init__(self, source: str, options: DataOptions | None = None) -> None:
+        super().__init__(source, options)
+        self.known = known_set(source)
+        self.files = SetFiles(self.known, data_folder(self.options.data_dir))
+        self.audit_split = "all" if self.known in SAMPLES else "train"
+        self.sample = self.known.name if self.known in SAMPLES else None
+
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        """A name takes precedence over a folder of that name, which is written "./mnist"."""
+        return isinstance(source, str) and source in KNOWN_SETS
+
+    @property
+    def address(self) -> str:
+        return str(self.source)
+
+    @property
+    def name(self) -> str:
+        return str(self.source)
+
+    def check(self) -> Check:
+        return Check(files=self.files.check())
+
+    def images_to_correct(self, split: str) -> ImageSet:
+        """The audited split: the other split has ids of its own."""
+        return self.reopen(limit=None, image_size=None).load(split)
+
+    def _read(self, split: str) -> Images:
+        return self._read_split(split, self.options.limit)
+
+    def _read_split(self, split: str, limit: int | None) -> Images:
+        if self.known in SAMPLES:
+            images = SAMPLE_READERS[self.known.name](split)
+            sorted_by_class = self.known is CLOTHING_SAMPLE
+            return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
+        if split == "all":
+            return self._read_all(limit)
+        return READERS[self.known.name](self, split, limit).first(limit)
+
+    def _read_all(self, limit: int | None) -> Images:
+        train = self._read_split("train", limit)
+        if limit is not None and len(train) >= limit:
+            return train
+        test = self._read_split("test", None if limit is None else limit - len(train))
+        return replace(
+            train,
+            pixels=torch.cat([train.pixels, test.pixels]),
+            labels=torch.cat([train.labels, test.labels]),
+            ids=torch.cat([train.ids, test.ids + len(train)]),
+            name=test.name,
+        )
+
+    def _splits(self, images: Images, audited: str) -> list[str] | None:
+        if audited != "all":
+            return None
+        if self.known in SAMPLES:
+            tested = set(SAMPLE_READERS[self.known.name]("test").ids.tolist())
+        else:
+            tested = set(images.ids[images.ids >= len(self.reopen(limit=None).load("train"))].tolist())
+        return ["test" if number in tested else "train" for number in images.ids.tolist()]
+
+    def _find(self, file_name: str) -> Path:
+        return self.files.owner.find(file_name, download=self.options.download)
+
+
+def _read_cifar(data: KnownData, split: str, limit: int | None) -> Images:
+    batches = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
+    pixels, labels = read_batches([data._find(batch) for batch in batches])
+    return Images.from_arrays(pixels, labels, class_names=CIFAR_CLASSES, name=data.known.title, flip=True)
+
+
+def _read_svhn(data: KnownData, split: str, limit: int | None) -> Images:
+    pixels, digits = read_svhn(data._find(f"{split}_32x32.mat"))
+    return Images.from_arrays(pixels, digits, class_names=DIGITS, name=data.known.title)
+
+
+def _read_mnist(data: KnownData, split: str, limit: int | None) -> Images:
+    return _read_idx(data, split, DIGITS)
+
+
+def _read_fashion(data: KnownData, split: str, limit: int | None) -> Images:
+    return replace(_read_idx(data, split, FASHION_CLASSES), flip=True)
+
+
+def _read_idx(data: KnownData, split: str, classes: tuple[str, ...]) -> Images:
+    part = "train" if split == "train" else "t10k"
+    pictures = data._find(f"{part}-images-idx3-ubyte.gz")
+    labels = data._find(f"{part}-labels-idx1-ubyte.gz")
+    x, y = read_idx(pictures, ndim=3), read_idx(labels, ndim=1)
+    if len(x) != len(y):
+        raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
+    return Images.from_arrays(x, y, class_names=classes, name=data.files.owner.known.title)
+
+
+def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:
+    if split == "test" and (files := data.files.original_affnist()):
+        parts = [read_affnist(file) for file in files]
+        x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Images.from_arrays(x, y, class_names=DIGITS, name="affNIST")
+    base = _read_mnist(data, split, None)
+    if split == "train":
+        return replace(base, pixels=affnist.place(base.pixels), name="affNIST train (MNIST on 40x40)")
+    pixels = affnist.rebuild(base.pixels, limit=limit)
+    labels = base.labels.repeat(affnist.COPIES)[: len(pixels)]
+    return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
+
+
+SAMPLE_READERS: dict[str, Callable[[str], Images]] = {
+    SAMPLE.name: read_sample,
+    CLOTHING_SAMPLE.name: read_clothing_sample,
+}
+
+READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
+    "mnist": _read_mnist,
+    "fashion-mnist": _read_fashion,
+    "cifar10": _read_cifar,
+    "svhn": _read_svhn,
+    "affnist": _read_affnist,
+}
+
+
+def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
+    """The known data sets: name, whether it is here, what it is, licence and page."""
+    root = data_folder(data_dir)
+    return [
+        {
+            "name": name,
+            "here": _is_here(SetFiles(known, root)),
+            "about": known.about,
+            "licence": known.licence,
+            "page": known.page,
+        }
+        for name, known in KNOWN_SETS.items()
+    ]
+
+
+def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
+    """Download what a known data set lacks, with checksums.
+
+    Returns:
+        The folder that its files lie in.
+    """
+    files = SetFiles(known_set(name), data_folder(data_dir))
+    if files.known is not CLOTHING:
+        return files.fetch()
+    if not files.folder.is_dir():
+        fetch_clothing(files.folder)
+    return files.folder
+
+
+def _is_here(files: SetFiles) -> bool:
+    return files.folder.is_dir() if files.known is CLOTHING else all(state.usable for state in files.check())

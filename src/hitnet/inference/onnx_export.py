@@ -1,0 +1,256 @@
+"""Export a run to an ONNX file, which ONNX Runtime and other programs run without PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hitnet.data import Source
+from hitnet.errors import HitNetError, check_choice
+from hitnet.inference import DecisionRule
+from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
+from hitnet.inference.predictions import decision_rule
+from hitnet.losses import misfit
+from hitnet.models.network import Network, unit_images
+from hitnet.runtime.files import expand, replacing
+from hitnet.training.runs import Run, open_run
+
+OPSET = 17  # ONNX Runtime 1.12 and later
+BATCH = "images"  # the name of the dimension that may have any size
+LATER_EXPORTER = "dynamo"  # what later versions of PyTorch use by default; it needs further packages
+TOLERANCE, RELATIVE = 1e-4, 1e-5  # a misfit is a sum over all classes
+
+
+def export_run(
+    run: Run | str | Path,
+    out: str | Path,
+    *,
+    format: str = "onnx",
+    part: str = CLASSIFIER,
+    keep: float | None = None,
+    known: Source | None = None,
+) -> Path:
+    """Export a trained network to a file that needs neither PyTorch nor the run folder.
+
+    The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
+    has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to `images`, floats in
+    [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata. Before the file is
+    written, ONNX Runtime and PyTorch are compared.
+
+    Args:
+        run: A run, or its folder.
+        out: A file whose name ends in .onnx; an existing one is replaced.
+        format: "onnx".
+        part: "classifier" or "decoder".
+        keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
+            largest misfit that this gives.
+        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
+
+    Returns:
+        The file.
+
+    Raises:
+        HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
+    """
+    check_choice("export_run", "`format`", format, ("onnx",))
+    check_choice("export_run", "`part`", part, (CLASSIFIER, DECODER))
+    target = expand(out)
+    if target.suffix.lower() != ".onnx":
+        raise HitNetError(f"{out}: choose a file name that ends in .onnx as `out`.")
+    onnx, runtime = onnx_packages()
+    trained = run if isinstance(run, Run) else open_run(run)
+    network = copy.deepcopy(trained.model).cpu().float().eval()
+    if sum(value.nbytes for value in network.state_dict().values()) > LARGEST:
+        raise HitNetError("The network's weights take more than 2 GB, which an ONNX file cannot hold.")
+    if part == DECODER and keep is not None:
+        raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
+    rule = decision_rule(replace(trained, model=network), keep=keep, known=known)
+    network.cpu()
+    graph = ClassifierGraph(network) if part == CLASSIFIER else DecoderGraph(network)
+    content = _exported(graph)
+    check_same_values(graph, content, runtime)
+    model = onnx.load_model_from_string(content)
+    model.producer_name, model.producer_version = "hitnet", _version()
+    model.doc_string = graph.words
+    write_about(model, about_run(trained, part, rule))
+    with replacing(target) as temporary:
+        temporary.write_bytes(model.SerializeToString())
+    return target
+
+
+def about_run(run: Run, part: str, rule: DecisionRule) -> About:
+    """What the file says about the network."""
+    return About(
+        format=FORMAT,
+        part=part,
+        in_shape=run.config.model.in_shape,
+        class_names=rule.class_names,
+        nearest_wins=rule.nearest_wins,
+        radii=rule.radii,
+        model_name=run.config.model_name,
+        data=str(run.config.data.get("name", "")),
+        hitnet=_version(),
+        largest_misfit=rule.largest_misfit,
+    )
+
+
+class Graph(nn.Module):
+    """What is exported: a module, example inputs, and the names of its inputs and outputs."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    words: str
+
+    def examples(self, count: int) -> tuple[Tensor, ...]:
+        """Random inputs."""
+        raise NotImplementedError
+
+
+class ClassifierGraph(Graph):
+    """Images (B, C, H, W), uint8 → distances (B, K), capsules (B, K, n), extra components (B, e), misfits (B,)."""
+
+    words = "images: uint8, grey or RGB. The class with the smallest distance wins; if all miss, none does."
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = with_plain_pools(network)
+        self.fits = network.head.loss == "centripetal"
+        extra, fit = ("extra",) if network.extra else (), ("misfit",) if self.fits else ()
+        self.inputs, self.outputs = ("images",), ("distances", "capsules", *extra, *fit)
+
+    def examples(self, count: int) -> tuple[Tensor, ...]:
+        return (torch.randint(0, 256, (count, *self.network.config.in_shape), dtype=torch.uint8),)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        network = self.network
+        features = network.features(unit_images(images))
+        capsules = network.head(features)
+        extra = () if network.extra is None else (network.extra(features),)
+        distances = network.head.distances(capsules)
+        return distances, capsules, *extra, *((misfit(distances),) if self.fits else ())
+
+
+class DecoderGraph(Graph):
+    """Capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1]."""
+
+    words = "Decodes the capsule of one class per image; the centre of a class is its prototype."
+    outputs = ("images",)
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        if network.decoder is None:
+            raise HitNetError("This network has no decoder to export. Choose `part` classifier, or another run.")
+        self.config, self.decoder = network.config, network.decoder
+        self.inputs = ("capsules", "classes", *(("extra",) if network.extra else ()))
+
+    def examples(self, count: int) -> tuple[Tensor, ...]:
+        config = self.config
+        capsules = torch.rand(count, config.num_classes, config.capsule_dim)
+        extra = (torch.randn(count, config.extra_dim),) if config.extra_dim else ()
+        return capsules, torch.randint(0, config.num_classes, (count,)), *extra
+
+    def forward(self, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
+        images: Tensor = self.decoder(capsules, classes, extra)
+        return images
+
+
+class MatrixPool(nn.Module):
+    """`nn.AdaptiveAvgPool2d` as two products of matrices, for sizes that ONNX's own pooling cannot express."""
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, maps: Tensor) -> Tensor:
+        rows, columns = (_means(int(old), new) for old, new in zip(maps.shape[2:], self.size, strict=True))
+        return rows @ maps @ columns.T
+
+
+def _means(old: int, new: int) -> Tensor:
+    """The matrix (new, old) that averages `old` values to `new`, as adaptive pooling does."""
+    matrix = torch.zeros(new, old)
+    for i in range(new):
+        start, stop = i * old // new, -(-(i + 1) * old // new)
+        matrix[i, start:stop] = 1 / (stop - start)
+    return matrix
+
+
+def with_plain_pools(module: Any) -> Any:
+    """Replace adaptive pooling, in place, except where it is a plain mean."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.AdaptiveAvgPool2d) and child.output_size not in (1, (1, 1)):
+            setattr(module, name, MatrixPool(tuple(child.output_size)))  # type: ignore[arg-type]
+        else:
+            with_plain_pools(child)
+    return module
+
+
+def check_same_values(graph: Graph, content: bytes, runtime: Any) -> None:
+    """Raise HitNetError if ONNX Runtime does not compute what PyTorch computes, for batches of other sizes, too."""
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        for count in (1, 3):
+            inputs = graph.examples(count)
+            result = graph(*inputs)
+            expected = result if isinstance(result, tuple) else (result,)
+            given = {name: value.numpy() for name, value in zip(graph.inputs, inputs, strict=True)}
+            values = [torch.from_numpy(value) for value in session.run(list(graph.outputs), given)]
+            pairs = list(zip(values, expected, strict=True))
+            if not all(a.shape == b.shape and torch.allclose(a, b, rtol=RELATIVE, atol=TOLERANCE) for a, b in pairs):
+                raise HitNetError(
+                    "This network cannot be exported: ONNX Runtime computes other values than PyTorch. Choose another "
+                    "network or backbone."
+                )
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Compute `nn.MultiheadAttention` step by step: its fast path is one operator, which ONNX lacks."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _exported(graph: Graph) -> bytes:
+    """The graph as ONNX, by the exporter that all promised versions of PyTorch have."""
+    names = (*graph.inputs, *graph.outputs)
+    content = io.BytesIO()
+    later = LATER_EXPORTER in inspect.signature(torch.onnx.export).parameters
+    options: dict[str, Any] = {LATER_EXPORTER: False} if later else {}
+    silence = redirect_stdout(io.StringIO())  # of a failure, the exporter prints the whole graph
+    with silence, warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.no_grad(), plain_attention():
+        warnings.simplefilter("ignore")  # sizes other than the batch's are constants, as they should be
+        try:
+            torch.onnx.export(
+                graph.eval(),
+                graph.examples(2),
+                content,  # type: ignore[arg-type]
+                input_names=list(graph.inputs),
+                output_names=list(graph.outputs),
+                dynamic_axes={name: {0: BATCH} for name in names},
+                opset_version=OPSET,
+                **options,
+            )
+        except Exception as error:  # an operator that ONNX lacks makes the exporter raise almost anything
+            reason = str(error).partition("\n")[0]
+            raise HitNetError(f"PyTorch cannot export this network to ONNX: {reason}") from error
+    return content.getvalue()
+
+
+def _version() -> str:
+    from hitnet import __version__
+
+    return __version__

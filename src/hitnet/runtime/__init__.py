@@ -1,0 +1,5 @@
+"""What all work here stands on: devices, processes, progress, files that are written whole, locks."""
+
+from hitnet.runtime.progress import Progress
+
+__all__ = ["Progress"]

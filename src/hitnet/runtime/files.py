@@ -1,0 +1,251 @@
+"""Write files whole or not at all, and read only what is safe to read."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import operator
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hitnet.errors import HitNetError
+from hitnet.runtime import locks
+
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
+LARGEST_JSON = 256 << 20  # bytes
+# What `replacing`, `new_folder` and safetensors leave behind if they are killed.
+LITTER = re.compile(r"\..{1,40}\.[0-9a-f]{8}(\.[^.]*)?|\.tmp\w{6}", re.DOTALL)
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, and move it over `path` when the block ends without an error.
+
+    The permissions of an existing file are kept. The umask decides those of a new file.
+    """
+    target = Path(path).absolute()  # pandas would expand a leading ~ of the temporary path
+    temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+    try:
+        mode = _mode(target if target.exists() else temporary)
+        with _held(temporary):
+            yield temporary
+        with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
+            os.fsync(written.fileno())
+        temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
+        temporary.replace(target)
+    except OSError as error:
+        if error.errno not in NO_PLACE:  # any other error is the block's own
+            raise
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, and rename it to `path` when the block ends without an error.
+
+    `path` must not exist, or be an empty folder. What a killed process left of an earlier attempt is removed.
+    """
+    target = Path(path)
+    start = f".{target.name[:40]}."
+    temporary = target.parent / f"{start}{secrets.token_hex(4)}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+    except OSError as error:
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+    try:
+        with _held(temporary):
+            for left in target.parent.iterdir():
+                if left != temporary and left.name.startswith(start) and LITTER.fullmatch(left.name):
+                    _remove_if_left(left)
+            mode = _mode(target if target.exists() else temporary)
+            yield temporary
+            temporary.chmod(mode)
+        with suppress(FileNotFoundError):
+            target.rmdir()  # Windows does not rename onto a folder, not even onto an empty one
+        temporary.rename(target)
+    except OSError as error:
+        raise HitNetError(f"Cannot write {target}: {error}. Nothing was written.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Lock a temporary file or folder while this process works on it, where the system can."""
+    handle = None
+    if locks.lock_folders():
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            locks.lock(handle, wait=False)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _remove_if_left(path: Path) -> None:
+    """Remove a temporary file or folder, unless the process that works on it is alive or the system cannot tell."""
+    if not locks.lock_folders() or path.is_symlink() or not (path.is_dir() or path.is_file()):
+        return
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            locks.lock(handle, wait=False)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+def remove_litter(folder: Path, *, shared: bool = False) -> None:
+    """Remove temporary files that killed processes left in a folder.
+
+    Args:
+        folder: Need not exist.
+        shared: Other processes may write into the folder, too: only files that none of them has locked. (Files that
+            safetensors writes itself are not locked.)
+    """
+    with suppress(OSError):
+        for path in list(folder.iterdir()):
+            with suppress(OSError):
+                if stat.S_ISREG(path.lstat().st_mode) and LITTER.fullmatch(path.name):
+                    _remove_if_left(path) if shared else path.unlink()
+
+
+def check_vacant(path: str | Path) -> None:
+    """Raise HitNetError if `path` is a file, a link, or a folder that is not empty."""
+    target = Path(path)
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
+        raise HitNetError(f"{target} exists and is not an empty folder. Choose another folder; nothing was written.")
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def expand(path: str | Path) -> Path:
+    """Replace a leading ~ or ~user by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        user = Path(path).parts[0]
+        raise HitNetError(f"{path}: no home folder is known for {user}. Write the full path, or set $HOME.") from None
+
+
+def is_unicode(name: str) -> bool:
+    """Return whether a file's name is valid UTF-8. Python keeps all other bytes of a name as surrogates."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_text(path: str | Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON in UTF-8, with surrogates escaped. Accepts numpy's integers too."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=operator.index) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def check_regular(path: str | Path, *, largest: int) -> None:
+    """Raise HitNetError unless `path` is a regular file of at most `largest` bytes.
+
+    A pipe would be waited for without end, and a device read without end.
+    """
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        raise HitNetError(f"{path} does not exist.") from None
+    except (OSError, ValueError) as error:
+        raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file, but a pipe, a device or the like"
+        raise HitNetError(f"{path} is {kind}. Give a file.")
+    if status.st_size > largest:
+        raise HitNetError(f"{path} has {status.st_size:,} bytes, more than the {largest:,} that are read.")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file; the error for a damaged file names the file and the position of the damage."""
+    check_regular(path, largest=LARGEST_JSON)
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise HitNetError(f"{path} is not readable JSON: it is nested too deeply.") from None
+    except (OSError, ValueError) as error:  # also of bytes that are not UTF-8, and of numbers with too many digits
+        raise HitNetError(f"{path} is not readable JSON: {error}") from error
+
+
+def checksum(path: str | Path) -> str:
+    """A short hash of a file's bytes."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+@contextmanager
+def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Yield a function that appends text to a file, whole or not at all; processes take turns.
+
+    Raises:
+        OSError: The file cannot be opened or written; it is as it was before.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+
+    def append(text: str) -> None:
+        before = os.fstat(handle).st_size
+        content = memoryview(text.encode())
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+            if not before:
+                _sync_folder(target.parent)
+        except BaseException:  # a full disk, or Ctrl-C: half a line must not stay
+            os.ftruncate(handle, before)
+            raise
+
+    try:
+        with suppress(OSError):  # a disk without locks
+            locks.lock(handle, wait=True)
+        yield append
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the name of a new file to disk, too, where the system can do this for folders."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,77 @@
+"""Tensors in safetensors files, with a checksum that is compared when they are read.
+
+Files of earlier versions have no checksum, and are read without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hitnet.errors import HitNetError
+from hitnet.runtime import files, schemas
+
+ENTRY = "hitnet"  # the only entry of the file's metadata: safetensors writes several in random order
+CHECKSUM = "checksum"
+LARGEST = 64 << 30  # bytes
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and texts, whole or not at all."""
+    kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    try:
+        with files.replacing(path) as temporary:
+            save_file(kept, temporary, {ENTRY: about(kept, metadata)})
+    except SafetensorError as error:  # hides the system's own error, e.g. of a full disk
+        raise HitNetError(f"Cannot write {path}: {error}. Choose another place.") from error
+
+
+def about(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Texts and checksum as one text: the same tensors and texts always give the same file."""
+    return json.dumps({**metadata, CHECKSUM: tensor_checksum(tensors, metadata)}, sort_keys=True)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The texts beside the tensors, and their checksum; whether the tensors are sound is not checked."""
+    files.check_regular(path, largest=LARGEST)
+    try:
+        with safe_open(path, framework="pt") as opened:
+            metadata: dict[str, str] = opened.metadata() or {}
+        if ENTRY in metadata:
+            metadata = json.loads(metadata[ENTRY])
+            schemas.check(metadata, schemas.CHECKSUMS, path)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+    return metadata
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the texts beside them; raises HitNetError if a single bit has changed since they were written."""
+    metadata = read_metadata(path)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+    recorded = metadata.pop(CHECKSUM, None)
+    if recorded is not None and recorded != tensor_checksum(tensors, metadata):
+        raise HitNetError(
+            f"{path} is damaged: its checksum does not match its content. Restore it from a copy, or train again."
+        )
+    return tensors, metadata
+
+
+def tensor_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """A hash of names, types, shapes, values and texts."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr(sorted(metadata.items())).encode("utf-8", "surrogatepass"))
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode("utf-8", "surrogatepass"))
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

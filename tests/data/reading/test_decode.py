@@ -1,0 +1,157 @@
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hitnet.data import read_image
+from hitnet.data.reading import decode
+from hitnet.errors import HitNetError
+
+RNG = np.random.default_rng(0)
+
+
+def noise(*shape):
+    return RNG.integers(0, 256, shape, dtype=np.uint8)
+
+
+def test_exact_size_is_exact(tmp_path):
+    grey, colour = noise(9, 7), noise(9, 7, 3)
+    Image.fromarray(grey).save(tmp_path / "g.png")
+    Image.fromarray(colour).save(tmp_path / "c.bmp")
+    assert torch.equal(read_image(tmp_path / "g.png", (1, 9, 7))[0], torch.from_numpy(grey))
+    assert torch.equal(read_image(tmp_path / "g.png", (3, 9, 7))[2], torch.from_numpy(grey))
+    assert torch.equal(read_image(tmp_path / "c.bmp", (3, 9, 7)), torch.from_numpy(colour.transpose(2, 0, 1)))
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "webp", "bmp", "gif", "tif", "ppm"])
+def test_kinds(tmp_path, kind):
+    Image.new("RGB", (16, 16), (200, 40, 90)).save(tmp_path / f"x.{kind}")
+    image = read_image(tmp_path / f"x.{kind}", (3, 8, 8)).float()
+    assert (image - torch.tensor([200.0, 40.0, 90.0])[:, None, None]).abs().max() < 12
+
+
+def test_other_aspect_is_centred_on_black(tmp_path):
+    Image.new("L", (20, 10), 255).save(tmp_path / "wide.png")
+    image = read_image(tmp_path / "wide.png", (1, 8, 8))[0]
+    assert (image[2:6] == 255).all()
+    assert (image[:2] == 0).all()
+    assert (image[6:] == 0).all()
+
+
+def test_orientation_is_honoured(tmp_path):
+    picture = Image.new("L", (20, 10), 0)
+    picture.paste(255, (0, 0, 20, 3))  # a bright band on top, on the right once turned
+    exif = Image.Exif()
+    exif[decode.ORIENTATION] = 6
+    for name in ("x.jpg", "x.png", "x.webp", "x.tif"):
+        picture.save(tmp_path / name, exif=exif)
+        if name != "x.png":  # whose EXIF lies behind the pixels
+            assert decode.header(tmp_path / name) == decode.Header(20, 10, name != "x.webp")
+        image = read_image(tmp_path / name, (1, 20, 10))[0].float()
+        assert image[:, 8:].mean() > 200
+        assert image[:, :5].mean() < 30
+
+
+def test_sixteen_bits_keep_their_range(tmp_path):
+    values = np.array([[0, 257, 32896, 65535]], np.uint16)
+    for name in ("x.png", "x.tif", "x.pgm"):
+        Image.fromarray(values).save(tmp_path / name)
+        assert read_image(tmp_path / name, (1, 1, 4)).flatten().tolist() == [0, 1, 128, 255]
+        assert decode.header(tmp_path / name).grey
+
+
+@pytest.mark.parametrize("value", [1, 200, 300, 5000])
+def test_a_dark_picture_of_many_bits_is_dark(tmp_path, value):
+    for name, kind in (("x.png", np.uint16), ("x.pgm", np.uint16), ("x.tif", np.uint16), ("y.tif", np.int32)):
+        Image.fromarray(np.full((1, 2), value, kind)).save(tmp_path / name)
+        assert read_image(tmp_path / name, (1, 1, 2)).flatten().tolist() == [round(value / 257)] * 2
+
+
+def test_another_white_of_a_pgm(tmp_path):
+    (tmp_path / "plain.pgm").write_bytes(b"P2 3 1 1000\n0 200 1000\n")
+    (tmp_path / "raw.pgm").write_bytes(b"P5 3 1 1000\n" + np.array([0, 200, 1000], ">u2").tobytes())
+    for name in ("plain.pgm", "raw.pgm"):
+        assert read_image(tmp_path / name, (1, 1, 3)).flatten().tolist() == [0, 51, 255]
+
+
+def test_whole_numbers_beyond_sixteen_bits(tmp_path):
+    Image.fromarray(np.array([[0, 65536]], np.int32)).save(tmp_path / "x.tif")
+    with pytest.raises(HitNetError, match="its int32 pixels run from 0 to 65536, outside 0 to 65,535"):
+        read_image(tmp_path / "x.tif", (1, 1, 2))
+
+
+def test_fractions(tmp_path):
+    Image.fromarray(np.array([[0.0, 0.5, 1.0]], np.float32)).save(tmp_path / "x.tif")
+    assert read_image(tmp_path / "x.tif", (1, 1, 3)).flatten().tolist() == [0, 128, 255]
+    for odd, says in ((np.nan, "nan to nan"), (np.inf, "0 to inf"), (-0.5, "-0.5 to 1"), (1.5, "0 to 1.5")):
+        Image.fromarray(np.array([[0.0, odd, 1.0]], np.float32)).save(tmp_path / "odd.tif")
+        with pytest.raises(HitNetError, match=f"its float32 pixels run from {says}, outside 0 to 1"):
+            read_image(tmp_path / "odd.tif", (1, 1, 3))
+
+
+def test_transparent_parts_lie_on_white(tmp_path):
+    Image.fromarray(np.array([[[9, 9, 9, 0], [0, 0, 0, 255], [0, 0, 0, 128]]], np.uint8)).save(tmp_path / "x.png")
+    assert read_image(tmp_path / "x.png", (1, 1, 3)).flatten().tolist() == [255, 0, 127]
+
+
+def test_palettes(tmp_path):
+    for name, colours, grey in (("g.png", [0, 0, 0, 99, 99, 99], True), ("c.png", [0, 0, 0, 255, 0, 0], False)):
+        picture = Image.fromarray(np.array([[0, 1]], np.uint8), "L").convert("P")
+        picture.putpalette(colours)
+        picture.save(tmp_path / name)
+        assert decode.header(tmp_path / name).grey is grey
+    assert read_image(tmp_path / "g.png", (1, 1, 2)).flatten().tolist() == [0, 99]
+    assert read_image(tmp_path / "c.png", (3, 1, 2))[:, 0, 1].tolist() == [255, 0, 0]
+
+
+def test_large_jpegs_are_read_small_and_right(tmp_path):
+    ramp = np.tile(np.linspace(0, 255, 1600).astype(np.uint8), (1200, 1))
+    Image.fromarray(ramp).save(tmp_path / "x.jpg", quality=95)
+    image = read_image(tmp_path / "x.jpg", (1, 24, 32))[0].float()
+    assert (image.mean(0) - torch.linspace(4, 251, 32)).abs().max() < 4
+
+
+def png_header(width, height):
+    ihdr = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunk = b"IHDR" + ihdr
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return start + struct.pack(">I", 9) + b"IDAT" + b"x" * 9
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "it is empty"),
+        (b"this is text", "not an image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
+        (png_header(60000, 60000), "more than 100,000,000 pixels"),
+        (png_header(10001, 10000), "10001 x 10000 pixels"),
+    ],
+    ids=["empty", "text", "eps", "huge", "large"],
+)
+def test_odd_files(tmp_path, content, says):
+    (tmp_path / "odd.png").write_bytes(content)
+    with pytest.raises(HitNetError, match=says) as caught:
+        read_image(tmp_path / "odd.png", (1, 8, 8))
+    assert "odd.png" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "webp", "gif", "tif"])
+def test_truncated_files(tmp_path, kind):
+    path = tmp_path / f"x.{kind}"
+    Image.fromarray(noise(64, 64, 3)).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(HitNetError, match=r"damaged|not an image"):
+        read_image(path, (3, 64, 64))
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(HitNetError, match="no such file"):
+        read_image(tmp_path / "none.png", (1, 8, 8))
+    with pytest.raises(HitNetError, match="not a regular file"):
+        read_image(tmp_path, (1, 8, 8))
+    with pytest.raises(HitNetError, match="shape"):
+        read_image(tmp_path, (2, 8, 8))

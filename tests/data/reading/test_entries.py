@@ -1,0 +1,45 @@
+"""Columns instead of objects: what goes in comes out, and it takes a few dozen bytes a file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from hitnet.data.reading.entries import Entries, Entry, Texts
+
+NAMES = ["a/1.png", "é/2.png", "", "ü" * 300, "lone \udc80", "a/1.png"]
+
+
+def make_entries():
+    splits = ["train", "test", "validation", "train", "train", "test"]
+    return Entries.of(Path("root"), Texts.of(NAMES), ["b", "a", "b", "c", "a", "b"], splits, ids=[5, 3, 8, 1, 0, 2])
+
+
+def test_texts_come_back():
+    texts = Texts.of(iter(NAMES))
+    assert (len(texts), list(texts), texts[3]) == (6, NAMES, NAMES[3])
+    assert list(texts.take(np.array([4, 0, 0]))) == [NAMES[4], NAMES[0], NAMES[0]]
+    assert list(Texts.of([])) == []
+
+
+def test_entries_come_back():
+    entries = make_entries()
+    assert len(entries) == len(list(entries)) == 6
+    assert entries[1] == Entry(3, "é/2.png", Path("root/é/2.png"), "a", "test")
+    assert [entry.id for entry in Entries.of(Path(), Texts.of(["x", "y"]), ["a", "a"], ["test", "test"])] == [0, 1]
+
+
+def test_parts():
+    entries = make_entries()
+    whole = list(entries)
+    assert list(entries.take(np.array([2, 0]))) == [whole[2], whole[0]]
+    assert list(entries.take(entries.in_split("test"))) == [whole[1], whole[5]]
+    assert list(entries.take(entries.in_split("all"))) == whole
+    assert (entries.label_names(), entries.label_names(entries.in_split("test"))) == ({"a", "b", "c"}, {"a", "b"})
+
+
+def test_a_file_takes_few_bytes():
+    paths = Texts.of(f"class-{i % 10}/{i:06}.jpg" for i in range(10_000))
+    entries = Entries.of(Path("root"), paths, ["a", "b"] * 5000, ["train"] * 10_000)
+    columns = (entries.ids, entries.labels, entries.splits, paths.starts, paths.lengths)
+    assert len(paths.block) + sum(column.nbytes for column in columns) <= 10_000 * (18 + 25)
+    assert entries.take(entries.in_split("train")).paths.block is paths.block

@@ -1,0 +1,201 @@
+"""Exported networks: ONNX Runtime gives the distances and pictures of PyTorch, for any batch size."""
+
+import dataclasses
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import hitnet
+from hitnet.errors import HitNetError
+from hitnet.inference import onnx_export, open_onnx
+from hitnet.inference.onnx_file import ENTRY
+from hitnet.models import backbone_features, backbones, choose_model
+from hitnet.models.inference import class_distances
+from hitnet.training import Recipe, Run, RunConfig
+
+CLASSES = 4
+
+
+def new_run(name, shape, *, pretrained=False, **changes):
+    """A run whose network has random weights, or random statistics on published weights."""
+    config = choose_model(name, **changes).config(shape, CLASSES)
+    torch.manual_seed(0)
+    network = hitnet.Network(config)
+    if pretrained:
+        network.load_pretrained()
+    if name == "capsnet":  # its capsules would be so short that rounding hides an error
+        network.head.weight.data.mul_(100)
+    network.train()
+    with torch.no_grad():  # statistics of batch-norm that are not those of the start
+        network(torch.rand(8, *shape), reconstruct=True)
+    data = {"source": "x", "name": "toy", "images": 8, "class_names": [f"class {k}" for k in range(CLASSES)]}
+    return Run(network.eval(), RunConfig(name, config, Recipe(), 0, data), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options"),
+    [
+        ("hitnet-small", (1, 28, 28), {"decoder": "none"}),
+        (
+            "hitnet-small",
+            (3, 100, 75),
+            {"decoder": "none"},
+        ),  # maps of 13 x 10 are averaged to 8 x 8, which ONNX's pooling cannot do
+        ("hitnet", (1, 28, 28), {"decoder": "none"}),
+        ("capsnet", (1, 20, 20), {"decoder": "none"}),
+        ("n1", (1, 20, 20), {}),
+        ("hitnet-resnet9", (3, 16, 16), {"decoder": "none"}),
+        ("dropconnect", (1, 20, 20), {}),
+        ("hitnet-pretrained", (3, 64, 48), {"pretrained": True}),
+    ],
+)
+def test_onnx_runtime_gives_the_distances_of_pytorch(tmp_path, name, shape, options):
+    run = new_run(name, shape, **options)
+    network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    pixels = torch.randint(0, 256, (9, *shape), dtype=torch.uint8)
+    expected = class_distances(run.model, pixels).numpy()
+    assert np.ptp(expected) > 1e-3  # distances that are all the same would show nothing
+    for batch in (1, 2, 9):
+        np.testing.assert_allclose(network.distances(pixels.numpy()[:batch]), expected[:batch], atol=1e-4)
+
+
+class Attention(torch.nn.Module):
+    """The rows of an image attend to each other, as in torchvision's transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(32, 2, batch_first=True)
+
+    def forward(self, images):
+        rows = images.mean(dim=1)
+        return self.attention(rows, rows, rows, need_weights=False)[0].mean(dim=1)
+
+
+def test_attention_is_exported(tmp_path, monkeypatch):
+    settings = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
+    monkeypatch.setattr(backbones, "architecture", lambda _: (Attention(), settings))
+    monkeypatch.setattr(backbone_features, "SMALL", 0)  # images stay as they are
+    run = new_run("hitnet-pretrained", (3, 32, 32), features="torchvision:attention")
+    network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
+    expected = class_distances(run.model, pixels).numpy()
+    np.testing.assert_allclose(network.distances(pixels.numpy()), expected, rtol=0, atol=1e-4)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("changes", [{"decoder": "conv", "extra_dim": 3}, {"decoder": "paper"}])
+def test_the_decoder_draws_what_pytorch_draws(tmp_path, changes):
+    run = new_run("hitnet-small", (1, 18, 14), **changes)
+    network = run.model
+    session = onnxruntime.InferenceSession(hitnet.export_run(run, tmp_path / "decoder.onnx", part="decoder"))
+    output = network(torch.rand(5, 1, 18, 14))
+    inputs = {"capsules": output.capsules, "classes": torch.arange(5) % CLASSES, "extra": output.extra}
+    expected = network.decoder(*inputs.values()).detach().numpy()
+    given = {key: value.detach().numpy() for key, value in inputs.items() if value is not None}
+    for batch in (1, 5):
+        (images,) = session.run(None, {key: value[:batch] for key, value in given.items()})
+        np.testing.assert_allclose(images, expected[:batch], atol=1e-4)
+
+
+def test_the_classifier_gives_what_the_decoder_takes(tmp_path):
+    run = new_run("hitnet-small", (1, 18, 14), extra_dim=3)
+    session = onnxruntime.InferenceSession(hitnet.export_run(run, tmp_path / "network.onnx"))
+    pixels = torch.randint(0, 256, (2, 1, 18, 14), dtype=torch.uint8)
+    distances, capsules, extra, misfit = session.run(None, {"images": pixels.numpy()})
+    expected = run.model(pixels / 255)
+    np.testing.assert_allclose(distances, expected.distances.detach(), atol=1e-4)
+    np.testing.assert_allclose(capsules, expected.capsules.detach(), atol=1e-4)
+    np.testing.assert_allclose(extra, expected.extra.detach(), atol=1e-4)
+    np.testing.assert_allclose(misfit, hitnet.misfit(expected.distances.detach()), atol=1e-4)
+
+
+def test_the_file_says_what_a_prediction_needs(tmp_path):
+    model = onnx.load(hitnet.export_run(new_run("hitnet-small", (3, 18, 14)), tmp_path / "network.onnx"))
+    about = json.loads({entry.key: entry.value for entry in model.metadata_props}[ENTRY])
+    assert about["in_shape"] == [3, 18, 14]
+    assert about["class_names"] == ["class 0", "class 1", "class 2", "class 3"]
+    assert (about["radii"], about["nearest_wins"], about["part"]) == ([0.1, 0.9], True, "classifier")
+    assert about["largest_misfit"] is None
+    assert "centred on black" in about["fit"]
+    assert model.producer_name == "hitnet"
+    onnx.checker.check_model(model)
+
+
+def test_the_run_stays_as_it_is(tmp_path):
+    run = new_run("hitnet-small", (3, 100, 75), decoder="none")
+    layers = [type(layer) for layer in run.model.modules()]
+    run.model.train()
+    hitnet.export_run(run, tmp_path / "network.onnx")
+    assert run.model.training
+    assert [type(layer) for layer in run.model.modules()] == layers
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, {"out": "network.pb"}, "ends in .onnx"),
+        ({}, {"format": "tflite"}, "`format` must be one of onnx"),
+        ({}, {"part": "head"}, "`part` must be one of classifier, decoder"),
+        ({"decoder": "none"}, {"part": "decoder"}, "has no decoder"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, changes, options, message):
+    out = tmp_path / options.pop("out", "network.onnx")
+    with pytest.raises(HitNetError, match=message):
+        hitnet.export_run(new_run("hitnet-small", (1, 12, 12), **changes), out, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_that_onnx_runtime_computes_otherwise_is_refused(tmp_path, monkeypatch):
+    def shifted(self, features):
+        """Traced with a batch of two, the shift is a constant."""
+        return torch.sigmoid(self.vectors(features)) + 0.01 * int(features.shape[0])
+
+    monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", shifted)
+    with pytest.raises(HitNetError, match="ONNX Runtime computes other values than PyTorch"):
+        hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_operator_that_onnx_lacks_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", lambda self, x: torch.special.i1(self.vectors(x)))
+    with pytest.raises(HitNetError, match=r"PyTorch cannot export this network to ONNX: .*special_i1"):
+        hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
+    assert capsys.readouterr().out == ""
+
+
+def test_networks_without_radii_never_answer_none(tmp_path):
+    network = open_onnx(hitnet.export_run(new_run("n1", (1, 20, 20)), tmp_path / "network.onnx"))
+    assert (network.about.radii, network.about.nearest_wins) == (None, False)
+    assert dataclasses.asdict(network.about.rule.predict("x", np.array([0.1, 0.6, 0.2, 0.1])))["label"] == "class 1"
+
+
+def test_values_are_compared_by_their_size():
+    """The misfit is a sum over all classes: of thousands, rounding alone is above 1e-4."""
+
+    class Rounded:
+        def __init__(self, error):
+            self.error = error
+
+        def InferenceSession(self, content, **options):
+            return self
+
+        def run(self, outputs, given):
+            return [value.numpy() * (1 + self.error) for value in Sums()(torch.from_numpy(given["images"]))]
+
+    class Sums(torch.nn.Module):
+        inputs, outputs = ("images",), ("misfit",)
+
+        def forward(self, images):
+            return (2000 + images,)
+
+        def examples(self, count):
+            return (torch.rand(count, 3),)
+
+    onnx_export.check_same_values(Sums(), b"", Rounded(3e-7))
+    with pytest.raises(HitNetError, match="computes other values"):
+        onnx_export.check_same_values(Sums(), b"", Rounded(1e-4))

@@ -1,0 +1,165 @@
+"""Several processes train one network as one process does, or share out several; and what happens when one is lost."""
+
+import os
+import runpy
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import hitnet
+from hitnet import choose_recipe
+from hitnet.data import save_npz
+from hitnet.runtime.ranks import Ranks
+from hitnet.runtime.tensor_files import read_tensors
+from hitnet.training import RunFolder
+from torchrun import torchrun
+from toy import toy_images
+
+OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
+
+
+def tensors(folder):
+    return read_tensors(folder / "weights.safetensors")[0]
+
+
+def assert_close(folder, other, tolerance=2e-5):
+    a, b = tensors(folder), tensors(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-3, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}")
+
+
+TWICE = """
+    import sys
+    from pathlib import Path
+    import hitnet
+    from toy import toy_images
+
+    def train(out, source):
+        # The last batch has three images, two for one process and one for the other; or one, which both compute.
+        # Modified are the first 30 % of each batch, of which the second process has none; or 75 %.
+        for count in (131, 129):
+            images = toy_images(count)
+            recipe = hitnet.choose_recipe(
+                "paper", epochs=2, augment="hybrid", optimizer="sgd", precision="float32",
+                average=0.9 if count == 129 else 0.0, augment_share=0.75 if count == 129 else 0.3,
+            )
+            run = hitnet.train(
+                hitnet.open_data(images, test=images), recipe=recipe, device="cpu", augment_from=source,
+                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2, shared_norm=count == 129),
+                out=Path(out) / str(count),
+            )
+            assert "forward" not in vars(run.model.head.norm)
+
+    if __name__ == "__main__":
+        train(*sys.argv[1:])
+"""
+
+
+def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
+    script = tmp_path / "twice.py"
+    script.write_text(textwrap.dedent(TWICE))
+    tests = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    ended = torchrun(script, tmp_path / "two", source.folder)
+    assert ended.returncode == 0, ended.stderr
+    runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
+    for count in ("131", "129"):
+        assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
+        histories = [hitnet.open_run(tmp_path / name / count).history for name in ("one", "two")]
+        for row, other in zip(*histories, strict=True):
+            assert row.keys() == other.keys()
+            assert row["loss"] == pytest.approx(other["loss"], rel=1e-4)
+            assert row["train_error"] == pytest.approx(other["train_error"], abs=2)
+
+
+def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
+    """Its gradients never come."""
+    save_npz(toy_images(60), tmp_path / "toy.npz")
+    frozen = ("--backbone-rate", 0, "--epochs", 2)
+    ended = torchrun("-m", "hitnet", "train", tmp_path / "toy.npz", *OPTIONS, *frozen, "--out", tmp_path / "two")
+    assert ended.returncode == 0, ended.stderr
+    recipe = choose_recipe("paper", epochs=2, backbone_rate=0)
+    run = hitnet.train(tmp_path / "toy.npz", model="hitnet-small", recipe=recipe, device="cpu")
+    for name, value in tensors(tmp_path / "two").items():
+        assert not name.startswith("features.") or torch.equal(value, run.model.state_dict()[name])
+    assert hitnet.open_run(tmp_path / "two").history[-1]["loss"] == pytest.approx(run.history[-1]["loss"], rel=1e-3)
+
+
+def test_seeds_are_dealt_out(tmp_path):
+    save_npz(toy_images(60), tmp_path / "toy.npz")
+    command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
+    ended = torchrun(*command, "--out", tmp_path / "two")
+    assert ended.returncode == 0, ended.stderr
+    assert "(mean ± standard deviation of 3 runs)" in ended.stdout
+    assert ended.stdout.count("seed 1: test error") == 1
+    runs = hitnet.train_many(
+        tmp_path / "toy.npz",
+        model="hitnet-small",
+        recipe=choose_recipe("paper", epochs=2),
+        seeds=3,
+        device="cpu",
+        out=tmp_path / "one",
+    )
+    for run in runs:
+        there = tensors(tmp_path / "two" / run.folder.name)
+        here = tensors(run.folder)
+        assert all(torch.equal(there[name], here[name]) for name in here)
+    again = torchrun(*command, "--out", tmp_path / "two")
+    assert again.returncode != 0
+    assert " ".join(again.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
+
+
+def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
+    save_npz(toy_images(360), tmp_path / "toy.npz")
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, signal, sys, time
+        from contextlib import suppress
+        from hitnet.cli import main
+        from hitnet.runtime import ranks
+        from hitnet.training import RunFolder, engine
+        engine.CHECKPOINT_SECONDS, engine.ASK_STEPS = 0.0, 1
+        step, done = engine.Step.__call__, 0
+        def stepping(*arguments):
+            global done
+            done += 1
+            if done == 6 and ranks.rank() == 1:
+                while RunFolder(sys.argv[-1]).position() != (1, 2):  # the other one still writes
+                    time.sleep(0.05)
+                os.kill(os.getpid(), signal.SIGKILL)
+            step(*arguments)
+        what, *command, folder = sys.argv[1:]
+        if what == "kill":
+            engine.Step.__call__ = stepping
+        sys.argv[1:] = [*command, "--out", folder]
+        if what == "resume and repeat":  # both in the same processes: starting them takes longer than training
+            sys.argv.append("--resume")
+            with suppress(SystemExit):
+                main()
+            sys.argv[1:] = [*command, "--out", folder + "-again"]
+        main()
+    """)
+    )
+    chances = ("--ghosts", 1, "--ghost-probability", 0.5)  # each process draws its own
+    command = ("train", tmp_path / "toy.npz", "--epochs", 3, *chances, *OPTIONS)
+    killed = torchrun(script, "kill", *command, tmp_path / "run")
+    assert killed.returncode != 0
+    assert "another process of this training" in killed.stderr.lower()
+    assert "--resume" in killed.stderr
+    assert RunFolder(tmp_path / "run").position() == (1, 2)
+    ended = torchrun(script, "resume and repeat", *command, tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr
+    assert_close(tmp_path / "run", tmp_path / "run-again")
+
+
+def test_each_image_is_in_one_part():
+    batch = torch.arange(7)
+    parts = [Ranks(rank, 3).part(batch) for rank in range(3)]
+    assert torch.cat(parts).tolist() == list(range(7))
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert Ranks(1, 3).part(batch[:2]).tolist() == [0, 1]
