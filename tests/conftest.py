@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hitnet import Images
-from hitnet.cli import main, terminal
+from hitnet.cli import app, main, terminal
 from patience import PATIENCE
 from toy import toy_images
 
@@ -93,10 +93,10 @@ def command(monkeypatch, capsys):
     for console in (terminal.console, terminal.errors):
         monkeypatch.setattr(console, "width", 1000)
 
-    def call(*arguments):
+    def call(*arguments, program=app):
         monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
-            main()
+            main(program)
         printed = capsys.readouterr()
         return Ended(end.value.code or 0, printed.out, printed.err)
 

@@ -26,7 +26,6 @@ ORDER = [
     "plots",
     "audit",
     "review",
-    "paper",
     "cli",
     "startup",
     "__main__",

@@ -66,7 +66,6 @@ _NAMES = {
     ),
     "review": ("serve_review",),
     "plots": ("plot_history",),
-    "paper": ("reproduce",),
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
 _ROOMS = (
@@ -77,7 +76,6 @@ _ROOMS = (
     "features",
     "losses",
     "models",
-    "paper",
     "plots",
     "review",
     "sklearn",
@@ -135,7 +133,6 @@ if TYPE_CHECKING:
     from hitnet.models import choose_model as choose_model
     from hitnet.models import list_models as list_models
     from hitnet.models import with_backbone as with_backbone
-    from hitnet.paper import reproduce as reproduce  # type: ignore[no-redef]
     from hitnet.plots import plot_history as plot_history
     from hitnet.review import serve_review as serve_review
     from hitnet.runtime import Progress as Progress

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def about(args: argparse.Namespace) -> dict[str, object]:
-    from hitnet.paper.ledger import code_version
+    from reproduction.ledger import code_version
 
     return {
         "command": "python tests/attack/attack.py " + " ".join(sys.argv[1:]),

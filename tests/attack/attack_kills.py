@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import reproduction
 import torch
 from PIL import Image
+from toy_book import toy_book
 
 import hitnet
-from hitnet import cli, paper
+from hitnet import cli
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.data import save_npz
 from hitnet.features import cache
@@ -36,7 +38,6 @@ from hitnet.runtime import files
 from hitnet.training import engine
 from patience import PATIENCE
 from toy import toy_images
-from toy_book import toy_book
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate", "shutil.copyfile")
 TIMES = ("seconds", "images_per_second", "epoch_seconds", "date", "code")
@@ -134,12 +135,12 @@ def write_toy_book(root: Path) -> None:
 
 
 def run_reproduce(root: Path, resume: bool) -> None:
-    paper.reproduce(
+    reproduction.reproduce(
         "toy",
         "toy-ghost-page",
         runs=1,
         book=toy_book(root),
-        ledger=paper.Ledger(root / "ledger.jsonl"),
+        ledger=reproduction.Ledger(root / "ledger.jsonl"),
         docs=root / "docs",
         runs_dir=root / "runs",
         device="cpu",

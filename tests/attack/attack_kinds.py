@@ -10,6 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from attack_samples import COUNT, PICTURES
+from reproduction import Ledger, write_page
+from reproduction.ghosts import load_readings
+from reproduction.ledger import read_origin
+from reproduction.records import all_records, diverged_runs, full_runs, history_facts
+from toy_book import toy_book
 
 import hitnet
 from hitnet.audit.corrections import check_corrections, read_corrections
@@ -23,10 +28,6 @@ from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
-from hitnet.paper import Ledger
-from hitnet.paper.ghosts import load_readings
-from hitnet.paper.ledger import read_origin
-from hitnet.paper.records import all_records, diverged_runs, full_runs, history_facts
 from hitnet.plots import plot_history
 from hitnet.review.agreement import agreement
 from hitnet.review.queries import Query
@@ -37,7 +38,6 @@ from hitnet.training import RunFolder
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from toy import toy_images
-from toy_book import toy_book
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def read_ledger(root: Path) -> None:
     for experiment in book.experiments.values():
         full_runs(ledger, experiment)
         diverged_runs(ledger, experiment)
-    hitnet.paper.write_page(book, ledger, root / "out" / "docs")
+    write_page(book, ledger, root / "out" / "docs")
 
 
 def read_table(name: str) -> Callable[[Path], object]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from reproduction.ledger import canonical, checksum
 from safetensors.torch import load, save
 
-from hitnet.paper.ledger import canonical, checksum
 from hitnet.runtime.tensor_files import tensor_checksum
 
 NUMBERS = (

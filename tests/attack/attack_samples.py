@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
+from reproduction import Ledger
 from safetensors.torch import save_file
 from scipy.io import savemat
+from toy_book import add, toy_book
 
 import hitnet
 from hitnet.audit.decisions import Change, DecisionLog, Step
@@ -25,10 +27,8 @@ from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
 from hitnet.features.cache import FeatureCache
-from hitnet.paper import Ledger
 from hitnet.training import RunFolder, engine
 from toy import Interrupting, Stop, toy_images
-from toy_book import add, toy_book
 
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)
 RECIPE = hitnet.choose_recipe(epochs=2, batch_size=8)

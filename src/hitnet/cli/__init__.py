@@ -48,7 +48,6 @@ MODULES = {
     "audit": "audit",
     "review": "review",
     "ghosts": "ghosts",
-    "reproduce": "reproduce",
     "data": "data",
 }
 GROUPS = ("audit", "data")  # commands that have commands of their own
@@ -159,7 +158,7 @@ def refuse_empty(arguments: list[str]) -> None:
             raise HitNetError(f"{place} is empty. Give a value; perhaps a variable of your shell is not set.")
 
 
-def main() -> None:
+def main(program: typer.Typer = app) -> None:
     """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
@@ -170,7 +169,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     try:
         refuse_empty(sys.argv[1:])
-        app()
+        program()
     except ToldElsewhereError:
         raise SystemExit(1) from None
     except HitNetError as error:

@@ -1,0 +1,235 @@
+"""The sections of ghosts: their analysis beside the paper's figures, and top-k by ghosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from hitnet import plots
+from hitnet.capsules import HIT_RADIUS
+from hitnet.plots.ghosts import MOST_DRAWN
+from reproduction.book import Page, Result
+from reproduction.claims import MNIST_GHOSTS, GhostClaim
+from reproduction.figures import FOLDER, image_line
+from reproduction.ghosts import BIN, Facts
+from reproduction.page import NONE, change_cell, mean_cell, runs_cell, table
+from reproduction.plan import TOP_K_EXPERIMENTS
+from reproduction.records import difference, summarise, summarise_errors
+
+Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
+
+
+def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
+    """Agreement of the networks, pairs of classes, table and figure of the doubtful images, for each experiment."""
+    names = page.result.experiments
+    analyses = {name: entry.facts for name in names if (entry := page.ghost_analysis(name))}
+    note = "The paper does not say how long it trained for this analysis; elsewhere it trained for 250 epochs."
+    parts = [note, "\n".join(f"- {standing_line(page, name)}" for name in names)]
+    parts += [figures_table(page, analyses, claim), epochs_table(analyses)]
+    for name, facts in analyses.items():
+        parts += [f"### {name}", agreement_line(facts), draw_analysis(page, name, facts)]
+        parts += ["Images with one ghost class: ghost classes in rows, true classes in columns.", agreed_matrix(facts)]
+        brackets = "; the paper's counts in brackets" if claim else ""
+        parts += [
+            f"Doubtful images: ghost classes in rows, true classes in columns{brackets}.",
+            doubtful_matrix(facts, claim),
+        ]
+        pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
+        parts += [drawn_line(facts), *pictures]
+        parts.append(doubtful_list(facts))
+    if not analyses and claim:
+        parts += [
+            "The paper's doubtful images: ghost classes in rows, true classes in columns.",
+            doubtful_matrix(None, claim),
+        ]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def standing_line(page: Page, name: str) -> str:
+    """What an experiment is, how many runs there are, and what is left to do."""
+    summary = summarise(page.records(name))
+    title = page.experiment(name).title
+    line = f"{name}: {title}. Runs here: {runs_cell(page, name, summary)}."
+    if page.ghost_analysis(name) is not None:
+        return line
+    if missing := page.missing(name):
+        return f"{line} The analysis needs all runs: {missing}."
+    return f"{line} Not analysed yet: `python -m reproduction {name}` does it, with the ghost readings of all runs."
+
+
+def figures_table(page: Page, analyses: dict[str, Facts], claim: GhostClaim | None) -> str:
+    """The numbers of the text, the paper's beside ours."""
+    names, rows = page.result.experiments, []
+
+    def add_row(title: str, claimed: object, ours: Callable[[Facts], object]) -> None:
+        cells = (ours(analyses[name]) if name in analyses else None for name in names)
+        rows.append([title, *map(value_cell, (claimed, *cells))])
+
+    def ours_agreed(facts: Facts) -> str:
+        return share(dict(map(tuple, facts["agreement"])).get(1, 0), facts["images"])
+
+    add_row("networks", claim and claim.models, lambda facts: facts["models"])
+    add_row("images with one ghost class (N_c = 1)", claim and share(claim.agreed, claim.images), ours_agreed)
+    for (true, ghost), count in (claim.agreed_pairs if claim else {}).items():
+        add_row(f"of these, (true {true}, ghost {ghost})", count, partial(pair_count, true=true, ghost=ghost))
+    add_row("doubtful images", claim and claim.doubtful, lambda facts: len(facts["doubtful"]))
+    add_row("fewest hits among them", claim and claim.fewest_hits, lambda facts: min(hit_counts(facts), default=None))
+    if claim:
+        least, count = claim.many_hits
+        add_row(f"with at least {least} hits", count, lambda facts: sum(hits >= least for hits in hit_counts(facts)))
+    return table(("", "paper", *(f"{name}, {page.experiment(name).epochs} epochs" for name in names)), rows)
+
+
+def hit_counts(facts: Facts) -> list[int]:
+    """The hits of each doubtful image."""
+    return [row[3] for row in facts["doubtful"]]
+
+
+def pair_count(facts: Facts, true: str, ghost: str) -> int:
+    names = list(facts["class_names"])
+    return int(facts["pairs"][names.index(ghost)][names.index(true)])
+
+
+def value_cell(value: object) -> str:
+    return NONE if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def epochs_table(analyses: dict[str, Facts]) -> str:
+    """The counts by epoch, for experiments whose ghosts were read during training; empty if there are none."""
+    rows = [
+        [f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"]
+        for name, facts in analyses.items()
+        if len(facts["by_epoch"]) > 1
+        for epoch, agreed, doubtful in facts["by_epoch"]
+    ]
+    return table(("experiment, epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
+
+
+def share(count: int, total: int) -> str:
+    return f"{count:,} ({100 * count / total:.0f} %)"
+
+
+def agreement_line(facts: Facts) -> str:
+    counts = [f"{n}: {share(count, facts['images'])}" for n, count in facts["agreement"]]
+    return f"Images by the number of different ghost classes (N_c): {'; '.join(counts)}."
+
+
+def agreed_matrix(facts: Facts) -> str:
+    """Pairs of classes of the images with one ghost class."""
+    names = facts["class_names"]
+    counts = {(true, ghost): pair_count(facts, true, ghost) for ghost in names for true in names}
+    return pairs_matrix(names, Counter(counts), None)
+
+
+def doubtful_matrix(facts: Facts | None, claim: GhostClaim | None) -> str:
+    """Table 4."""
+    names = facts["class_names"] if facts else list("0123456789")
+    ours = Counter((row[1], row[2]) for row in facts["doubtful"]) if facts else None
+    return pairs_matrix(names, ours, Counter(claim.doubtful_pairs) if claim else None)
+
+
+def pairs_matrix(names: list[str], ours: Pairs | None, claimed: Pairs | None) -> str:
+    """Counts of (true class, ghost class) with totals, the paper's in brackets; None where nothing is known."""
+
+    def total(pairs: Pairs, true: str, ghost: str) -> int:
+        return sum(n for (t, g), n in pairs.items() if true in (t, "Total") and ghost in (g, "Total"))
+
+    def cell(true: str, ghost: str) -> str:
+        here, paper = (None if pairs is None else total(pairs, true, ghost) for pairs in (ours, claimed))
+        brackets = "" if paper is None else f" ({paper})"
+        return f"{NONE if here is None else here}{brackets}" if here or paper else "·"
+
+    classes = [*names, "Total"]
+    return table(("", *classes), [[f"**{ghost}**", *(cell(true, ghost) for true in classes)] for ghost in classes])
+
+
+def doubtful_list(facts: Facts) -> str:
+    """The doubtful images by rising number of hits, as (index: true class, ghost class, hits); empty without any."""
+    rows = [f"{i}: {label}, {ghost}, {hits}" for i, label, ghost, hits, _ in facts["doubtful"]]
+    if not rows:
+        return ""
+    heading = f"All {len(rows):,} doubtful images, as index in the training set: label, ghost class, hits"
+    return f"<details><summary>{heading}</summary>\n\n{'; '.join(rows)}.\n\n</details>"
+
+
+def drawn_line(facts: Facts) -> str:
+    """Which of the doubtful images are drawn; empty if all are."""
+    count = len(facts["doubtful"])
+    return (
+        ""
+        if count <= MOST_DRAWN
+        else f"The pictures show the {MOST_DRAWN} of the {count:,} doubtful images that have the most hits."
+    )
+
+
+def draw_analysis(page: Page, name: str, facts: Facts) -> str:
+    """Draw the agreement of the networks, and how the spread of the distances falls towards the hit zone."""
+    from matplotlib.figure import Figure
+
+    blue, red = plots.sheet.BLUE, plots.sheet.RED
+    figure = Figure(figsize=(plots.sheet.WIDTH, 2.8), facecolor="white", layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.bar([n for n, _ in facts["agreement"]], [100 * k / facts["images"] for _, k in facts["agreement"]], color=blue)
+    left.set(xlabel="different ghost classes $N_c$", ylabel="% of the images")
+    centres = [low + BIN / 2 for low, _, _ in facts["spreads"]]
+    right.plot(centres, [spread for _, _, spread in facts["spreads"]], color=blue, marker=".")
+    right.axvline(HIT_RADIUS, color=red, linewidth=1)
+    right.set(xlabel="mean ghost distance; red: hit zone", ylabel="standard deviation ($N_c = 1$)")
+    file = FOLDER / f"{name}-analysis.png"
+    plots.save([figure], page.docs / file)
+    return f"![Agreement of the networks, and spread of their distances]({file.as_posix()})"
+
+
+def top_k_section(page: Page) -> str:
+    """Errors within the first k classes, by the number of ghosts in training, and what ghosts change."""
+    names = page.result.experiments
+    most = page.experiment(names[0]).top_k
+    ghosts = {name: str(page.experiment(name).full_recipe().ghosts) for name in names}
+    errors = {name: [top_errors(page, name, k) for k in range(most)] for name in names}
+    rows = []
+    for name in names:
+        cells = [mean_cell(summary, None) if summary else NONE for summary in map(summarise_errors, errors[name])]
+        rows.append([ghosts[name], *cells, runs_cell(page, name, summarise(page.records(name))), page.missing(name)])
+    without, *others = names
+    changes = [
+        [ghosts[name], *(change_cell(difference(*pair)) for pair in zip(errors[name], errors[without], strict=True))]
+        for name in others
+    ]
+    note = (
+        "The paper proposes k ghosts for top-k classification, without figures. A test image is wrong within the first "
+        "k if its class is not among the k capsules that are nearest to the centre.\n\n"
+    )
+    header = ("ghosts in training", *(f"top {k + 1}, error % [95 %]" for k in range(most)), "runs here", "missing")
+    change_header = ("ghosts in training", *(f"top {k + 1}, points [95 %]" for k in range(most)))
+    return f"{note}{table(header, rows)}\nWhat ghosts change:\n\n{table(change_header, changes)}"
+
+
+def top_errors(page: Page, name: str, k: int) -> list[float]:
+    """The share of test images, in percent, whose class is not among the first k + 1: one for each run."""
+    return [100 * record.top_wrong[k] / record.final_tested for record in page.records(name)]
+
+
+MNIST = Result(
+    "ghosts-mnist",
+    "Ghosts of MNIST: agreement, pairs, doubtful images",
+    "section 3.3, table 4, last figure (a)",
+    ("mnist-ghosts-shared", "mnist-ghosts-shared-250", "mnist-ghosts", "mnist-ghosts-250"),
+    partial(ghosts_section, claim=MNIST_GHOSTS),
+    paper_runs=str(MNIST_GHOSTS.models),
+)
+SVHN = Result(
+    "ghosts-svhn",
+    "Ghosts of SVHN: agreement, pairs, doubtful images",
+    "section 3.3, last figure (b)",
+    ("svhn-ghosts",),
+    ghosts_section,
+)
+TOP_K = Result(
+    "top-k",
+    "Top-k by ghosts",
+    "conclusion",
+    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
+    top_k_section,
+    paper_runs="",
+)

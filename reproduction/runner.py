@@ -1,0 +1,308 @@
+"""Runs of experiments: their folders, their training side by side, their lines in the ledger, their ghosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from hitnet.data import Images, open_data
+from hitnet.errors import DivergedError, HitNetError
+from hitnet.models import choose_model
+from hitnet.models.inference import class_distances
+from hitnet.models.network import Network, weights_fingerprint
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
+from hitnet.training import Run, RunConfig, RunFolder, open_run
+from hitnet.training.api import seed_jobs
+from hitnet.training.configuration import configure
+from hitnet.training.hybrid_batches import Prepare
+from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
+from hitnet.training.resuming import check_same
+from hitnet.training.scheduler import AT_ONCE
+from reproduction.book import TEACHER_SEED, Book, Drawing
+from reproduction.committees import predictions_path, save_predictions, wrong_within
+from reproduction.cost import Costs, device_name
+from reproduction.experiments import Experiment, Length, PlannedRun
+from reproduction.ghosts import reading_path, save_reading
+from reproduction.guard import Guard
+from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
+from reproduction.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
+
+Tell = Callable[[PlannedRun, RunRecord | str], None]
+
+
+@dataclass
+class Runner:
+    """Trains runs and records them.
+
+    Attributes:
+        end: The time, by `clock`, at which all work must be over; None: no limit.
+        side_by_side: How many networks to train together; None: as many as suit the device.
+        loaded: Data that were read, by name and split.
+    """
+
+    book: Book
+    ledger: Ledger
+    runs_dir: Path
+    device: str
+    progress: Progress | None
+    end: float | None
+    clock: Callable[[], float]
+    side_by_side: int | None = None
+    loaded: dict[tuple[str, str], Images] = field(default_factory=dict)
+
+    def seconds_left(self) -> float | None:
+        return None if self.end is None else self.end - self.clock()
+
+    @property
+    def at_once(self) -> int:
+        """How many networks are trained together here."""
+        return self.side_by_side or AT_ONCE[pick_device(self.device).type]
+
+    @property
+    def costs(self) -> Costs:
+        return self.book.costs(device_name(pick_device(self.device)), self.ledger)
+
+    def home(self, experiment: Experiment, length: Length = Length()) -> Path:
+        """The folder of an experiment's run folders; short runs have their own in it."""
+        label = length.short_label(experiment)
+        home = self.runs_dir / experiment.name
+        return home if label is None else home / ("short-" + label.replace(", ", "-").replace(" ", "-"))
+
+    def folder(self, experiment: Experiment, seed: int, length: Length = Length()) -> RunFolder:
+        return RunFolder(self.home(experiment, length) / f"seed-{seed}")
+
+    def finished(self, experiment: Experiment, seed: int, length: Length = Length()) -> bool:
+        """Whether a run's weights are here.
+
+        Raises:
+            HitNetError: The run folder holds another run.
+        """
+        folder = self.folder(experiment, seed, length)
+        if folder.finished:
+            config, *_ = self.configured(experiment, length)
+            check_same(folder, replace(config, seed=seed), resume=True)
+        return folder.finished
+
+    def diverged(self, experiment: Experiment, length: Length) -> dict[int, str]:
+        """Why runs of this length failed, by seed; nothing is known of short ones."""
+        return diverged_runs(self.ledger, experiment) if length.short_label(experiment) is None else {}
+
+    def to_be_made(self, experiment: Experiment, seed: int, length: Length) -> bool:
+        """Whether weights that are needed have yet to be trained, and did not diverge before."""
+        return seed not in self.diverged(experiment, length) and not self.finished(experiment, seed, length)
+
+    def without_teacher(self, job: PlannedRun, length: Length) -> str | None:
+        """Why a run cannot be made, if the network that modifies its images is missing; None if it is not."""
+        if job.experiment.teacher is None:
+            return None
+        teacher = self.book.experiments[job.experiment.teacher]
+        if self.finished(teacher, TEACHER_SEED, length):
+            return None
+        name = f"{teacher.name} with seed {TEACHER_SEED}"
+        if TEACHER_SEED in self.diverged(teacher, length):
+            return f"not made: its teacher, {name}, diverged"
+        return f"waits for its teacher, {name}"
+
+    def estimate(self, job: PlannedRun, length: Length, costs: Costs) -> float:
+        """Seconds left of a run: its share, where many are trained side by side."""
+        experiment, folder = job.experiment, self.folder(job.experiment, job.seed, length)
+        if folder.finished:
+            return 0.0
+        images = length.images_of(experiment)
+        epochs, steps = folder.position()
+        done = epochs + steps / experiment.full_recipe().steps_per_epoch(images)
+        left = max(0.0, length.epochs_of(experiment) - done)
+        full = length.short_label(experiment) is None
+        readings = sum(epoch > done for epoch in experiment.read_ghosts) if full else 0
+        return costs.seconds(experiment, epochs=left, images=images, readings=readings)
+
+    def images(self, experiment: Experiment, split: str) -> Images:
+        """A whole split of an experiment's data, read once."""
+        key = experiment.data, split
+        if key not in self.loaded:
+            self.loaded[key] = open_data(experiment.data).load(split)
+        return self.loaded[key]
+
+    def run(self, jobs: Sequence[PlannedRun], length: Length, tell: Tell) -> None:
+        """Train side by side what is not finished, and record what the ledger does not have.
+
+        Args:
+            tell: Called for each job as soon as it ends, with its record or the reason why it diverged; not for jobs
+                that were stopped at the end of the budget.
+        """
+        device = pick_device(self.device)
+        by_path = {self.folder(job.experiment, job.seed, length).path: job for job in jobs}
+        job_sets = []
+        for experiment in {job.experiment.name: job.experiment for job in jobs}.values():
+            job_set = self.job_set(experiment, jobs, length)
+            unfinished = []
+            for job in job_set.jobs:
+                if job.finished:
+                    planned = by_path[Path(job.path)]
+                    tell(planned, self.record_run(planned, open_run(job.path), length))
+                else:
+                    note_origin(Path(job.path), device_name(device))
+                    unfinished.append(job)
+            if unfinished:
+                job_sets.append(replace(job_set, jobs=unfinished))
+
+        def on_end(job: Job, outcome: Outcome) -> None:
+            planned = by_path[Path(job.path)]
+            if isinstance(outcome, DivergedError):
+                self.record_failure(planned, str(outcome), length)
+                tell(planned, str(outcome))
+            else:
+                tell(planned, self.record_run(planned, outcome, length))
+
+        def read(folder: Path, epoch: int, network: Network) -> None:
+            experiment = by_path[folder].experiment
+            if epoch in experiment.read_ghosts and length.short_label(experiment) is None:
+                self.read_ghosts(experiment, network, RunFolder(folder), epoch)
+
+        guard = Guard(self.progress or Progress(), self.end, self.clock, read)
+        train_job_sets(job_sets, on_end, device=device, progress=guard, at_once=self.at_once)
+
+    def job_set(self, experiment: Experiment, jobs: Sequence[PlannedRun], length: Length) -> JobSet:
+        """The planned runs of one experiment as jobs; a run folder that holds another run is refused."""
+        config, modify, images, test = self.configured(experiment, length)
+        seeds = [job.seed for job in jobs if job.experiment.name == experiment.name]
+        home, device = self.home(experiment, length), pick_device(self.device)
+        return JobSet(seed_jobs(config, device, seeds=seeds, out=home, resume=True), images, test, modify)
+
+    def configured(self, experiment: Experiment, length: Length) -> tuple[RunConfig, Prepare | None, Images, Images]:
+        """An experiment's configuration with seed 0, what prepares to modify its images, training and test images."""
+        images, test = self.images(experiment, "train"), self.images(experiment, "test")
+        if length.short_label(experiment) is None:
+            self.check_whole(experiment, images, test)
+        tested = min(length.tests_of(experiment), experiment.tested_each_epoch)
+        images, test = images.first(length.limit), test.first(tested)
+        teacher = None if experiment.teacher is None else self.book.experiments[experiment.teacher]
+        config, modify = configure(
+            open_data(experiment.data, limit=length.limit),
+            images,
+            test,
+            device=pick_device(self.device),
+            model=choose_model(experiment.network, **experiment.model_options),
+            recipe=replace(experiment.full_recipe(), epochs=length.epochs_of(experiment)),
+            augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
+        )
+        return config, modify, images, test
+
+    def check_whole(self, experiment: Experiment, images: Images, test: Images) -> None:
+        """Raise HitNetError before training if a full run on these images could not be counted."""
+        if (len(images), len(test)) != (experiment.images, experiment.test_images):
+            raise HitNetError(
+                f"Runs of {experiment.name} cannot be counted: {experiment.data} has {len(images):,} of "
+                f"{experiment.images:,} training images and {len(test):,} of {experiment.test_images:,} test images "
+                "here. Check the data set with `hitnet data check`."
+            )
+        recorded = {record.tested_on for record in full_runs(self.ledger, experiment).values()}
+        if not recorded <= {test.name}:
+            raise HitNetError(
+                f"The ledger's runs of {experiment.name} were tested on {' and '.join(recorded)}, but the test "
+                f"set here is {test.name}; a mean of both would be meaningless. Choose another `ledger`."
+            )
+
+    def record_run(self, job: PlannedRun, run: Run, length: Length) -> RunRecord:
+        """Add a finished run to the ledger."""
+        record = self.make_record(job, run, length)
+        kind, name, seeds, label = length.ledger_key(job.experiment, job.seed)
+        reason = why_not_full(record, job.experiment)
+        if kind != SHORT and reason is not None:
+            raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {reason}.")
+        self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
+        if kind != SHORT and any(job.seed in seeds for seeds in job.experiment.committee_seeds):
+            self.keep_predictions(job, run)
+        return record
+
+    def record_failure(self, job: PlannedRun, reason: str, length: Length) -> None:
+        """Add to the ledger that a run of full length diverged."""
+        experiment = job.experiment
+        if length.short_label(experiment) is None:
+            how = {"recipe": experiment.full_recipe().to_dict(), "model_options": dict(experiment.model_options)}
+            origin = read_origin(self.folder(experiment, job.seed, length).path)
+            facts = {"why": reason, **how, "date": today(), **origin}
+            self.ledger.add_if_new(Entry(DIVERGED, experiment.name, (job.seed,), facts))
+
+    def make_record(self, job: PlannedRun, run: Run, length: Length) -> RunRecord:
+        """The record of a finished run; tests it on all test images, if its epochs were tested on fewer."""
+        experiment, config = job.experiment, run.config
+        test = self.images(experiment, "test").first(length.tests_of(experiment))
+        tested = min(experiment.tested_each_epoch, len(test))
+        began = time.perf_counter()
+        final_wrong = None if tested == len(test) else self.count_wrong(run, test)[0]
+        facts = history_facts(run.history, tested, time.perf_counter() - began)
+        if experiment.top_k:
+            facts["top_wrong"] = self.count_wrong(run, test, most=experiment.top_k)
+        facts |= read_origin(self.folder(experiment, job.seed, length).path)
+        return RunRecord(
+            network=config.model_name,
+            data=experiment.data,
+            fingerprint=config.data["fingerprint"],
+            images=config.data["images"],
+            recipe=config.recipe.to_dict(),
+            tested_on=test.name,
+            final_wrong=facts["wrong"][-1] if final_wrong is None else final_wrong,
+            final_tested=len(test),
+            date=today(),
+            weights=weights_fingerprint(run.model),
+            teacher=None if config.augment_from is None else config.augment_from["weights"],
+            model_options=dict(experiment.model_options),
+            **facts,
+        )
+
+    def test_distances(self, run: Run, test: Images) -> Tensor:
+        """The distances (N, K) of the test images, on the CPU."""
+        return class_distances(run.model.to(pick_device(self.device)), test.pixels).cpu()
+
+    def count_wrong(self, run: Run, test: Images, *, most: int = 1) -> list[int]:
+        """Test images whose class is not among the first 1, 2, … `most`."""
+        distances = self.test_distances(run, test)
+        return wrong_within(distances, test.labels, nearest=run.model.head.nearest_wins, most=most)
+
+    def prediction_files(self, experiment: Experiment) -> dict[int, Path]:
+        """Where the runs of committees keep their predictions, by seed."""
+        seeds = (seed for committee in experiment.committee_seeds for seed in committee)
+        return {seed: predictions_path(self.folder(experiment, seed).path) for seed in seeds}
+
+    def keep_predictions(self, job: PlannedRun, run: Run) -> None:
+        """Save what a run says of the test images, for committees."""
+        experiment = job.experiment
+        save_predictions(
+            predictions_path(self.folder(experiment, job.seed).path),
+            self.test_distances(run, self.images(experiment, "test")).numpy(),
+            weights=weights_fingerprint(run.model),
+        )
+
+    def read_ghosts(self, experiment: Experiment, network: Network, folder: RunFolder, epoch: int) -> None:
+        """Save the ghosts of all training images in a network, as it is after an epoch."""
+        images = self.images(experiment, "train")
+        save_reading(
+            reading_path(folder.path, epoch),
+            class_distances(network, images.pixels).cpu().numpy(),
+            images.labels.numpy(),
+            fingerprint=folder.config().data["fingerprint"],
+            weights=weights_fingerprint(network),
+        )
+
+    def ghost_readings(self, experiment: Experiment, seeds: Iterable[int]) -> dict[int, dict[int, Path]]:
+        """The file of each reading of ghosts, by epoch and seed; missing last ones are read from finished runs."""
+        folders = {seed: self.folder(experiment, seed) for seed in seeds}
+        for folder in folders.values():
+            if folder.finished and not reading_path(folder.path, experiment.epochs).is_file():
+                network = open_run(folder.path).model.to(pick_device(self.device))
+                self.read_ghosts(experiment, network, folder, experiment.epochs)
+        return {
+            epoch: {seed: reading_path(folder.path, epoch) for seed, folder in folders.items()}
+            for epoch in experiment.read_ghosts
+        }
+
+    def drawing(self, experiment: Experiment, seed: int) -> Drawing:
+        """What a picture of a finished run is drawn from."""
+        run = open_run(self.folder(experiment, seed).path)
+        return Drawing(run, weights_fingerprint(run.model), self.device)

@@ -1,0 +1,235 @@
+"""Ghosts of an experiment's runs: read during training and at the end, brought together, analysed, shown."""
+
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from reproduction import PAPER, Ledger, write_page
+from reproduction.cost import Costs
+from reproduction.experiments import Length, PlannedRun
+from reproduction.ledger import ANALYSIS, Entry
+from reproduction.runner import Runner
+from toy_book import HERE, add, record, table_row
+
+import hitnet
+from hitnet.audit.judges import collect
+from hitnet.audit.scores import others
+from hitnet.data import open_data
+from hitnet.errors import HitNetError
+from hitnet.inference import find_ghosts
+from hitnet.models.inference import class_distances
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.progress import Progress
+
+TEN = list("0123456789")
+
+
+def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    work("toy-ghosts")
+    facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
+    assert facts["models"] == 2
+    assert sum(count for _, count in facts["agreement"]) == 48
+    assert sum(map(sum, facts["pairs"])) == dict(map(tuple, facts["agreement"]))[1]
+    assert [epoch for epoch, _, _ in facts["by_epoch"]] == [1, 2]
+    assert facts["by_epoch"][-1][1:] == [sum(map(sum, facts["pairs"])), len(facts["doubtful"])]
+
+
+def test_ghosts_are_read_during_training(work, book, tmp_path):
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
+    seen = {}
+
+    class Looking(Progress):
+        def network(self, folder, epoch, network):
+            away = others(class_distances(network, images.pixels).double().numpy(), images.labels.numpy())
+            seen[folder.name, epoch] = away.min(axis=1).astype(np.float32)
+
+    work("toy-ghosts", progress=Looking())
+    assert len(seen) == 4
+    for (folder, epoch), distance in seen.items():
+        with np.load(tmp_path / f"runs/toy-ghosts/{folder}/ghosts-{epoch}.npz") as kept:
+            assert np.array_equal(kept["distance"], distance)
+    assert not np.array_equal(seen["seed-0", 1], seen["seed-0", 2])
+
+
+def test_a_missing_last_reading_is_made_from_the_finished_run(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    file = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
+    with np.load(file) as reading:
+        ghost, distance = reading["ghost"], reading["distance"]
+    file.unlink()
+    work("toy-ghosts")
+    with np.load(file) as reading:
+        assert np.array_equal(reading["ghost"], ghost)
+        assert np.allclose(reading["distance"], distance, atol=1e-5)
+    assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is not None
+
+
+def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path):
+    work("toy-ghosts")
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
+    trained = [hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
+    ghosts = find_ghosts(
+        collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
+    )
+    facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
+    assert facts["pairs"] == ghosts.pairs(ghosts.agreed()).iloc[:-1, :-1].to_numpy().tolist()
+    assert facts["agreement"] == ghosts.agreement()[["classes", "images"]].to_numpy().tolist()
+    assert len(facts["doubtful"]) == len(ghosts.doubtful())
+
+
+def test_missing_readings_are_named(work, book, ledger):
+    add(ledger, book.experiments["toy-ghosts"], 0)
+    _, said = work("toy-ghosts")
+    assert "the ghosts of seeds 0 after 2 epochs are missing (ghosts-2.npz in " in said[-2]
+    assert "not analysed. Copy the files" in said[-1]
+    assert ledger.select(ANALYSIS) == []
+
+
+def test_a_lost_reading_during_training_is_left_out(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    (tmp_path / "runs/toy-ghosts/seed-0/ghosts-1.npz").unlink()
+    _, said = work("toy-ghosts")
+    assert any("the ghosts of seeds 0 after 1 epochs are missing" in line for line in said)
+    assert [epoch for epoch, _, _ in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["by_epoch"]] == [2]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"PK" + data[50:]]
+)
+def test_a_damaged_reading_is_named(work, ledger, tmp_path, damage):
+    work("toy-ghosts", runs=1)
+    kept = tmp_path / "runs/toy-ghosts/seed-0/ghosts-2.npz"
+    kept.write_bytes(damage(kept.read_bytes()))
+    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz cannot be read: .*Copy it again"):
+        work("toy-ghosts")
+    assert ledger.get(ANALYSIS, "toy-ghosts", (0, 1)) is None
+
+
+def test_readings_must_be_of_the_ledgers_own_runs(work, ledger, tmp_path):
+    work("toy-ghosts", runs=1)
+    home = tmp_path / "runs/toy-ghosts"
+    first = {epoch: (home / f"seed-0/ghosts-{epoch}.npz").read_bytes() for epoch in (1, 2)}
+    work("toy-ghosts")
+    text = ledger.path.read_text().splitlines(keepends=True)
+    ledger.path.write_text("".join(line for line in text if '"seeds":[0,1]' not in line))
+    second = (home / "seed-1/ghosts-2.npz").read_bytes()
+    (home / "seed-1/ghosts-1.npz").write_bytes(first[1])
+    with pytest.raises(HitNetError, match=r"seed-1/ghosts-1.npz and .*seed-0/ghosts-1.npz are of the same network"):
+        work("toy-ghosts", ledger=Ledger(ledger.path))
+    (home / "seed-1/ghosts-1.npz").unlink()
+    (home / "seed-0/ghosts-2.npz").write_bytes(second)
+    (home / "seed-1/ghosts-2.npz").write_bytes(first[2])
+    with pytest.raises(HitNetError, match=r"seed-0/ghosts-2.npz is of another network .* the ledger's run with seed 0"):
+        work("toy-ghosts", ledger=Ledger(ledger.path))
+
+
+def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    work("toy-ghosts", runs=1)
+    few, many = (ledger.get(ANALYSIS, "toy-ghosts", seeds).facts["files"] for seeds in ((0,), (0, 1)))
+    assert few[0] == "images/paper/toy-ghosts-1-doubtful-1.png"
+    assert not set(few) & set(many)
+    assert all((tmp_path / "docs" / file).is_file() for file in few + many)
+
+
+def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    files = [tmp_path / "docs" / file for file in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]]
+    drawn = {file: file.read_bytes() for file in files}
+    shutil.rmtree(tmp_path / "runs")
+    files[0].unlink()
+    before = len(ledger.entries)
+    text = write_page(book, ledger, tmp_path / "docs").read_text()
+    assert f"{files[0].name} is missing from this copy; `python -m reproduction toy-ghosts` draws it." in text
+    _, said = work("toy-ghosts")
+    assert {file: file.read_bytes() for file in files} == drawn
+    assert said == [f"written: {file}" for file in files]
+    assert len(ledger.entries) == before
+    assert not (tmp_path / "runs").exists()
+    _, said = work("toy-ghosts")  # nothing is left to do
+    assert said == []
+
+
+def test_pictures_are_not_drawn_of_other_images(work, book, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    work("toy-ghosts")
+    (file, *_) = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]
+    (tmp_path / "docs" / file).unlink()
+    monkeypatch.setattr("hitnet.data.images.Images.fingerprint", "another")
+    with pytest.raises(HitNetError, match=r"doubtful images of toy-ghosts cannot be drawn: .* holds other images here"):
+        work("toy-ghosts")
+    assert not (tmp_path / "docs" / file).exists()
+
+
+def test_estimates_include_the_readings_left(book, ledger, tmp_path):
+    ghosts, costs = book.experiments["toy-ghosts"], Costs(HERE)
+    runner = Runner(book, ledger, tmp_path, None, "cpu", None, None, lambda: 0.0)
+    whole, short = (runner.estimate(PlannedRun(ghosts, 0), length, costs) for length in (Length(), Length(epochs=1)))
+    assert whole == pytest.approx(costs.seconds(ghosts))
+    assert short == pytest.approx(costs.seconds(ghosts, epochs=1, readings=0))  # short runs' ghosts are not read
+    assert costs.seconds(ghosts, epochs=1, readings=1) > short
+
+
+def test_ghosts_beside_the_papers(page, ledger, tmp_path):
+    pairs = [[0] * 10 for _ in TEN]
+    pairs[5][3] = 2000
+    facts = {
+        "data": "MNIST",
+        "images": 60_000,
+        "models": 20,
+        "class_names": TEN,
+        "agreement": [[1, 15_000], [2, 45_000]],
+        "pairs": pairs,
+        "doubtful": [[7, "3", "5", 12, 0.05], [9, "4", "9", 20, 0.01]],
+        "spreads": [[0.0, 2, 0.01], [0.5, 9, 0.2]],
+        "epochs": 60,
+        "files": [],
+        "by_epoch": [[60, 15_000, 2]],
+        "weights": ["w"] * 20,
+    }
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
+    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    standing = (
+        "- mnist-ghosts-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all runs: "
+    )
+    assert standing in text
+    assert "experiment, epochs" not in text
+    assert table_row(text, "networks")[1:] == ["20", "–", "–", "20", "–"]
+    assert table_row(text, "images with one ghost class (N_c = 1)")[1:] == [
+        "16,859 (28 %)",
+        "–",
+        "–",
+        "15,000 (25 %)",
+        "–",
+    ]
+    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "–", "–", "2,000", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "–", "–", "2", "–"]
+    assert table_row(text, "fewest hits among them")[1:] == ["11", "–", "–", "12", "–"]
+    assert table_row(text, "with at least 15 hits")[1:] == ["55", "–", "–", "1", "–"]
+    assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
+    agreed, text = text.split("Doubtful images: ")
+    assert table_row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
+    nines = ["**9**", "·", "·", "·", "0 (1)", "1 (13)", "·", "·", "0 (1)", "·", "·", "1 (15)"]
+    assert table_row(text, "**9**") == nines
+    assert table_row(text, "**Total**")[-1] == "2 (71)"
+    assert "7: 3, 5, 12; 9: 4, 9, 20" in text
+    assert (tmp_path / "docs/images/paper/mnist-ghosts-analysis.png").is_file()
+    longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-250", tuple(range(20)), longer))
+    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    assert table_row(text, "doubtful images")[1:] == ["71", "–", "–", "2", "2"]
+    assert table_row(text, "mnist-ghosts-250, 10")[1:] == ["12,000 (20 %)", "40"]
+    assert table_row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
+
+
+def test_the_section_says_which_runs_the_analysis_waits_for(page, book, ledger):
+    ghosts = book.experiments["toy-ghosts"]
+    add(ledger, ghosts, 0)
+    assert "Runs here: 1 of 2. The analysis needs all runs: 1 takes " in page(book)
+    add(ledger, ghosts, 1, record(ghosts, weights="v"))
+    assert "Runs here: 2 of 2. Not analysed yet: `python -m reproduction toy-ghosts` does it, with the ghost" in page(book)
