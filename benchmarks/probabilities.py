@@ -35,7 +35,7 @@ from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import GREY_SHIFT, collect
 from hitnet.audit.label_probabilities import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data.known.known_data import sample
+from hitnet.data.known import sample
 from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
 from hitnet.sklearn import HitNetClassifier
 from parts.record import Row, about, replace_rows

@@ -249,7 +249,9 @@ def parse(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, help="of photographs and hybrids, instead of the recipe's own")
     parser.add_argument("--strength", type=float, default=0.5, help="of hybrid-final")
     parser.add_argument("--share", type=float, default=0.25, help="of hybrid-final")
-    parser.add_argument("--paper-run", type=Path, help="of paper-decoder: a finished run, e.g. of `python -m reproduction`")
+    parser.add_argument(
+        "--paper-run", type=Path, help="of paper-decoder: a finished run, e.g. of `python -m reproduction`"
+    )
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--out", type=Path, help=f"the record (default: {RECORDS.name} in benchmarks/records)")
     args = parser.parse_args(given)

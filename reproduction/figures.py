@@ -157,9 +157,7 @@ def picture_section(page: Page) -> str:
     name = result.experiments[0]
     entry = result.picture(page.ledger)
     if entry is None:
-        return (
-            f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `python -m reproduction {result.name}`\n"
-        )
+        return f"Not drawn yet: it needs the weights of one run ({page.cost(name, 1)}): `python -m reproduction {result.name}`\n"
     images = [image_line(page, result.title, file) for file in entry.facts["files"]]
     origin = f"Drawn from {name}, seed {PICTURE_SEED}, weights {entry.facts['weights']}."
     counted = full_runs(page.ledger, page.experiment(name)).get(PICTURE_SEED)

@@ -232,4 +232,6 @@ def test_the_section_says_which_runs_the_analysis_waits_for(page, book, ledger):
     add(ledger, ghosts, 0)
     assert "Runs here: 1 of 2. The analysis needs all runs: 1 takes " in page(book)
     add(ledger, ghosts, 1, record(ghosts, weights="v"))
-    assert "Runs here: 2 of 2. Not analysed yet: `python -m reproduction toy-ghosts` does it, with the ghost" in page(book)
+    assert "Runs here: 2 of 2. Not analysed yet: `python -m reproduction toy-ghosts` does it, with the ghost" in page(
+        book
+    )

@@ -12,7 +12,7 @@ from audit_samples import FLIPPED, QUICK, Counting, mislabelled, quick_audit, qu
 
 import hitnet
 from hitnet import HitNetError, NewNetworks, open_data
-from hitnet.data.known.known_data import sample
+from hitnet.data.known import sample
 from hitnet.training import engine
 from toy import Stop, toy_images
 

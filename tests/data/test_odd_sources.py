@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from hitnet.data import check_data, open_data
-from hitnet.data.known.known_data import matlab
+from hitnet.data.known import matlab
 from hitnet.data.known.matlab_sets import read_affnist, read_svhn
 from hitnet.data.reading import decode
 from hitnet.errors import HitNetError

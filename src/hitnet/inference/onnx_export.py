@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice
-from hitnet.inference import DecisionRule
 from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
+from hitnet.inference.prediction import DecisionRule
 from hitnet.inference.predictions import decision_rule
 from hitnet.losses import misfit
 from hitnet.models.network import Network, unit_images

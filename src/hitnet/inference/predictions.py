@@ -11,8 +11,9 @@ import torch
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.data import Images, Source, read_image
 from hitnet.errors import HitNetError
-from hitnet.inference import DecisionRule, Prediction, check_share, is_onnx, predict_onnx
 from hitnet.inference.evaluation import load_for, network_distances
+from hitnet.inference.onnx_file import is_onnx, predict_onnx
+from hitnet.inference.prediction import DecisionRule, Prediction, check_share
 from hitnet.models.inference import class_distances
 from hitnet.runtime.device import pick_device
 from hitnet.training.runs import Run, open_run

@@ -3,7 +3,7 @@ import math
 import torch
 
 from hitnet.data import open_data
-from hitnet.data.known.known_data import affnist
+from hitnet.data.known import affnist
 
 IDENTITY = [0.5, 0.5, 0.5, 0.5]
 

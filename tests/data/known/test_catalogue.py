@@ -18,7 +18,7 @@ from hitnet.data import check_data, data_folder, fetch_data, list_data, open_dat
 from hitnet.data.known.catalogue import SetFiles, recorded_folder
 from hitnet.data.known.cifar import RECORD
 from hitnet.data.known.facts import KNOWN_SETS, known_set
-from hitnet.data.known.known_data import catalogue
+from hitnet.data.known import catalogue
 from hitnet.errors import HitNetError
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.data.known.known_data import clothing
+from hitnet.data.known import clothing
 from hitnet.errors import HitNetError
 
 NAMES = [f"{split}/{label}/{i}a-{i}.jpg" for split in clothing.SPLITS for label in ("dress", "hat") for i in range(2)]

@@ -10,7 +10,7 @@ import torch
 import hitnet
 from hitnet.data import check_data, open_data
 from hitnet.data.known.clothing_sample import CLASSES
-from hitnet.data.known.known_data import clothing_sample
+from hitnet.data.known import clothing_sample
 from hitnet.errors import HitNetError
 
 COUNTS = {  # of train and test, by class

@@ -1,7 +1,7 @@
 import torch
 
 from hitnet.data import open_data
-from hitnet.data.known.known_data import sample
+from hitnet.data.known import sample
 
 
 def test_splits():
