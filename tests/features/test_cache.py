@@ -12,7 +12,7 @@ from torch import nn
 
 from hitnet.errors import HitNetError
 from hitnet.features import cache
-from hitnet.features.cache import FeatureCache, cache_folder, cached_features, file_key
+from hitnet.features.cache import FeatureCache, cached_features, file_key
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import open_backbone
 
@@ -136,14 +136,6 @@ def test_features_in_a_file(count, tmp_path):
     assert computed == 0
     assert torch.equal(first, mapped)
     assert np.array_equal(np.load(tmp_path / "features.npy"), first.numpy())
-
-
-def test_the_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "own"))
-    assert cache_folder() == tmp_path / "own"
-    monkeypatch.delenv("HITNET_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "hitnet"
 
 
 def test_keys(tmp_path):

@@ -252,3 +252,13 @@ def test_a_home_folder_that_was_not_expanded_is_no_trap(tmp_path, monkeypatch):
         pd.DataFrame({"a": [1]}).to_csv(temporary)
     assert (tmp_path / "~" / "table.csv").stat().st_size > 0
     assert not (tmp_path / "home").exists()
+
+
+def test_the_cache_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "own"))
+    assert files.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("HITNET_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert files.cache_folder() == tmp_path / "xdg" / "hitnet"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert files.cache_folder() == Path.home() / ".cache" / "hitnet"

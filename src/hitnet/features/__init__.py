@@ -1,6 +1,6 @@
 """Features of images by a frozen backbone, computed once and kept; heads fitted on them, all folds at once."""
 
-from hitnet.features.cache import cache_folder, cached_features
+from hitnet.features.cache import cached_features
 from hitnet.features.extraction import Extractor, extract
 from hitnet.features.heads import HeadOptions, fit_heads
 from hitnet.features.judges import FeatureJudgement, judge_features
@@ -11,7 +11,6 @@ __all__ = [
     "Extractor",
     "FeatureJudgement",
     "HeadOptions",
-    "cache_folder",
     "cached_features",
     "extract",
     "extract_features",

@@ -7,7 +7,6 @@ the pass goes: a pass that is killed resumes at the last of them. A shard that i
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, Progress, in_half
 from hitnet.models.backbones import Backbone
-from hitnet.runtime.files import expand, remove_litter, replacing
+from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.runtime.threads import in_threads
 
@@ -34,12 +33,6 @@ PER_BLOCK = 8_192  # images whose features are in memory while a file of all is 
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
 Keys = npt.NDArray[np.void]
-
-
-def cache_folder() -> Path:
-    """$HITNET_CACHE, else the folder `hitnet` in $XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("HITNET_CACHE")
-    return expand(own) if own else expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hitnet"
 
 
 def file_key(path: str | AnyFile) -> bytes:

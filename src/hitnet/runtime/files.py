@@ -151,6 +151,12 @@ def expand(path: str | Path) -> Path:
         raise HitNetError(f"{path}: no home folder is known for {user}. Write the full path, or set $HOME.") from None
 
 
+def cache_folder() -> Path:
+    """Where datasets and features are kept: $HITNET_CACHE, else `hitnet` in $XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("HITNET_CACHE")
+    return expand(own) if own else expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hitnet"
+
+
 def is_unicode(name: str) -> bool:
     """Return whether a file's name is valid UTF-8. Python keeps all other bytes of a name as surrogates."""
     try:

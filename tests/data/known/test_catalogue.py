@@ -260,10 +260,13 @@ def test_the_list_says_which_sets_are_here(tmp_path):
 
 def test_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("HITNET_DATA", raising=False)
+    monkeypatch.delenv("HITNET_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_folder() == tmp_path / "cache" / "hitnet" / "data"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert data_folder() == Path.home() / ".cache" / "hitnet" / "data"
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "own"))
+    assert data_folder() == tmp_path / "own" / "data"
     monkeypatch.setenv("HITNET_DATA", str(tmp_path / "env"))
     assert data_folder() == tmp_path / "env"
     assert data_folder("~/x") == Path.home() / "x"

@@ -20,7 +20,7 @@ from hitnet.data.known.matlab_sets import read_affnist, read_svhn
 from hitnet.data.known.sample import FOLDER as SAMPLE_FOLDER
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import expand
+from hitnet.runtime.files import cache_folder, expand
 from hitnet.runtime.locks import taking_turns
 
 
@@ -48,13 +48,11 @@ class FileState:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder of the known sets: the argument, else $HITNET_DATA, else the user's cache."""
+    """The folder of the known sets: the argument, else $HITNET_DATA, else `data` in the cache folder."""
     if data_dir is not None:
         return expand(data_dir)
-    if given := os.environ.get("HITNET_DATA"):
-        return expand(given)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else expand("~/.cache")) / "hitnet" / "data"
+    given = os.environ.get("HITNET_DATA")
+    return expand(given) if given else cache_folder() / "data"
 
 
 def recorded_folder(recorded: str | None) -> Path | None:
