@@ -35,7 +35,7 @@ from hitnet.audit.choice import SuitableJudges
 from hitnet.audit.judges import GREY_SHIFT, collect
 from hitnet.audit.label_probabilities import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data.known import sample
+from hitnet.data.known import samples
 from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
 from hitnet.sklearn import HitNetClassifier
 from parts.record import Row, about, replace_rows
@@ -103,7 +103,7 @@ def audit(seed: int, args: argparse.Namespace) -> list[Row]:
 def cleanlab_finds(probabilities: np.ndarray, rows: pd.DataFrame) -> dict[str, int]:
     """How many labels cleanlab calls wrong, and how many of them people found wrong (of 15) and right (of 85)."""
     issues = rows["id"][find_label_issues(rows["label"], probabilities, n_jobs=1)]
-    judgements = sample.judgements()
+    judgements = samples.judgements()
     wrong = judgements["consensus"] == "error"
     return {
         "issues": len(issues),

@@ -21,9 +21,7 @@ from hitnet.audit.corrections import check_corrections, read_corrections
 from hitnet.audit.decisions import open_decisions, settled
 from hitnet.audit.labels import prepare
 from hitnet.data import check_data, open_data, read_image
-from hitnet.data.known.cifar import read_batches
-from hitnet.data.known.idx import read_idx
-from hitnet.data.known.matlab_sets import read_affnist, read_svhn
+from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
 from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import open_backbone
@@ -213,7 +211,7 @@ KINDS = (
     Kind(
         "idx, gzipped", ("images.idx.gz",), "broken.idx.gz", lambda root: read_idx(root / "broken.idx.gz", ndim=3), "gz"
     ),
-    Kind("CIFAR-10", ("cifar.bin",), "broken.bin", lambda root: read_batches([root / "broken.bin"])),
+    Kind("CIFAR-10", ("cifar.bin",), "broken.bin", lambda root: read_cifar([root / "broken.bin"])),
     Kind("SVHN .mat", ("svhn0.mat", "svhn1.mat"), "broken.mat", lambda root: read_svhn(root / "broken.mat"), "mat"),
     Kind("affNIST .mat", ("affnist0.mat", "affnist1.mat"), "b.mat", lambda root: read_affnist(root / "b.mat"), "mat"),
     *(

@@ -12,7 +12,7 @@ from audit_samples import FLIPPED, QUICK, Counting, mislabelled, quick_audit, qu
 
 import hitnet
 from hitnet import HitNetError, NewNetworks, open_data
-from hitnet.data.known import sample
+from hitnet.data.known import samples
 from hitnet.training import engine
 from toy import Stop, toy_images
 
@@ -181,7 +181,7 @@ def test_ids_stay_those_of_the_whole_set():
 
 def test_only_the_samples_verified_errors_are_counted(audited):
     sampled = hitnet.audit_labels(open_data("mnist-sample", limit=1300), judges=BRIEF, device="cpu")
-    wrong = {i for i in sample.label_errors()["id"] if i < 1300}
+    wrong = {i for i in samples.label_errors("mnist-sample")["id"] if i < 1300}
     assert wrong
     order = sampled.table["id"].tolist()
     assert sampled.summary["verified_errors"] == {

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 
 import probabilities
-from hitnet.data.known import sample
+from hitnet.data.known import samples
 
 
 def test_what_cleanlab_finds_is_compared_with_what_people_said():
-    judged = sample.judgements()
+    judged = samples.judgements()
     ids = np.concatenate([judged["id"], np.setdiff1d(np.arange(2000), judged["id"])[:900]])
     labels = np.arange(1000) % 10
     chances = np.full((1000, 10), 0.01)

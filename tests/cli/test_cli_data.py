@@ -8,8 +8,8 @@ from cli_samples import write_folder
 from PIL import Image
 
 from hitnet.data import save_npz
-from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.known import catalogue
+from hitnet.data.known.facts import KNOWN_SETS
 from toy import toy_images
 
 
@@ -39,7 +39,7 @@ def test_list_as_json(command, tmp_path):
 
 def test_fetch_asks_for_each_missing_file(command, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(catalogue, "fetch_file", lambda urls, target, md5: asked.append(target))
+    monkeypatch.setattr(catalogue, "fetch_file", lambda urls, target, is_sound: asked.append(target))
     ended = command("data", "fetch", "mnist", "--data-dir", tmp_path)
     assert (ended.code, ended.out) == (0, f"mnist is complete in {tmp_path / 'mnist'}\n")
     assert len(asked) == 4
@@ -103,13 +103,13 @@ def test_check_counts_what_was_ignored(command, photos):
     ended = command("data", "check", photos)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[-1] == "ignored: 1 .txt"
-    (photos / "band 2" / "a.heic").write_bytes(b"x")
+    (photos / "band 2" / "a.jxl").write_bytes(b"x")
     (photos / "b.png").write_bytes(b"x")
     ended = command("data", "check", photos)
     assert ended.code == 1
     assert ended.out.splitlines()[-3:] == [
         "left out: b.png: it lies outside the class folders",
-        "left out: band 2/a.heic: images of type .heic are not read; convert it to PNG or JPEG",
+        "left out: band 2/a.jxl: images of type .jxl are not read; convert it to PNG or JPEG",
         "ignored: 1 .txt",
     ]
     report = json.loads(command("data", "check", photos, "--json").out)

@@ -1,6 +1,5 @@
-"""Sources that would hang, fill the memory or crash the interpreter: pipes, devices, bombs, damaged Matlab files."""
+"""Sources that would hang, fill the memory or crash the interpreter: pipes, devices, bombs."""
 
-import contextlib
 import os
 import threading
 import time
@@ -9,11 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from scipy.io import savemat
 
 from hitnet.data import check_data, open_data
-from hitnet.data.known import matlab
-from hitnet.data.known.matlab_sets import read_affnist, read_svhn
 from hitnet.data.reading import decode
 from hitnet.errors import HitNetError
 from hitnet.features.user_features import read_features
@@ -114,49 +110,6 @@ def test_large_pictures_are_converted_in_strips_to_the_same_pixels(tmp_path, mon
     whole = decode.decode(tmp_path / f"x.{suffix}", (channels, 21, 13))
     monkeypatch.setattr(decode, "STRIP", 40)
     assert np.array_equal(decode.decode(tmp_path / f"x.{suffix}", (channels, 21, 13)), whole)
-
-
-def svhn_file(path, **options):
-    images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), dtype=np.uint8)
-    savemat(path, {"X": images, "y": np.array([[1], [2], [10]], np.float64)}, **options)
-    return images
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_matlab_files_are_read_as_scipy_writes_them(tmp_path, compressed):
-    images = svhn_file(tmp_path / "t.mat", do_compression=compressed)
-    pixels, digits = read_svhn(tmp_path / "t.mat")
-    assert np.array_equal(pixels, images.transpose(3, 2, 0, 1))
-    assert digits.tolist() == [1, 2, 0]
-    others = {"text": "caption", "cell": np.array([[1], ["a"]], object), "deep": {"a": 1}}
-    picture = np.arange(3200, dtype=np.uint64).reshape(1600, 2).astype(np.uint8)
-    content = {**others, "image": picture, "label_int": np.array([[3, 4]], np.int32)}
-    savemat(tmp_path / "a.mat", {"other": 1, "affNISTdata": content}, do_compression=compressed)
-    pixels, digits = read_affnist(tmp_path / "a.mat")
-    assert np.array_equal(pixels.reshape(2, 1600).T, picture)
-    assert digits.tolist() == [3, 4]
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_damaged_matlab_files_are_refused_or_read(tmp_path, compressed):
-    """Each byte of the first kilobyte, which holds all sizes and types, takes other values."""
-    svhn_file(tmp_path / "t.mat", do_compression=compressed)
-    sound = (tmp_path / "t.mat").read_bytes()
-    path = tmp_path / "x.mat"
-    for place in range(0, 400, 3):
-        for value in (0, 14, 127, 255):
-            path.write_bytes(sound[:place] + bytes([value]) + sound[place + 1 :])
-            with contextlib.suppress(HitNetError):
-                assert read_svhn(path)[0].shape[1:] == (3, 32, 32)
-
-
-def test_a_matlab_file_that_claims_too_much_takes_no_memory(tmp_path):
-    svhn_file(tmp_path / "t.mat")
-    content = bytearray((tmp_path / "t.mat").read_bytes())
-    content[132:136] = (2**32 - 8).to_bytes(4, "little")
-    (tmp_path / "t.mat").write_bytes(content)
-    with pytest.raises(matlab.MatlabError, match="ends within an element"):
-        matlab.read_variables(tmp_path / "t.mat", ("X", "y"))
 
 
 def test_a_hostile_table_names_no_file_that_is_read(tmp_path):

@@ -16,9 +16,9 @@ from review_samples import client_of, make_folder, open_folder
 
 from hitnet.audit import Audit, open_audit
 from hitnet.audit.correction_files import parse_corrections
-from hitnet.data import open_data
+from hitnet.data import open_data, read_image
 from hitnet.review.evidence import NEIGHBOURS
-from hitnet.review.pictures import SIDE
+from hitnet.review.pictures import LARGE_SIDE, SIDE
 from hitnet.review.server import open_review
 from patience import PATIENCE
 
@@ -99,7 +99,7 @@ def test_thumbnails_and_originals_are_those_of_the_image(client, review, tmp_pat
     row = review.board.rows.row_of(7)
     path = tmp_path / "photos" / review.board.rows.paths[row]
     original = client.get("/image/7")
-    assert original.content == path.read_bytes()
+    assert np.array_equal(Image.open(io.BytesIO(original.content)), Image.open(path))
     assert original.headers["content-type"] == "image/png"
     thumbnail = Image.open(io.BytesIO(client.get("/thumb/7").content))
     assert thumbnail.format == "WEBP"
@@ -152,6 +152,55 @@ def test_a_file_that_is_no_picture_is_not_served(tmp_path):
         assert answer.status_code == 404
         assert answer.headers["content-type"].startswith("text/plain")
         assert "alert" not in answer.text
+
+
+def test_what_would_run_a_program_hang_or_fill_the_memory_is_not_shown(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    files = [tmp_path / "photos" / path for path in review.board.rows.paths[:4]]
+    eps, pipe, huge, truncated = files
+    eps.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n")  # Pillow starts Ghostscript for it
+    pipe.unlink()
+    os.mkfifo(pipe)
+    Image.new("1", (10_001, 10_000)).save(huge)
+    Image.effect_noise((40, 40), 60).save(truncated)
+    truncated.write_bytes(truncated.read_bytes()[:500])
+    monkeypatch.setattr("subprocess.check_call", None)  # as Ghostscript is started
+    client = client_of(review)
+    reasons = ["it is not an image", "not a regular file", "10001 x 10000 pixels", "it is damaged"]
+    for row, reason in enumerate(reasons):
+        for kind in ("thumb", "image"):
+            answer = client.get(f"/{kind}/{review.board.rows.ids[row]}")
+            assert answer.status_code == 404
+            assert reason in answer.text
+
+
+def test_people_see_what_the_judges_see(tmp_path):
+    """16 bits of grey, a picture on its side, transparent parts: decoded as for the audit."""
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    deep, turned, clear = (tmp_path / "photos" / path for path in review.board.rows.paths[:3])
+    ramp = np.linspace(1000, 20_000, 20 * 30).reshape(20, 30)
+    Image.fromarray(ramp.astype(np.uint16)).save(deep)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(ramp.astype(np.uint8)).save(turned, "JPEG", exif=exif)
+    Image.new("LA", (20, 30), (7, 100)).save(clear)
+    client = client_of(review)
+    for row, (path, shape) in enumerate(((deep, (1, 20, 30)), (turned, (1, 30, 20)), (clear, (1, 30, 20)))):
+        shown = Image.open(io.BytesIO(client.get(f"/image/{review.board.rows.ids[row]}").content))
+        assert np.array_equal(np.asarray(shown), read_image(path, shape)[0].numpy())
+
+
+def test_a_large_photograph_is_sent_within_bounds(tmp_path):
+    folder = make_folder(tmp_path)
+    review = open_folder(folder)
+    path = tmp_path / "photos" / review.board.rows.paths[0]
+    Image.effect_noise((6000, 3000), 60).save(path, "BMP")
+    answer = client_of(review).get(f"/image/{review.board.rows.ids[0]}")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(answer.content)).size == (LARGE_SIDE, LARGE_SIDE // 2)
+    assert len(answer.content) < path.stat().st_size / 2
 
 
 def test_a_link_out_of_the_set_that_is_no_picture_is_not_served(tmp_path):
@@ -258,13 +307,14 @@ def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path):
     review = open_folder(folder)
     review.board.rows.paths[0] = "/elsewhere/a.png"  # such a path needs the list
     pictures, number = review.pictures, review.board.rows.ids[0]
-    pictures._opening.acquire()  # another thread is at it
+    listing = pictures.source.listed
+    listing.lock.acquire()  # another thread is at it
     try:
         answer = client_of(review).get(f"/thumb/{number}")
         assert answer.status_code == 503
         assert client_of(review).get(f"/thumb/{review.board.rows.ids[1]}").status_code == 200
     finally:
-        pictures._opening.release()
+        listing.lock.release()
     assert client_of(review).get(f"/thumb/{number}").status_code == 404
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_all, read_corrections
 from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
-from hitnet.data.label_names import label_name
+from hitnet.data.images import label_name
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant, expand
 from hitnet.runtime.spreadsheets import undefuse

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from hitnet.data.images import Images
-from hitnet.data.known import clothing_sample, sample
+from hitnet.data.known.samples import label_errors
 
 
 def summarise(table: pd.DataFrame, images: Images, extra: dict[str, Any]) -> dict[str, Any]:
@@ -48,13 +48,10 @@ def class_health(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-LABEL_ERRORS = {"mnist-sample": sample.label_errors, "clothing-sample": clothing_sample.label_errors}
-
-
 def verified_errors(table: pd.DataFrame, sample_name: str | None) -> dict[str, int] | None:
     """For samples that ship with the package: how many of their known label errors are among the worst images."""
     if sample_name is None:
         return None
-    wrong = set(LABEL_ERRORS[sample_name]()["id"])
+    wrong = set(label_errors(sample_name)["id"])
     top = {f"in_top_{count}": int(table["id"].head(count).isin(wrong).sum()) for count in (100, 200)}
     return {"errors": int(table["id"].isin(wrong).sum()), **top}

@@ -10,7 +10,7 @@ import typer
 from hitnet.cli.options import AsJson
 from hitnet.cli.terminal import console, make_table, print_json
 from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
-from hitnet.data.reading.left_out import ignored_in_words
+from hitnet.data.reading.skipped import list_ignored
 
 app = typer.Typer(no_args_is_help=True, name="data")
 Name = Annotated[str, typer.Argument(help="A data set's name; see `hitnet data list`")]
@@ -92,4 +92,4 @@ def print_report(report: Report, *, as_json: bool) -> None:
     for item in report.skipped:
         console.print(f"left out: {item}", soft_wrap=True)
     if report.ignored:
-        console.print(f"ignored: {ignored_in_words(report.ignored)}", soft_wrap=True)
+        console.print(f"ignored: {list_ignored(report.ignored)}", soft_wrap=True)

@@ -4,13 +4,14 @@
 Everything else receives the opened data.
 """
 
-from hitnet.data.formats.npz_file import save_npz
+from hitnet.data.formats.npz import save_npz
 from hitnet.data.images import Images
 from hitnet.data.known.catalogue import FileState, data_folder
-from hitnet.data.known.known_data import fetch_data, list_data
-from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
+from hitnet.data.known.datasets import fetch_data, list_data
+from hitnet.data.opened import Check, Data, ImageSet, Relabelling, Report
+from hitnet.data.options import DataOptions
 from hitnet.data.reading.decode import read_image
-from hitnet.data.reading.left_out import Skipped
+from hitnet.data.reading.skipped import Skipped
 from hitnet.data.sources import FORMATS, Source, check_data, open_data
 
 __all__ = [

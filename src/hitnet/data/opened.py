@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from hitnet.data.images import Images
+from hitnet.data.options import DataOptions
 from hitnet.data.reading.copying import check_outside
-from hitnet.data.reading.decode import LARGEST_SIDE
-from hitnet.data.reading.left_out import Skipped, log_left_out
+from hitnet.data.reading.pictures import LoadedPictures, Pictures
+from hitnet.data.reading.skipped import Skipped, log_skipped
 from hitnet.data.reading.stored import AnyFile
 from hitnet.data.reading.streamed import Streamed
-from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand
 
@@ -33,45 +33,6 @@ if TYPE_CHECKING:
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
 Room = Callable[[], int]
-LONGEST_SIDE = 64
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """How a source is opened.
-
-    Attributes:
-        image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
-            also (height, width).
-        longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
-        flip: Whether images may be mirrored. None: the data set's default (False for your own files).
-        limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
-            known sets in random order (all but clothes), the first N.
-        strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
-        stream: Read images from disk during training. None: only if the memory is short.
-        test: Images to test on, for images in memory.
-        data_dir: Folder of the known sets (default: $HITNET_DATA, else the user's cache).
-        download: Fetch a known set's missing files.
-    """
-
-    image_size: tuple[int, int] | None = None
-    longest_side: int = LONGEST_SIDE
-    flip: bool | None = None
-    limit: int | None = None
-    strict: bool = False
-    stream: bool | None = None
-    test: Images | None = None
-    data_dir: str | Path | None = None
-    download: bool = True
-
-    def __post_init__(self) -> None:
-        check_limit(self.limit)
-        if self.image_size is not None:
-            size = (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
-            height, width = size
-            if not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
-                raise HitNetError(f"`image_size` must be from 1 to {LARGEST_SIDE}; got {self.image_size}.")
-            object.__setattr__(self, "image_size", (height, width))
 
 
 @dataclass(frozen=True)
@@ -216,7 +177,7 @@ class Data(ABC):
     def load(self, split: str = "train") -> Images:
         """One split ("train", "test" or "all") in memory. What was left out is logged."""
         report = self.report(split)
-        log_left_out(report.images.name, report.skipped, report.ignored)
+        log_skipped(report.images.name, report.skipped, report.ignored)
         return report.images
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
@@ -230,7 +191,7 @@ class Data(ABC):
             raise HitNetError("Only a folder or a table of image files can be streamed. Leave out `stream`.")
         whole = self.reopen(limit=None)
         reports = [(self if i == 0 else whole).report(split) for i, split in enumerate(splits)]
-        log_left_out(self.name, list(dict.fromkeys(item for report in reports for item in report.skipped)), {})
+        log_skipped(self.name, list(dict.fromkeys(item for report in reports for item in report.skipped)), {})
         return [report.images for report in reports]
 
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
@@ -245,6 +206,10 @@ class Data(ABC):
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         """The file of each image, for data that is made of image files."""
         return None
+
+    def pictures(self, split: str) -> Pictures:
+        """The images of a split as pictures for people to look at, one at a time."""
+        return LoadedPictures(lambda: self.load(split))
 
     def annotations(self) -> pd.DataFrame | None:
         """Several annotators' labels (see `table_rows.agreement_of`); None where there is one label per image."""

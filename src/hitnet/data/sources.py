@@ -11,18 +11,18 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from hitnet.data.formats.arrays import MemoryData
+from hitnet.data.formats.arrays import MemoryData, NpzData
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.formats.hugging_face import HuggingFaceData
-from hitnet.data.formats.map_style import MapStyleData
-from hitnet.data.formats.npz import NpzData
-from hitnet.data.formats.remote_folder import RemoteFolderData
+from hitnet.data.formats.items import MapStyleData
+from hitnet.data.formats.parquet_images import ParquetImageData
 from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
 from hitnet.data.known.clothing import ClothingData
+from hitnet.data.known.datasets import KnownData
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.data.known.known_data import KnownData
-from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
+from hitnet.data.opened import Check, Data
+from hitnet.data.options import LONGEST_SIDE, DataOptions
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand
 
@@ -35,7 +35,7 @@ FORMATS: list[type[Data]] = [
     HuggingFaceData,
     MapStyleData,
     FolderData,
-    RemoteFolderData,
+    ParquetImageData,
     TableData,
 ]
 

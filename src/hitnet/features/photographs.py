@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.data.reading.decode import OddFileError, decode, header
+from hitnet.data.reading.decode import UnreadableImageError, decode, header
 from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 
@@ -29,7 +29,7 @@ def read(path: str | AnyFile, size: int) -> npt.NDArray[np.uint8]:
         head = header(as_file(path))
         height, width = shape_at(head.height, head.width, size)
         picture = decode(as_file(path), (3, height, width))
-    except OddFileError as error:
+    except UnreadableImageError as error:
         raise HitNetError(f"{path}: {error}.") from error
     top, left = (height - size) // 2, (width - size) // 2
     return picture[:, top : top + size, left : left + size]

@@ -18,13 +18,14 @@ from starlette.routing import Route
 from hitnet.audit.correction_files import corrections_text, parse_corrections
 from hitnet.audit.corrections import check_corrections
 from hitnet.audit.page import finite_json
+from hitnet.data.reading.pictures import NotReadyError
 from hitnet.errors import HitNetError
 from hitnet.review.agreement import agreement
 from hitnet.review.board import Board, StaleError
 from hitnet.review.evidence import Evidence
 from hitnet.review.guard import Guard
 from hitnet.review.page import PageFiles
-from hitnet.review.pictures import NotReadyError, Picture, Pictures
+from hitnet.review.pictures import Picture, Pictures
 from hitnet.review.queries import MOST_ROWS, read_query, read_whole
 from hitnet.review.ranking import Ranker
 

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from hitnet.data import open_data
-from hitnet.data.reading.left_out import ignored_in_words
+from hitnet.data.reading.skipped import list_ignored
 from hitnet.errors import HitNetError
 
 
@@ -123,7 +123,7 @@ def test_nested_hidden_and_other_files(root):
 def phone(root):
     """The three classes, with pictures of types that are not read, one image beside the class folders, and others."""
     for i in range(5):
-        (root / "dog" / f"{i}.HEIC").write_bytes(b"x")
+        (root / "dog" / f"{i}.JXL").write_bytes(b"x")
     (root / "10" / "scan.jp2").write_bytes(b"x")
     picture(root / "stray.png")
     for name in ("notes.txt", "labels.json", "Thumbs.db", ".DS_Store", "raw"):
@@ -141,24 +141,24 @@ def test_pictures_that_are_not_read_are_left_out_and_others_ignored(phone, caplo
     assert [(item.path, item.reason) for item in report.skipped] == [
         ("stray.png", "it lies outside the class folders"),
         ("10/scan.jp2", "images of type .jp2 are not read; convert it to PNG or JPEG"),
-        *((f"dog/{i}.HEIC", "images of type .heic are not read; convert it to PNG or JPEG") for i in range(5)),
+        *((f"dog/{i}.JXL", "images of type .jxl are not read; convert it to PNG or JPEG") for i in range(5)),
     ]
     assert report.ignored == IGNORED
     with caplog.at_level(logging.INFO, "hitnet"):
         open_data(phone).load("all")
     assert "left out 7:\n  stray.png: it lies outside" in caplog.text
-    assert f"set: ignored: {ignored_in_words(IGNORED)}\n" in caplog.text
-    with pytest.raises(HitNetError, match=r"stray\.png: it lies outside the class folders\. Mend or remove it"):
+    assert f"set: ignored: {list_ignored(IGNORED)}\n" in caplog.text
+    with pytest.raises(HitNetError, match=r"stray\.png: it lies outside the class folders\. Fix or remove it"):
         open_data(phone, strict=True).load()
     (phone / "stray.png").unlink()
     with pytest.raises(HitNetError, match=r"10/scan\.jp2: images of type \.jp2 are not read; convert it"):
         open_data(phone, strict=True).load()
 
 
-def test_what_was_ignored_in_words():
-    assert ignored_in_words({".db": 1, ".txt": 3, "without suffix": 2}) == "3 .txt, 2 without suffix, 1 .db"
+def test_what_was_list_ignored():
+    assert list_ignored({".db": 1, ".txt": 3, "without suffix": 2}) == "3 .txt, 2 without suffix, 1 .db"
     numbered = {f".{i:03}": 1 for i in range(500)}
-    assert ignored_in_words(numbered).endswith("1 .009, 490 of other types")
+    assert list_ignored(numbered).endswith("1 .009, 490 of other types")
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -184,29 +184,29 @@ def test_images_beside_the_classes_of_a_split_are_left_out(tmp_path):
     for split in ("train", "test"):
         for label in ("a", "b"):
             picture(tmp_path / split / label / "1.png")
-    for name in ("1.png", "train/2.png", "train/10.heic", ".hidden.png"):
+    for name in ("1.png", "train/2.png", "train/10.jxl", ".hidden.png"):
         (tmp_path / name).write_bytes(b"x")
     report = open_data(tmp_path).report("all")
-    assert [item.path for item in report.skipped] == ["1.png", "train/2.png", "train/10.heic"]
+    assert [item.path for item in report.skipped] == ["1.png", "train/2.png", "train/10.jxl"]
     assert report.ignored == {}
 
 
 def test_a_class_of_pictures_that_are_not_read_is_named(root):
     (root / "cat").mkdir()
-    (root / "cat" / "1.avif").write_bytes(b"x")
+    (root / "cat" / "1.jxl").write_bytes(b"x")
     report = open_data(root).report("all")
     assert [(item.path, item.reason.split(";")[0]) for item in report.skipped] == [
-        ("cat/1.avif", "images of type .avif are not read"),
+        ("cat/1.jxl", "images of type .jxl are not read"),
         ("cat", "the class folder holds no image that can be read"),
     ]
 
 
 def test_names_of_what_is_ignored_can_be_printed(root):
-    for name in (b"dog/caf\xe9.heic", b"dog/x.caf\xe9", b"caf\xe9.png"):
+    for name in (b"dog/caf\xe9.jxl", b"dog/x.caf\xe9", b"caf\xe9.png"):
         open(os.path.join(os.fsencode(root), name), "wb").close()
     report = open_data(root).report("all")
-    assert [item.path for item in report.skipped] == ["caf\ufffd.png", "dog/caf\ufffd.heic"]
-    assert ignored_in_words(report.ignored) == "1 .caf\ufffd"
+    assert [item.path for item in report.skipped] == ["caf\ufffd.png", "dog/caf\ufffd.jxl"]
+    assert list_ignored(report.ignored) == "1 .caf\ufffd"
 
 
 def test_odd_files_are_left_out_and_named(root, caplog):
@@ -365,16 +365,26 @@ def test_folders_without_permission(root):
         (root / "dog").chmod(0o755)
 
 
-def test_a_folder_that_may_be_listed_but_not_entered(root, monkeypatch):
-    real = Path.is_dir
+def test_a_folder_that_may_not_be_listed(root, monkeypatch):
+    def scandir(path):
+        raise PermissionError(13, "Permission denied", str(path))
 
-    def is_dir(path):
-        if path.parent == root:
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(HitNetError, match="cannot be read: Permission denied"):
+        open_data(root).load()
+
+
+def test_a_folder_that_may_be_listed_but_not_entered(root, monkeypatch):
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path) != root:
             raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr(Path, "is_dir", is_dir)
-    with pytest.raises(HitNetError, match="cannot be read: Permission denied"):
+    monkeypatch.setattr(os, "scandir", scandir)
+    message = r"holds no image .* Left out: 3, the first 2: the folder cannot be read \(Permission denied\)"
+    with pytest.raises(HitNetError, match=message):
         open_data(root).load()
 
 
@@ -382,13 +392,13 @@ def test_errors_say_what_is_wrong(tmp_path):
     with pytest.raises(HitNetError, match="holds no image in a class folder"):
         open_data(tmp_path).load()
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.heic").write_bytes(b"x")
-    with pytest.raises(HitNetError, match=r"Left out: 2, the first a/x\.heic: images of type \.heic are not read"):
+    (tmp_path / "a" / "x.jxl").write_bytes(b"x")
+    with pytest.raises(HitNetError, match=r"Left out: 2, the first a/x\.jxl: images of type \.jxl are not read"):
         open_data(tmp_path).load()
     picture(tmp_path / "a" / "1.png")
     with pytest.raises(HitNetError, match="only one class, 'a'"):
         open_data(tmp_path).load()
-    (tmp_path / "a" / "x.heic").unlink()
+    (tmp_path / "a" / "x.jxl").unlink()
     (tmp_path / "a" / "1.png").write_bytes(b"x")
     with pytest.raises(HitNetError, match=r"no readable image.*a/1\.png"):
         open_data(tmp_path).load()
@@ -414,7 +424,7 @@ def test_errors_name_what_was_left_out_and_ignored(tmp_path):
         open_data(tmp_path).load()
     picture(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "1.heic").write_bytes(b"x")
+    (tmp_path / "b" / "1.jxl").write_bytes(b"x")
     (tmp_path / "b" / "1.txt").write_bytes(b"x")
     with pytest.raises(
         HitNetError, match=r"only one class, 'a'; .* Left out: 4, the first 1\.png: .*\. Ignored: 1 \.txt\.$"

@@ -114,7 +114,7 @@ def test_images_without_a_label_are_left_out(tmp_path, caplog, labels):
     train, test = data.image_sets(["train", "test"], lambda: 0)
     assert (train.ids.tolist(), test.ids.tolist()) == ([0, 3, 5], [2])
     assert caplog.text.count("image 4") == 1
-    with pytest.raises(HitNetError, match=r"x: image 1: it has no label \(empty or -1\)\. Mend or remove it"):
+    with pytest.raises(HitNetError, match=r"x: image 1: it has no label \(empty or -1\)\. Fix or remove it"):
         open_data(tmp_path / "x.npz", strict=True).load()
 
 
@@ -131,7 +131,7 @@ def test_a_corrected_copy_says_that_images_without_a_label_are_missing(tmp_path)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"data": np.zeros(3)}, "must hold images and labels"),
+        ({"data": np.zeros(3), "other": np.zeros(2)}, "must hold images and labels.* it holds data, other"),
         (arrays(images=np.zeros((10, 4))), "images must be"),
         (arrays(images=np.zeros((0, 4, 4)), labels=np.zeros(0, int)), r"holds no images: .* shape \(0, 4, 4\)"),
         (arrays(images=np.full((10, 4, 4), 1.5)), "from 1.5 to 1.5"),

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from hitnet.data import open_data
-from hitnet.data.formats.table_rows import agreement_of, read_table
+from hitnet.data.formats.table_rows import read_table
 from hitnet.errors import HitNetError
 
 
@@ -26,7 +26,7 @@ def rows(labels):
 
 def agreement(path):
     """Annotator agreement, also of a table that has one label per image, which opened data does not report."""
-    rows = agreement_of(read_table(path))
+    rows = read_table(path).agreement()
     reported = open_data(path).annotations()
     assert rows.equals(reported) if (rows["votes"] > 1).any() else reported is None
     return rows
@@ -212,6 +212,6 @@ def test_other_files_are_refused(folder):
     pd.DataFrame({"image": ["pics/0.png"], "label": [[1.0, 2.0]]}).to_parquet(folder / "z.parquet")
     with pytest.raises(HitNetError, match="column label must hold text or numbers; it holds ndarray"):
         open_data(folder / "z.parquet").load()
-    pd.DataFrame({"image": [{"bytes": b"x"}], "label": [1]}).to_parquet(folder / "y.parquet")
+    pd.DataFrame({"image": [{"a": 1}], "label": [1]}).to_parquet(folder / "y.parquet")
     with pytest.raises(HitNetError, match="must hold text or numbers; it holds dict"):
         open_data(folder / "y.parquet").load()

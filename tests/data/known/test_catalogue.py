@@ -15,10 +15,10 @@ import torch
 from scipy.io import savemat
 
 from hitnet.data import check_data, data_folder, fetch_data, list_data, open_data
-from hitnet.data.known.catalogue import SetFiles, recorded_folder
-from hitnet.data.known.cifar import RECORD
-from hitnet.data.known.facts import KNOWN_SETS, known_set
 from hitnet.data.known import catalogue
+from hitnet.data.known.catalogue import SetFiles, recorded_folder
+from hitnet.data.known.facts import KNOWN_SETS, known_set
+from hitnet.data.known.makers import RECORD
 from hitnet.errors import HitNetError
 
 
@@ -154,13 +154,17 @@ def test_missing_files_say_what_to_put_where(tmp_path):
     assert list(tmp_path.rglob("*.gz")) == []
 
 
+def content_hash(packed):
+    return hashlib.sha256(gzip.decompress(packed)).hexdigest()
+
+
 def test_fetch_brings_what_is_missing(tmp_path, monkeypatch):
     served = {}
     write_idx_set(tmp_path / "away")
     for path in (tmp_path / "away").iterdir():
         served[path.name] = path.read_bytes()
     parts = [
-        replace(part, md5=hashlib.md5(served[part.files[0].name], usedforsecurity=False).hexdigest())
+        replace(part, files=(replace(part.files[0], sha256=content_hash(served[part.files[0].name])),))
         for part in KNOWN_SETS["mnist"].downloads
     ]
     monkeypatch.setitem(KNOWN_SETS, "mnist", replace(KNOWN_SETS["mnist"], downloads=tuple(parts)))

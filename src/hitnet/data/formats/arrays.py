@@ -1,8 +1,9 @@
-"""Data that is read into memory as a whole: what known sets, .npz files and images in memory have in common."""
+"""Data that is read into memory as a whole: what known sets, .npz files and arrays in memory have in common."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,13 +11,15 @@ import numpy as np
 import torch
 from PIL import Image
 
-from hitnet.data.formats.npz_file import save_npz
+from hitnet.data.formats.npz import Labelled, labelled_images, read_npz, save_npz
 from hitnet.data.images import Images
-from hitnet.data.opened import Data, DataOptions, ImageSet, Relabelling, Report, Room
+from hitnet.data.opened import Data, ImageSet, Relabelling, Report, Room
+from hitnet.data.options import DataOptions
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.decode import fit
+from hitnet.data.reading.skipped import Skipped, stop_if_strict
 from hitnet.data.split import assign, check_split, even_draw, no_images
-from hitnet.runtime.files import new_folder
+from hitnet.runtime.files import expand, new_folder
 
 CORRECTED = "images.npz"
 
@@ -24,9 +27,12 @@ CORRECTED = "images.npz"
 class ArrayData(Data):
     """Data in arrays. A corrected copy is a .npz file."""
 
+    unlabelled: tuple[Skipped, ...] = ()
+
     def report(self, split: str = "train") -> Report:
         check_split(split)
-        return Report(self._with_flip(resized(self._read(split), self.options.image_size)))
+        stop_if_strict(self.name, self.unlabelled, strict=self.options.strict)
+        return Report(self._with_flip(resized(self._read(split), self.options.image_size)), self.unlabelled)
 
     def _read(self, split: str) -> Images:
         """One split, at most `limit` images of it, at its own size."""
@@ -34,38 +40,82 @@ class ArrayData(Data):
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         check_target(out, originals=[])
-        corrected = relabelling.corrected()
+        corrected, lost = relabelling.corrected(), len(self.unlabelled)
         with new_folder(out) as folder:
             save_npz(corrected, folder / CORRECTED, split=self._splits(corrected, relabelling.split))
-        return out / CORRECTED, ""
+        return out / CORRECTED, f"images without a label, which the copy does not have: {lost}" if lost else ""
 
     def _splits(self, images: Images, audited: str) -> list[str] | None:
         """The split of each image where the data gives one; `audited` is the split that was audited."""
         return None
 
 
-class MemoryData(ArrayData):
-    """Images in memory: all of them are for training; `test` may give others to test on."""
+class NpzData(ArrayData):
+    """A .npz file of arrays."""
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        return isinstance(source, Images)
+        return isinstance(source, str | Path) and expand(source).suffix.lower() == ".npz" and expand(source).is_file()
 
-    def _refuse_test(self) -> None:
-        """Images in memory take test images."""
+    @cached_property
+    def content(self) -> Labelled:
+        return read_npz(expand(self.source))
+
+    @property
+    def unlabelled(self) -> tuple[Skipped, ...]:  # type: ignore[override]
+        return self.content.unlabelled
 
     @property
     def address(self) -> str:
-        return str(self.source.name)
+        return str(expand(self.source).absolute())
 
     @property
     def name(self) -> str:
-        return str(self.source.name)
+        return expand(self.source).stem
 
-    def __init__(self, source: Images, options: DataOptions | None = None) -> None:
+    def _read(self, split: str) -> Images:
+        return part(self.content.images, self.content.splits, split, self.options.limit)
+
+    def _splits(self, images: Images, audited: str) -> list[str] | None:
+        original, splits, _ = self.content
+        if splits is None:
+            return None
+        split_of = dict(zip(original.ids.tolist(), splits, strict=True))
+        return [split_of[number] for number in images.ids.tolist()]
+
+
+class MemoryData(NpzData):
+    """`Images`, or a pair of arrays (X, y): all of them are for training; `test` may give others to test on."""
+
+    def __init__(self, source: Any, options: DataOptions | None = None) -> None:
         super().__init__(source, options)
         if self.options.test is None:
             self.train_split = self.test_split = "all"
+
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        pair = (
+            isinstance(source, tuple | list) and len(source) == 2 and isinstance(source[0], np.ndarray | torch.Tensor)
+        )
+        return pair or isinstance(source, Images)
+
+    @cached_property
+    def content(self) -> Labelled:
+        if isinstance(self.source, Images):
+            return Labelled(self.source)
+        x, y = (p.numpy(force=True) if isinstance(p, torch.Tensor) else np.asarray(p) for p in self.source)
+        return labelled_images(x, y, where="(X, y)", name="arrays")
+
+    @property
+    def address(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        return self.content.images.name
+
+    def _refuse_test(self) -> None:
+        """Images in memory take test images."""
 
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         if self.options.stream:
@@ -78,9 +128,9 @@ class MemoryData(ArrayData):
         return self
 
     def _read(self, split: str) -> Images:
-        if self.options.test is not None and split != "all":
-            return part(self.source if split == "train" else self.options.test, None, "all", self.options.limit)
-        return part(self.source, None, split, self.options.limit)
+        if self.options.test is None or split == "all":
+            return super()._read(split)
+        return part(self.content.images if split == "train" else self.options.test, None, "all", self.options.limit)
 
 
 def part(images: Images, given: list[str] | None, split: str, limit: int | None) -> Images:

@@ -1,4 +1,4 @@
-"""Hugging Face's data sets: `datasets.Dataset`, `DatasetDict`, and folders that `save_to_disk` wrote.
+"""Hugging Face's datasets: `datasets.Dataset`, `DatasetDict`, and folders that `save_to_disk` wrote.
 
 The images are in the column of type `Image`. The labels are in the column `label` (or class, target, category), else in
 the only one of type `ClassLabel`. Rows whose label is empty or -1 are left out.
@@ -6,21 +6,42 @@ the only one of type `ClassLabel`. Rows whose label is empty or -1 are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from hitnet.data.formats.items import ItemData, Rows, path_of
-from hitnet.data.label_names import label_name
+from hitnet.data.images import label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target
-from hitnet.data.reading.decode import OddFileError
-from hitnet.data.reading.stored import AnyFile, StoredFile
+from hitnet.data.reading.decode import UnreadableImageError
+from hitnet.data.reading.stored import AnyFile, Root, StoredFile, join
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, new_folder
 
 LABELS = ("label", "labels", "class", "target", "category")
+
+
+def named_labels(values: Sequence[Any], names: Sequence[str] | None) -> list[str | None]:
+    """Labels as names of classes: of the indices into `names`, or of themselves."""
+    if names is None:
+        return [label_name(value) for value in values]
+    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else None for value in values]
+
+
+def image_file(cell: Mapping[str, Any] | None, name: str, root: Root | None = None) -> AnyFile:
+    """The image in a cell of bytes and path, which starts at `root` where that is given."""
+    content, path = (None, None) if cell is None else (cell.get("bytes"), cell.get("path"))
+    if content is None and path is not None:
+        return Path(path) if root is None else join(root, path)
+    return StoredFile(name, lambda: _need(content))
+
+
+def _need(content: bytes | None) -> bytes:
+    if content is None:
+        raise UnreadableImageError("it has no image")
+    return content
 
 
 class DatasetRows(Rows):
@@ -53,7 +74,7 @@ class DatasetRows(Rows):
         return images[0], labels[0]
 
     @property
-    def names(self) -> list[str] | None:
+    def class_names(self) -> list[str] | None:
         """The names of the classes; None for labels that are not of type ClassLabel."""
         names: list[str] | None = getattr(self.dataset.features[self.label], "names", None)
         return names
@@ -62,23 +83,16 @@ class DatasetRows(Rows):
         return len(self.dataset)
 
     def labels(self) -> list[str | None]:
-        values = list(self.dataset.with_format(None)[self.label])
-        names = self.names
-        if names is None:
-            return [label_name(value) for value in values]
-        return [names[value] if value is not None and 0 <= value < len(names) else None for value in values]
+        return named_labels(list(self.dataset.with_format(None)[self.label]), self.class_names)
 
     def file(self, row: int) -> AnyFile:
-        cell = self.images[row][self.image] or {"bytes": None, "path": None}
-        if cell["bytes"] is None and cell["path"] is not None:
-            return Path(cell["path"])
-        return StoredFile(f"{self.title}, row {row}", lambda: _content(cell["bytes"]))
+        return image_file(self.images[row][self.image], f"{self.title}, row {row}")
 
     def corrected(self, labels: Mapping[int, str], dropped: set[int], class_names: tuple[str, ...]) -> Any:
-        """The data set with new labels for some rows, and without others."""
+        """The dataset with new labels for some rows, and without others."""
         import pyarrow as pa  # takes a moment to import
 
-        package, names, column = _package(), self.names, self.label
+        package, names, column = _package(), self.class_names, self.label
         values = list(self.dataset.with_format(None)[column])
         kind = self.dataset.features[column]
         if names is None:
@@ -129,33 +143,27 @@ class HuggingFaceData(ItemData):
     def _rows(self, part: Any) -> DatasetRows:
         return DatasetRows(part, self.title)
 
-    @property
-    def dataset_rows(self) -> dict[str, DatasetRows]:
-        return cast(dict[str, DatasetRows], self.parts)
-
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
-        """Write the data set as `save_to_disk` does, with all its columns; `datasets.load_from_disk` reads it."""
+        """Write the dataset as `save_to_disk` does, with all its columns; `datasets.load_from_disk` reads it."""
         originals = [expand(self.source)] if isinstance(self.source, str | Path) else []
         check_target(out, originals=originals)
-        triples = zip(relabelling.paths, relabelling.before, relabelling.after, strict=True)
-        changed = {path: new for path, old, new in triples if new != old}
-        dropped = relabelling.dropped
         corrected = {}
-        for name, rows in self.dataset_rows.items():
-            paths = [path_of(name, i) for i in range(len(rows))]
-            labels = {i: changed[path] for i, path in enumerate(paths) if path in changed}
-            gone = {i for i, path in enumerate(paths) if path in dropped}
-            corrected[name] = rows.corrected(labels, gone, relabelling.class_names)
+        for name, rows in cast(dict[str, DatasetRows], self.parts).items():
+            changed, dropped = changes(relabelling, name, len(rows))
+            corrected[name] = rows.corrected(changed, dropped, relabelling.class_names)
         whole = corrected[""] if "" in corrected else _package().DatasetDict(corrected)
         with new_folder(out) as folder:
             whole.save_to_disk(str(folder))
         return out, ""
 
 
-def _content(stored: bytes | None) -> bytes:
-    if stored is None:
-        raise OddFileError("it has no image")
-    return stored
+def changes(relabelling: Relabelling, split: str, count: int) -> tuple[dict[int, str], set[int]]:
+    """The new labels of the rows of a split that are relabelled, and the rows that are dropped."""
+    triples = zip(relabelling.paths, relabelling.before, relabelling.after, strict=True)
+    changed = {path: new for path, old, new in triples if new != old}
+    paths, dropped = [path_of(split, row) for row in range(count)], relabelling.dropped
+    new = {row: changed[path] for row, path in enumerate(paths) if path in changed}
+    return new, {row for row, path in enumerate(paths) if path in dropped}
 
 
 def is_saved_dataset(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Data made of image files: what folders and tables have in common."""
+"""Data made of image files: what folders, tables and datasets of rows have in common."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.reading.entries import Lazy
-from hitnet.data.reading.left_out import log_left_out
-from hitnet.data.reading.remote import RemotePath, join, path_or_address
-from hitnet.data.reading.stored import AnyFile, Root
+from hitnet.data.reading.pictures import FilePictures, Pictures
+from hitnet.data.reading.skipped import log_skipped
+from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
 from hitnet.data.reading.survey import Listing, Survey, read_survey, stream_survey, survey
 from hitnet.data.split import check_split
 
@@ -27,7 +27,7 @@ class FileData(Data):
     by_path: ClassVar[bool] = True
 
     @cached_property
-    def path(self) -> Path | RemotePath:
+    def path(self) -> AnyPath:
         return path_or_address(self.source)
 
     @property
@@ -50,7 +50,7 @@ class FileData(Data):
 
     def report(self, split: str = "train") -> Report:
         check_split(split)
-        images, skipped = read_survey(self._survey(split))
+        images, skipped = read_survey(survey(self.listing, split, self.options))
         return Report(self._with_flip(images), skipped, self.listing.ignored)
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
@@ -58,15 +58,15 @@ class FileData(Data):
         for split in splits:
             check_split(split)
         first, *others = splits
-        surveyed = self._survey(first)
+        surveyed = survey(self.listing, first, self.options)
         surveys = [surveyed, *(surveyed.other(split) for split in others)]
         return [self._with_flip(self._read(each, room())) for each in surveys]
 
     def images_to_correct(self, split: str) -> ImageSet:
         """All files of all splits that can be read; their pixels stay on disk."""
         fresh = self.reopen(limit=None, image_size=None, strict=False)
-        streamed, skipped = stream_survey(fresh._survey("all"))
-        log_left_out(streamed.name, skipped, fresh.listing.ignored)
+        streamed, skipped = stream_survey(survey(fresh.listing, "all", fresh.options))
+        log_skipped(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
@@ -74,20 +74,12 @@ class FileData(Data):
         assert paths is not None  # images of files have paths
         return Lazy(lambda i: self.file(paths[i]), range(len(paths)))
 
+    def pictures(self, split: str) -> Pictures:
+        return FilePictures(self.root, lambda: self.listing)
+
     def file(self, path: str) -> AnyFile:
         """The file at a path of the set."""
         return join(self.root, path)
-
-    def _survey(self, split: str) -> Survey:
-        options = self.options
-        return survey(
-            self.listing,
-            split,
-            limit=options.limit,
-            image_size=options.image_size,
-            longest_side=options.longest_side,
-            strict=options.strict,
-        )
 
     def _read(self, surveyed: Survey, room: int) -> ImageSet:
         """The images that a survey chose: streamed with the option `stream`, or if it is None and they need more than
@@ -107,5 +99,5 @@ class FileData(Data):
             stream = True
         images: ImageSet
         images, skipped = stream_survey(surveyed) if stream else read_survey(surveyed)
-        log_left_out(surveyed.listing.name, skipped, surveyed.listing.ignored)
+        log_skipped(surveyed.listing.name, skipped, surveyed.listing.ignored)
         return images

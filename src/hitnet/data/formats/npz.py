@@ -1,60 +1,217 @@
-"""A .npz of arrays as data (npz_file.py says which arrays)."""
+"""Images in named arrays, as a .npz file holds them: `images` and `labels` (or `X` and `y`), or `x_train`, `y_train`,
+`x_test` and `y_test`.
+
+images       (N, H, W), (N, H, W, C) or (N, C, H, W); whole numbers in 0..255, or of 16 bits in 0..65,535, or fractions
+             in 0..1
+labels       (N,): whole numbers or names; an image whose label is empty or -1 is left out
+class_names  optional, one per class; whole-number labels are then indices into it. Without it, each distinct
+             label is a class, in natural order
+split        optional, (N,): train, test or validation
+masks        optional, (N, H, W), (N, H, W, 1) or (N, 1, H, W): 0 on the background, anything else on the object
+ids, paths, name, flip   optional; `save_npz` also keeps these, so that `open_data` gives the same set back
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hitnet.data.formats.arrays import ArrayData, part
-from hitnet.data.formats.npz_file import read_npz
-from hitnet.data.images import Images
-from hitnet.data.opened import Relabelling, Report
-from hitnet.data.reading.left_out import Skipped, stop_if_strict
-from hitnet.runtime.files import expand
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hitnet.data.images import UNLABELLED, Images, label_name
+from hitnet.data.reading import array_files
+from hitnet.data.reading.decode import UnreadableImageError, eight_bits
+from hitnet.data.reading.skipped import Skipped
+from hitnet.data.split import TEST, TRAIN, natural, split_name
+from hitnet.errors import HitNetError
+from hitnet.runtime.files import replacing
+
+OPTIONAL = ("class_names", "split", "masks", "ids", "paths", "name", "flip")
+PAIRS = (("images", "labels"), ("X", "y"))
+SPLIT_PAIRS = ("x_train", "y_train", "x_test", "y_test")
+
+Array = npt.NDArray[Any]
 
 
-class NpzData(ArrayData):
-    """A .npz file of arrays."""
+class Labelled(NamedTuple):
+    """A set, the split of each image where it is given, and the images without a label, which are left out."""
 
-    @classmethod
-    def accepts(cls, source: Any) -> bool:
-        return isinstance(source, str | Path) and expand(source).suffix.lower() == ".npz" and expand(source).is_file()
+    images: Images
+    splits: list[str] | None = None
+    unlabelled: tuple[Skipped, ...] = ()
 
-    @cached_property
-    def path(self) -> Path:
-        return expand(self.source)
 
-    @property
-    def address(self) -> str:
-        return str(self.path.absolute())
+def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None) -> None:
+    """Write a set so that `open_data` reads it back.
 
-    @property
-    def name(self) -> str:
-        return self.path.stem
+    Args:
+        images: The set.
+        path: A file whose name ends in .npz.
+        split: The split of each image (train, test or validation).
+    """
+    if Path(path).suffix.lower() != ".npz":
+        raise HitNetError(f"{path}: the name of a file of arrays ends in .npz.")
+    arrays: dict[str, Array] = {
+        "images": images.pixels.cpu().numpy(),
+        "labels": images.labels.cpu().numpy(),
+        "class_names": np.array(images.class_names, np.str_),
+        "ids": images.ids.cpu().numpy(),
+        "name": np.array(images.name, np.str_),
+        "flip": np.array(images.flip),
+    }
+    if images.paths is not None:
+        arrays["paths"] = np.array(images.paths, np.str_)
+    if images.masks is not None:
+        arrays["masks"] = images.masks.cpu().numpy()
+    if split is not None:
+        if len(split) != len(images):
+            raise HitNetError(f"{path}: {len(images)} images but {len(split)} splits.")
+        arrays["split"] = np.array([split_name(s, where=str(path)) for s in split], np.str_)
+    with replacing(path) as temporary, temporary.open("wb") as out:
+        np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
 
-    @cached_property
-    def _content(self) -> tuple[Images, list[str] | None, tuple[Skipped, ...]]:
-        return read_npz(self.path)
 
-    def report(self, split: str = "train") -> Report:
-        unlabelled = self._content[2]
-        stop_if_strict(self.name, unlabelled, strict=self.options.strict)
-        return replace(super().report(split), skipped=unlabelled)
+def read_npz(path: Path) -> Labelled:
+    """The set in a .npz file."""
+    arrays = array_files.read_npz(path, {*OPTIONAL, *SPLIT_PAIRS, *(name for pair in PAIRS for name in pair)})
+    x_name, y_name = next((pair for pair in PAIRS if set(pair) <= set(arrays)), PAIRS[0])
+    if set(SPLIT_PAIRS) <= set(arrays):
+        x, splits = _joined(arrays, path)
+        y = np.concatenate([arrays["y_train"].reshape(-1), arrays["y_test"].reshape(-1)])
+    elif {x_name, y_name} <= set(arrays):
+        x, y = arrays[x_name], arrays[y_name]
+        splits = None
+        if "split" in arrays:
+            splits = [split_name(s, where=str(path)) for s in arrays["split"].reshape(-1).tolist()]
+    else:
+        raise HitNetError(
+            f"{path} must hold images and labels, X and y, or {', '.join(SPLIT_PAIRS)}; "
+            f"it holds {', '.join(array_files.npz_names(path)[:20]) or 'nothing'}."
+        )
+    return labelled_images(x, y, where=str(path), name=path.stem, splits=splits, others=arrays)
 
-    def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
-        path, _ = super().write_corrected(relabelling, out)
-        unlabelled = len(self._content[2])
-        return path, f"images without a label, which the copy does not have: {unlabelled}" if unlabelled else ""
 
-    def _read(self, split: str) -> Images:
-        images, splits, _ = self._content
-        return part(images, splits, split, self.options.limit)
+def labelled_images(
+    x: Array,
+    y: Array,
+    *,
+    where: str,
+    name: str,
+    splits: list[str] | None = None,
+    others: Mapping[str, Array] | None = None,
+) -> Labelled:
+    """A set from arrays.
 
-    def _splits(self, images: Images, audited: str) -> list[str] | None:
-        original, splits, _ = self._content
-        if splits is None:
-            return None
-        split_of = dict(zip(original.ids.tolist(), splits, strict=True))
-        return [split_of[number] for number in images.ids.tolist()]
+    Args:
+        x: Images, as above.
+        y: Labels.
+        where: What to call the arrays in errors.
+        name: What to call the set, where `others` does not say it.
+        splits: The split of each image.
+        others: The optional arrays.
+    """
+    others = others or {}
+    pixels = _pixels(x, where)
+    indices, classes = _classes(y, others.get("class_names"), where)
+    for what, length in (("labels", len(indices)), ("splits", len(pixels) if splits is None else len(splits))):
+        if length != len(pixels):
+            raise HitNetError(f"{where}: {len(pixels)} images but {length} {what}.")
+    if len(classes) < 2 or len(set(classes)) < len(classes):
+        none = " Images whose label is empty or -1 have none." if (indices < 0).any() else ""
+        raise HitNetError(
+            f"{where} must have at least two classes, each with a name of its own; got {classes[:10]}.{none}"
+        )
+    images = _images(pixels, np.maximum(indices, 0), classes, others, where, name)
+    labelled = np.flatnonzero(indices >= 0)
+    names = images.paths or [f"image {number}" for number in images.ids.tolist()]
+    unlabelled = tuple(Skipped(names[i], UNLABELLED) for i in np.flatnonzero(indices < 0))
+    if unlabelled:
+        images = images.select(labelled.tolist())
+        splits = None if splits is None else [splits[i] for i in labelled]
+    return Labelled(images, splits, unlabelled)
+
+
+def _images(
+    pixels: Array, indices: Array, classes: list[str], others: Mapping[str, Array], where: str, name: str
+) -> Images:
+    none = np.empty(0)
+    paths = [str(path) for path in others["paths"].reshape(-1).tolist()] if "paths" in others else None
+    images = Images.from_arrays(
+        pixels,
+        indices,
+        class_names=classes,
+        name=str(others["name"].reshape(-1)[0]) if others.get("name", none).size == 1 else name,
+        paths=paths,
+        flip=others.get("flip", none).size == 1 and bool(others["flip"].reshape(-1)[0]),
+    )
+    if "masks" in others:
+        images = replace(images, masks=_masks(others["masks"], images, where))
+    if "ids" not in others:
+        return images
+    ids = others["ids"]
+    if ids.dtype.kind not in "iu":
+        raise HitNetError(f"{where}: ids must be whole numbers; got {ids.dtype}.")
+    return replace(images, ids=torch.from_numpy(ids.reshape(-1).astype(np.int64)))
+
+
+def _masks(masks: Array, images: Images, where: str) -> torch.Tensor:
+    count, (_, height, width) = len(images), images.shape
+    shapes = ((count, height, width), (count, height, width, 1), (count, 1, height, width))
+    if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
+        raise HitNetError(f"{where}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
+    return torch.from_numpy((masks != 0).astype(np.uint8) * np.uint8(255)).view(shapes[2])
+
+
+def _joined(arrays: Mapping[str, Array], path: Path) -> tuple[Array, list[str]]:
+    train, test = arrays["x_train"], arrays["x_test"]
+    if train.ndim < 3 or train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
+        raise HitNetError(
+            f"{path}: x_train and x_test must hold images of one type and size; "
+            f"got {train.dtype} {train.shape} and {test.dtype} {test.shape}."
+        )
+    return np.concatenate([train, test]), [TRAIN] * len(train) + [TEST] * len(test)
+
+
+def _pixels(x: Array, where: str) -> npt.NDArray[np.uint8]:
+    if x.size == 0:
+        raise HitNetError(f"{where} holds no images: their array has the shape {x.shape}.")
+    if x.ndim not in (3, 4):
+        raise HitNetError(f"{where}: images must be (N, H, W), (N, H, W, C) or (N, C, H, W); got {x.shape}.")
+    small = x.dtype == np.uint16 and x.max() <= 255  # 8 bits in a wider type
+    try:
+        return eight_bits(x, white=255 if small else None, precision=x.dtype if x.dtype.kind == "f" else np.float32)
+    except UnreadableImageError as error:
+        raise HitNetError(f"{where}: images: {error}.") from error
+
+
+def _classes(labels: Array, names: Array | None, where: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The class of each image as an index, -1 for one without a label, and the names of the classes."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise HitNetError(
+            f"{where}: labels must be (N,), one per image; got {labels.shape}. Take the argmax of one-hot."
+        )
+    if labels.dtype.kind == "O":  # a column of pandas
+        labels = np.array([label_name(label) or "" for label in labels.tolist()], np.str_)
+    if labels.dtype.kind not in "iuU":
+        raise HitNetError(f"{where}: labels must be whole numbers or names; got {labels.dtype}.")
+    if names is not None and labels.dtype.kind != "U":
+        classes = [str(name) for name in names.reshape(-1).tolist()]
+        if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
+            raise HitNetError(
+                f"{where}: labels run from {labels.min()} to {labels.max()} but there are {len(classes)} class_names."
+            )
+        return labels.astype(np.int64), classes
+    words = [label_name(label) for label in labels.tolist()]
+    known = sorted({word for word in words if word is not None}, key=natural)
+    classes = known if names is None else [str(n) for n in names.reshape(-1).tolist()]
+    index: dict[str | None, int] = {None: -1} | {word: k for k, word in enumerate(classes)}
+    unknown = next((word for word in words if word not in index), None)
+    if unknown is not None:
+        raise HitNetError(f"{where}: label {unknown!r} is not one of class_names.")
+    return np.array([index[word] for word in words], np.int64), classes

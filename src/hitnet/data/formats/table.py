@@ -12,15 +12,19 @@ over columns of votes. The case of column names does not matter.
 
 from __future__ import annotations
 
+import codecs
+import csv
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.opened import Relabelling
-from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, leads_out, links_in_words
-from hitnet.data.reading.remote import RemotePath, is_remote, path_or_address
+from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, leads_out, links_note
+from hitnet.data.reading.parquet import read_arrow
+from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote, opened, path_or_address
 from hitnet.data.reading.survey import Listing
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from hitnet.data.formats.table_rows import Table
 
 TABLES = (".csv", ".tsv", ".parquet")  # a table's endings
+OUTCOME = "label"  # the new column of a corrected table of votes: the label that counts
+Cells = dict[str, dict[int, str]]  # the cells that change: by column, then by row
 
 
 class TableData(FileData):
@@ -38,15 +44,10 @@ class TableData(FileData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        if not isinstance(source, str | Path):
-            return False
-        path = path_or_address(source)
-        if isinstance(path, RemotePath):
-            return path.suffix.lower() in TABLES
-        return path.suffix.lower() in TABLES and path.exists() and not path.is_dir()
+        return is_table(source)
 
     @property
-    def root(self) -> Path | RemotePath:
+    def root(self) -> AnyPath:
         return self.path.parent
 
     @cached_property
@@ -60,9 +61,7 @@ class TableData(FileData):
         return self.table.listing()
 
     def annotations(self) -> pd.DataFrame | None:
-        from hitnet.data.formats.table_rows import agreement_of
-
-        agreement = agreement_of(self.table)
+        agreement = self.table.agreement()
         return agreement if int(agreement["votes"].max()) > 1 else None
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
@@ -73,14 +72,12 @@ class TableData(FileData):
         """
         root, paths = self.root, relabelling.paths
         if isinstance(root, RemotePath):
-            return self._write(
-                relabelling, out, {file: str(self.file(file)) for file in self.table.files() if file}, {}
-            )
+            addresses = {file: str(self.file(file)) for file in self.table.files() if file}
+            return self._write(relabelling, out, addresses, {})
         folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
-        remote = {file for file in (*paths, *others) if is_remote(file)}
-        local = {*paths, *others} - remote
+        local = {file for file in (*paths, *others) if not is_remote(file)}
         outside = {file for file in local if leads_out(file) or not is_within(root, file)}
         there = {file for file in others & local - outside if (root / file).is_file()}
         gone = [path for path in paths if path in outside and not (root / path).is_file()]
@@ -91,22 +88,96 @@ class TableData(FileData):
         return self._write(relabelling, out, renamed, {file: inside(file) for file in kept})
 
     def _write(
-        self, relabelling: Relabelling, out: Path, renamed: dict[str, str], copied: dict[str, PurePosixPath]
+        self, relabelling: Relabelling, out: Path, renamed: Mapping[str, str], copied: Mapping[str, PurePosixPath]
     ) -> tuple[Path, str]:
         """Write the corrected table, with new paths for files that stay where they are, and copy the others."""
-        from hitnet.data.formats.table_copy import write_table
-
-        paths, left_out = relabelling.paths, []
-        changes = zip(paths, relabelling.before, relabelling.after, strict=True)
+        cells, note = _changed_cells(self.table, relabelling, renamed)
+        rows = [i for i, file in enumerate(self.table.files()) if file not in relabelling.dropped]
+        lost = []
         with new_folder(out) as folder:
             if isinstance(self.root, Path):
-                left_out = copy_set(self.root, copied, folder)
-            note = write_table(
-                self.table,
-                folder / self.path.name,
-                labels=dict(zip(paths, relabelling.after, strict=True)),
-                relabelled={path for path, old, new in changes if old != new},
-                dropped=relabelling.dropped,
-                renamed=renamed,
-            )
-        return out / self.path.name, "; ".join(filter(None, [note, links_in_words(left_out)]))
+                lost = copy_set(self.root, copied, folder)
+            write = _write_parquet if self.path.suffix.lower() == ".parquet" else _write_text
+            write(self.table, folder / self.path.name, cells, rows)
+        return out / self.path.name, "; ".join(filter(None, [note, links_note(lost)]))
+
+
+def is_table(source: Any) -> bool:
+    """Whether a source is the path of a table, local or remote."""
+    path = path_or_address(source) if isinstance(source, str | Path) else None
+    if path is None or path.suffix.lower() not in TABLES:
+        return False
+    return isinstance(path, RemotePath) or (path.exists() and not path.is_dir())
+
+
+def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str, str]) -> tuple[Cells, str]:
+    """The cells in which a corrected table differs, and a note on its labels (mostly empty)."""
+    files, paths = table.files(), relabelling.paths
+    labels = dict(zip(paths, relabelling.after, strict=True))
+    cells: Cells = {table.image: {i: renamed[file] for i, file in enumerate(files) if file in renamed}}
+    note = ""
+    if not table.stated:
+        cells[OUTCOME] = {i: labels.get(file, "") for i, file in enumerate(files)}
+        note = f"votes are kept as they are; the new column {OUTCOME} says what counts"
+    else:
+        column = table.stated[0]
+        spelt = dict(zip(table.labels(column), table.texts(column), strict=True))  # class 2 may be written 2.0
+        relabelled = {path for path, old in zip(paths, relabelling.before, strict=True) if labels[path] != old}
+        new = {i: spelt.get(labels[file], labels[file]) for i, file in enumerate(files) if file in relabelled}
+        cells[column] = new
+        if len(new) > len(relabelled):
+            note = "an image that has several rows is relabelled in all of them"
+    return {column: changed for column, changed in cells.items() if changed}, note
+
+
+def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
+    """Write a .csv or .tsv with the line ends and the byte order mark of the original."""
+    import pandas as pd
+
+    original = table.path.read_bytes()
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    encoding = "utf-8-sig" if original.startswith(codecs.BOM_UTF8) else "utf-8"
+    carriage = original.split(b"\n", 1)[0].endswith(b"\r")
+    # Read the header again: pandas has renamed columns in the frame that had no name or the name of another.
+    header = pd.read_csv(
+        opened(table.path), sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
+    )
+    frame = table.frame.copy()
+    for column, changed in cells.items():
+        old = frame[column] if column in frame else [""] * len(frame)
+        frame[column] = [changed.get(i, cell) for i, cell in enumerate(old)]
+    names = [*header.iloc[0], *frame.columns[len(table.frame.columns) :]]
+    with path.open("w", encoding=encoding, newline="") as file:
+        # If lines end in \n only, the writer would put no quotes around a cell with a carriage return.
+        writer = csv.writer(
+            file,
+            delimiter=separator,
+            quoting=csv.QUOTE_ALL if b"\r" in original and not carriage else csv.QUOTE_MINIMAL,
+            lineterminator="\r\n" if carriage else "\n",
+        )
+        writer.writerow(names)
+        writer.writerows(frame.iloc[rows].fillna("").itertuples(index=False, name=None))
+
+
+def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    copy = read_arrow(table.path)
+    for column, changed in cells.items():
+        if column in copy.column_names:
+            place = copy.column_names.index(column)
+            copy = copy.set_column(place, column, replaced(copy[column], table.texts(column), changed))
+        else:
+            copy = copy.append_column(column, pa.array([changed[i] for i in range(len(copy))], pa.string()))
+    pq.write_table(copy.take(rows), path)
+
+
+def replaced(column: Any, texts: list[str], changed: Mapping[int, str]) -> Any:
+    """pyarrow's column with some cells replaced, where possible by cells of equal text: numbers stay numbers."""
+    import pyarrow as pa
+
+    like = {text: i for i, text in reversed(list(enumerate(texts)))}
+    if all(text in like for text in changed.values()):
+        return column.take([like[changed[i]] if i in changed else i for i in range(len(texts))])
+    return pa.array([changed.get(i, text) or None for i, text in enumerate(texts)], pa.string())

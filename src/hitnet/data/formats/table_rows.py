@@ -6,30 +6,21 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from hitnet.data.label_names import label_name
-from hitnet.data.reading.entries import Entries, Texts
-from hitnet.data.reading.left_out import Skipped
-from hitnet.data.reading.parquet import check_readable, opened, read_parquet
-from hitnet.data.reading.remote import RemotePath
+from hitnet.data.images import label_name
+from hitnet.data.reading.entries import Entries
+from hitnet.data.reading.parquet import read_parquet
+from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.stored import AnyPath, check_readable, opened
 from hitnet.data.reading.survey import Listing
-from hitnet.data.split import assign, natural, split_name
+from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 
 PATHS = (
-    "path",
-    "image",
-    "file",
-    "filename",
-    "image_path",
-    "file_name",
-    "filepath",
-    "file_path",
-    "image_file",
+    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file"),
     "img",
 )
 LABELS = ("label", "class", "target", "category")
@@ -51,7 +42,7 @@ class Table:
         splits: The column of splits, if there is one.
     """
 
-    path: Path | RemotePath
+    path: AnyPath
     frame: pd.DataFrame
     image: str
     stated: tuple[str, ...]
@@ -79,9 +70,33 @@ class Table:
         if not labelled:
             raise HitNetError(f"{self.path} holds no row with an image path and a label; empty and -1 mean none.")
         paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
-        splits = assign(_given_splits([row for row, _ in labelled], self.path), paths, labels)
-        entries = Entries.of(self.path.parent, Texts.of(paths), labels, splits, ids=(row.id for row, _ in labelled))
+        given = _given_splits([row for row, _ in labelled], self.path)
+        entries = Entries.of(self.path.parent, paths, labels, given, ids=(row.id for row, _ in labelled))
         return Listing(self.path.stem, entries, tuple(skipped))
+
+    def agreement(self) -> pd.DataFrame:
+        """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
+
+        Returns:
+            A table with these columns:
+
+            path: As in `Images.paths`.
+            label: The label that counts.
+            votes: How many labels people gave the image (1 if the table has one label per image).
+            agreement: The share of these votes for `label`, 0 to 1.
+            votes_<class>: How many votes each class got; classes in natural order, also those that never won.
+        """
+        rows = [row for row in _gather(self)[0] if row.label is not None]
+        classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
+        counts = [Counter(row.votes or row.stated) for row in rows]
+        columns = {
+            "path": [row.path for row in rows],
+            "label": [row.label for row in rows],
+            "votes": [count.total() for count in counts],
+            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
+        }
+        columns |= {f"votes_{label}": [count[label] for count in counts] for label in classes}
+        return pd.DataFrame(columns, index=pd.Index([row.id for row in rows], name="id"))
 
 
 @dataclass
@@ -96,47 +111,13 @@ class _Row:
     splits: list[str] = field(default_factory=list)
 
     @property
-    def ballots(self) -> list[str]:
-        return self.votes or self.stated
-
-    @property
     def label(self) -> str | None:
         # Counter keeps the order of first appearance, so in a tie max gives the first.
         count = Counter(self.stated or self.votes)
         return max(count, key=lambda label: count[label]) if count else None
 
 
-def agreement_of(table: Table) -> pd.DataFrame:
-    """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
-
-    Returns:
-        A table with these columns:
-
-        path: As in `Images.paths`.
-        label: The label that counts.
-        votes: How many labels people gave the image (1 if the table has one label per image).
-        agreement: The share of these votes for `label`, 0 to 1.
-        votes_<class>: How many votes each class got; classes in natural order, also those that never won.
-    """
-    rows = [row for row in _gather(table)[0] if row.label is not None]
-    classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)
-    counts = [Counter(row.ballots) for row in rows]
-    agreement = pd.DataFrame(
-        {
-            "path": [row.path for row in rows],
-            "label": [row.label for row in rows],
-            "votes": [count.total() for count in counts],
-            "agreement": [count[row.label or ""] / count.total() for row, count in zip(rows, counts, strict=True)],
-        },
-        index=pd.Index([row.id for row in rows], name="id"),
-    )
-    ballots = pd.DataFrame(
-        {f"votes_{label}": [count[label] for count in counts] for label in classes}, index=agreement.index
-    )
-    return pd.concat([agreement, ballots], axis=1)
-
-
-def read_table(path: Path | RemotePath) -> Table:
+def read_table(path: AnyPath) -> Table:
     """Read a table and find the columns that matter."""
     frame = _read(path)
     columns = {str(column).strip().lower(): column for column in frame.columns}
@@ -164,7 +145,7 @@ def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:
     return list(rows.values()), skipped
 
 
-def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path | RemotePath, what: str) -> str:
+def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: AnyPath, what: str) -> str:
     name = next((name for name in wanted if name in columns), None)
     if name is None:
         raise HitNetError(
@@ -174,7 +155,7 @@ def _one_of(wanted: tuple[str, ...], columns: dict[str, str], path: Path | Remot
     return name
 
 
-def _read(path: Path | RemotePath) -> pd.DataFrame:
+def _read(path: AnyPath) -> pd.DataFrame:
     kind = path.suffix.lower()
     if kind == ".parquet":
         return read_parquet(path)
@@ -209,7 +190,7 @@ def _read(path: Path | RemotePath) -> pd.DataFrame:
         raise HitNetError(f"{path} is not a readable {kind} table: {str(error).strip()}") from error
 
 
-def _text(value: object, path: Path | RemotePath, column: str) -> str:
+def _text(value: object, path: AnyPath, column: str) -> str:
     """A cell as text; a missing cell is empty, and a whole number is written without a decimal point."""
     if isinstance(value, str):
         return value.strip()
@@ -222,7 +203,7 @@ def _text(value: object, path: Path | RemotePath, column: str) -> str:
     return str(value)
 
 
-def _given_splits(rows: list[_Row], path: Path | RemotePath) -> list[str] | None:
+def _given_splits(rows: list[_Row], path: AnyPath) -> list[str] | None:
     if not any(row.splits for row in rows):
         return None
     given = []

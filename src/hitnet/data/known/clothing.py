@@ -11,10 +11,10 @@ from typing import Any
 
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.known.catalogue import data_folder
-from hitnet.data.known.clothing_sample import CLASSES
 from hitnet.data.known.download import fetch_file, open_archive
 from hitnet.data.known.facts import CLOTHING
-from hitnet.data.opened import DataOptions
+from hitnet.data.known.samples import CLOTHING_CLASSES
+from hitnet.data.options import DataOptions
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
 from hitnet.runtime.locks import taking_turns
@@ -96,6 +96,6 @@ def _is_photograph(place: PurePosixPath) -> bool:
     return (
         len(parts) == 3
         and parts[0] in SPLITS
-        and parts[1] in CLASSES
+        and parts[1] in CLOTHING_CLASSES
         and re.fullmatch(r"[0-9a-f-]+\.jpg", parts[2]) is not None
     )

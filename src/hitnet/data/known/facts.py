@@ -14,7 +14,7 @@ class File:
 
     Attributes:
         name: The file's name.
-        kind: How it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist".
+        kind: How it is read: "idx1" and "idx3" (dimensions), "cifar", "svhn", "affnist"; "zip" and "archive" are not.
         sha256: Of its content, unpacked if the name ends in .gz: compressing again changes the file, not its content.
         md5: Of the file itself, if its makers publish no other checksum.
     """
@@ -31,19 +31,13 @@ class Download:
 
     Attributes:
         urls: Mirrors; the first that works is used.
-        md5: Checksum of the download.
         files: The files that it gives.
+        archive: The archive that they come in, if any.
     """
 
     urls: tuple[str, ...]
-    md5: str
     files: tuple[File, ...]
-
-    @property
-    def archive(self) -> str | None:
-        """The archive's name, if the files come in one."""
-        name = self.urls[0].rsplit("/", 1)[-1]
-        return name if name.endswith(".tar.gz") else None
+    archive: File | None = None
 
 
 @dataclass(frozen=True)
@@ -73,14 +67,12 @@ class KnownSet:
         return tuple(file for download in self.downloads for file in download.files)
 
 
-def _idx(mirrors: tuple[str, ...], files: dict[str, tuple[str, str]]) -> tuple[Download, ...]:
+def _idx(mirrors: tuple[str, ...], *sums: str) -> tuple[Download, ...]:
+    """The four files of MNIST and its like, by the SHA-256 of their contents."""
+    names = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     return tuple(
-        Download(
-            tuple(f"{mirror}{name}.gz" for mirror in mirrors),
-            md5,
-            (File(f"{name}.gz", name.split("-")[2][:4], sha256),),
-        )
-        for name, (md5, sha256) in files.items()
+        Download(tuple(mirror + name for mirror in mirrors), (File(name, name.split("-")[2], sha256),))
+        for name, sha256 in zip(names, sums, strict=True)
     )
 
 
@@ -96,24 +88,10 @@ MNIST = KnownSet(
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "http://yann.lecun.com/exdb/mnist/",
         ),
-        {
-            "train-images-idx3-ubyte": (
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            ),
-            "train-labels-idx1-ubyte": (
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            ),
-            "t10k-images-idx3-ubyte": (
-                "9fb629c4189551a2d022fa330f9573f3",
-                "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            ),
-            "t10k-labels-idx1-ubyte": (
-                "ec29112dd5afa0611ce80d1b7f02629c",
-                "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-            ),
-        },
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
 )
 
@@ -128,24 +106,10 @@ FASHION = KnownSet(
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
-        {
-            "train-images-idx3-ubyte": (
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            ),
-            "train-labels-idx1-ubyte": (
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            ),
-            "t10k-images-idx3-ubyte": (
-                "bef4ecab320f06d8554ea6380940ec79",
-                "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            ),
-            "t10k-labels-idx1-ubyte": (
-                "bb300cfdad3c16e7a12a480ee83cd310",
-                "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-            ),
-        },
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
     also=(Path("/usr/share/datasets/fashion-mnist"),),
 )
@@ -159,7 +123,6 @@ CIFAR10 = KnownSet(
     (
         Download(
             ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
-            "c32a1d4ab5d03f1284b67883e8d87530",
             tuple(
                 File(name, "cifar", sha256)
                 for name, sha256 in {
@@ -171,6 +134,7 @@ CIFAR10 = KnownSet(
                     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
                 }.items()
             ),
+            File("cifar-10-binary.tar.gz", "archive", md5="c32a1d4ab5d03f1284b67883e8d87530"),
         ),
     ),
 )
@@ -182,7 +146,7 @@ SVHN = KnownSet(
     "http://ufldl.stanford.edu/housenumbers/",
     "non-commercial use only",
     tuple(
-        Download((f"http://ufldl.stanford.edu/housenumbers/{name}",), md5, (File(name, "svhn", md5=md5),))
+        Download((f"http://ufldl.stanford.edu/housenumbers/{name}",), (File(name, "svhn", md5=md5),))
         for name, md5 in {
             "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
             "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
@@ -224,7 +188,7 @@ CLOTHING_SAMPLE = KnownSet(
 )
 
 KNOWN_SETS = {
-    known.name: known for known in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, CLOTHING, SAMPLE, CLOTHING_SAMPLE)
+    dataset.name: dataset for dataset in (MNIST, FASHION, CIFAR10, SVHN, AFFNIST, CLOTHING, SAMPLE, CLOTHING_SAMPLE)
 }
 SAMPLES = (SAMPLE, CLOTHING_SAMPLE)  # they lie in the package
 

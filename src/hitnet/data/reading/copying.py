@@ -65,7 +65,7 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
     base = os.path.realpath(root)
     own: dict[str, PurePosixPath] = {}  # the targets of files that are no links
     links: dict[str, str] = {}  # what each link stands for, from `root` on
-    left_out = []
+    lost = []
     for path, target in targets.items():
         check_name(target)
         real = os.path.realpath(root / path)
@@ -75,7 +75,7 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
                 raise HitNetError(f"{root / path} is not there any more. Nothing was written.")
             own[relative] = target
         elif relative is None or not os.path.isfile(real):
-            left_out.append(path)
+            lost.append(path)
         else:
             links[path] = relative
     for relative, target in own.items():
@@ -84,7 +84,7 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
         place = folder / targets[path]
         if relative not in own or not _link(folder / own[relative], place):
             copy_file(root / relative, place)
-    return left_out
+    return lost
 
 
 def copy_file(original: Path, copy: Path) -> None:
@@ -99,7 +99,7 @@ def copy_folder_links(root: Path, folder: Path, used: Iterable[str]) -> list[str
         The links that were left out: those out of the set, and those to folders that the copy does not have.
     """
     base, through = os.path.realpath(root), {str(parent) for path in used for parent in PurePosixPath(path).parents}
-    left_out = []
+    lost = []
     for here, names, _ in os.walk(root):
         for name in names:
             path = Path(here, name)
@@ -108,8 +108,8 @@ def copy_folder_links(root: Path, folder: Path, used: Iterable[str]) -> list[str
                 continue
             relative = _relative(os.path.realpath(path), base)
             if relative is None or not (folder / relative).is_dir() or not _link(folder / relative, folder / shown):
-                left_out.append(shown)
-    return left_out
+                lost.append(shown)
+    return lost
 
 
 def files_below(root: Path) -> set[str]:
@@ -118,17 +118,20 @@ def files_below(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in paths if path.is_symlink() or path.is_file()}
 
 
-def links_in_words(left_out: Sequence[str]) -> str:
-    """What to say of links that were left out; empty if there are none."""
-    if not left_out:
+def links_note(lost: Sequence[str]) -> str:
+    """A note on links that were left out; empty if there are none."""
+    if not lost:
         return ""
-    shown = ", ".join(sorted(left_out)[:SHOWN]) + (" …" if len(left_out) > SHOWN else "")
-    what = (
-        "1 link leads out of the set or to nothing and is"
-        if len(left_out) == 1
-        else (f"{len(left_out)} links lead out of the set or to nothing and are")
-    )
-    return f"{what} left out: {shown}. To include what they stand for, put the files themselves into the set"
+    shown = ", ".join(sorted(lost)[:SHOWN]) + (" …" if len(lost) > SHOWN else "")
+    lead, are = ("link leads", "is") if len(lost) == 1 else ("links lead", "are")
+    advice = "To include what they stand for, put the files themselves into the set"
+    return f"{len(lost)} {lead} out of the set or to nothing and {are} left out: {shown}. {advice}"
+
+
+def check_folder_name(name: str) -> None:
+    """Raise HitNetError if a class cannot have a folder of its name."""
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+        raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
 
 
 def check_name(path: PurePosixPath) -> None:

@@ -1,18 +1,20 @@
-"""Read an image file as an array: every kind of picture becomes uint8, grey or RGB, at one size.
+"""Read an image file: every kind of picture becomes 8 bits, grey or RGB, upright.
 
 The orientation in EXIF is applied. Of an animation, the first frame is read. Transparent parts become white. In grey
 pictures of more than 8 bits white is 65,535, in those of floating-point numbers 1; pictures with larger values are
-refused. A picture of another shape is scaled to fit, with its aspect ratio, and centred on black.
+refused. A picture of another shape than the wanted one is scaled to fit, with its aspect ratio, and centred on black.
 """
 
 from __future__ import annotations
 
+import stat
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,26 +25,42 @@ from torch import Tensor
 from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 
-SUFFIXES = frozenset(
-    (
-        *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
-        *(".pbm", ".pnm"),
-    )
-)
+# Pillow knows more formats, but some of those start other programs (EPS runs Ghostscript).
+FORMATS = ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM"]
+SUFFIXES = {
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".pbm", ".pnm"),
+}
 # Types of pictures that are not read: JPEG's successors, cameras' raw files, scans, drawings.
-UNREAD_SUFFIXES = frozenset(
-    (
-        *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jls", ".jxr"),
-        *(".mpo", ".raw", ".dng", ".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".sr2", ".srf", ".orf"),
-        *(".rw2", ".raf", ".pef", ".srw", ".x3f", ".erf", ".kdc", ".dcr", ".mrw", ".3fr", ".iiq", ".rwl"),
-        *(".dcm", ".dicom", ".svs", ".ndpi", ".fits", ".exr", ".tga", ".pcx", ".dds", ".ico", ".psd", ".xcf"),
-        *(".svg", ".eps", ".apng", ".icns", ".qoi", ".bpg"),
-    )
+UNREAD_SUFFIXES = {
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jls", ".jxr"),
+    *(".mpo", ".raw", ".dng", ".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".sr2", ".srf", ".orf"),
+    *(".rw2", ".raf", ".pef", ".srw", ".x3f", ".erf", ".kdc", ".dcr", ".mrw", ".3fr", ".iiq", ".rwl"),
+    *(".dcm", ".dicom", ".svs", ".ndpi", ".fits", ".exr", ".tga", ".pcx", ".dds", ".ico", ".psd", ".xcf"),
+    *(".svg", ".eps", ".apng", ".icns", ".qoi", ".bpg"),
+}
+HEIF, AVIF = (".heic", ".heif", ".hif"), (".avif",)
+NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install 'hitnet[heic]')") | dict.fromkeys(
+    AVIF, "a newer Pillow (pip install 'pillow>=11.3')"
 )
-PICTURE_SUFFIXES = SUFFIXES | UNREAD_SUFFIXES
-# Pillow knows more, but some of those start other programs (EPS runs Ghostscript).
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+try:
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()
+    FORMATS, SUFFIXES = [*FORMATS, "HEIF"], SUFFIXES.union(HEIF)
+except ImportError:
+    pass
+try:
+    from PIL import AvifImagePlugin
+
+    if AvifImagePlugin.SUPPORTED:
+        FORMATS, SUFFIXES = [*FORMATS, "AVIF"], SUFFIXES.union(AVIF)
+except ImportError:
+    pass
+UNREAD_SUFFIXES -= SUFFIXES
+
 LARGEST_SIDE = 4096  # pixels, of images as they are read
+LARGEST_FILE = 1 << 30  # bytes; some formats are read into memory whole
 LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
 STRIP = 4_000_000  # pixels of a large picture that are converted at a time
@@ -58,8 +76,8 @@ TURNS = {
 }
 
 
-class OddFileError(Exception):
-    """Why a file cannot be used as an image; the reader decides whether to skip it or to stop."""
+class UnreadableImageError(Exception):
+    """Why something cannot be used as an image; the reader decides whether to skip it or to stop."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +87,18 @@ class Header:
     grey: bool
 
 
+def unread_reason(suffix: str) -> str:
+    """Why a picture of a type that is not read is left out."""
+    what = f"need {NEEDED[suffix]}, or" if suffix in NEEDED else "are not read;"
+    return f"images of type {suffix} {what} convert it to PNG or JPEG"
+
+
 def read_image(path: str | AnyFile, shape: tuple[int, int, int]) -> Tensor:
     """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do."""
     check_shape(shape)
     try:
         return torch.from_numpy(decode(as_file(path), shape))
-    except OddFileError as error:
+    except UnreadableImageError as error:
         raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
 
 
@@ -86,28 +110,31 @@ def check_shape(shape: tuple[int, int, int]) -> None:
         )
 
 
-def header(path: AnyFile) -> Header:
+def header(file: AnyFile) -> Header:
     """Size and colour of a picture, without its pixels."""
-    with _opened(path) as image:
+    with _opened(file) as image:
         width, height = image.size
         if _orientation(image) >= 5:
             width, height = height, width
         return Header(height, width, _is_grey(image))
 
 
-def decode(path: AnyFile, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+def decode(file: AnyFile, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
     """The picture as (C, H, W)."""
     channels, height, width = shape
-    with _opened(path) as image:
-        # JPEG can be decoded at 1/2, 1/4 or 1/8 of its size: at least twice the wanted size is left to scale down.
-        image.draft(None, (2 * max(height, width), 2 * max(height, width)))  # type: ignore[arg-type]
-        with _in_flight(image.width * image.height):
-            image.load()
-            turn = TURNS.get(_orientation(image))
-            flat = _flat(image, grey=channels == 1)
-            if flat is not image:
-                image.close()  # frees its pixels
-            return fit(flat.transpose(turn) if turn is not None else flat, height, width)
+    with _decoded(file, max(height, width), grey=channels == 1) as image:
+        return fit(image, height, width)
+
+
+def picture(file: AnyFile, longest_side: int) -> Image.Image:
+    """The picture for people to look at: with its own shape, but no side longer than `longest_side` pixels."""
+    with _decoded(file, longest_side) as image:
+        return shrunk(image, longest_side)
+
+
+def shrunk(image: Image.Image, longest_side: int) -> Image.Image:
+    image.thumbnail((longest_side, longest_side), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    return image
 
 
 def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -120,6 +147,29 @@ def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
         image.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
     array = np.array(image, np.uint8)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def eight_bits(
+    array: npt.NDArray[Any], *, white: int | None = None, precision: npt.DTypeLike = np.float64
+) -> npt.NDArray[np.uint8]:
+    """Numbers of any type as uint8: the one rule for files, arrays and items of datasets.
+
+    Args:
+        array: Of any shape.
+        white: The value that becomes 255. None: 1 for fractions and booleans, 65,535 for uint16, else 255.
+        precision: Type in which values are scaled.
+    """
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind not in "biuf":
+        raise UnreadableImageError(f"its pixels must be numbers; got {array.dtype}")
+    if white is None:
+        white = 1 if array.dtype.kind in "bf" else 65_535 if array.dtype == np.uint16 else 255
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if not (low >= 0 and high <= white):  # or not a number
+        raise UnreadableImageError(f"its {array.dtype} pixels run from {low:g} to {high:g}, outside 0 to {white:,}")
+    scaled = array if white == 255 else np.rint(np.multiply(array, 255 / white, dtype=precision))
+    return scaled.astype(np.uint8)
 
 
 # What matters of Pillow's warnings about odd files is raised as an error. The filter stands for the whole process:
@@ -146,39 +196,57 @@ def _in_flight(pixels: int) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
+def _decoded(file: AnyFile, side: int, *, grey: bool | None = None) -> Iterator[Image.Image]:
+    """The picture, upright, in mode L or RGB; a large JPEG file at a smaller size, but at least twice `side`."""
+    with _opened(file) as image:
+        image.draft(None, (2 * side, 2 * side))  # type: ignore[arg-type]
+        with _in_flight(image.width * image.height):
+            image.load()
+            turn = TURNS.get(_orientation(image))
+            flat = _flat(image, grey=_is_grey(image) if grey is None else grey)
+            if flat is not image:
+                image.close()  # frees its pixels
+            yield flat.transpose(turn) if turn is not None else flat
+
+
+@contextmanager
+def _opened(file: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
     try:
-        if isinstance(path, Path):
-            _check_local(path)
+        if isinstance(file, Path):
+            _check_local(file)
         # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
-        with path.open("rb") as file, Image.open(file, formats=FORMATS) as image:
+        with file.open("rb") as stream, Image.open(stream, formats=FORMATS) as image:
             if image.width * image.height > LARGEST_PICTURE:
-                raise OddFileError(f"it claims {image.width} x {image.height} pixels, more than {LARGEST_PICTURE:,}")
+                claim = f"{image.width} x {image.height}"
+                raise UnreadableImageError(f"it claims {claim} pixels, more than {LARGEST_PICTURE:,}")
             yield image
-    except OddFileError:
+    except UnreadableImageError:
         raise
     except UnidentifiedImageError:
-        raise OddFileError("it is not an image, or of a kind that is not read") from None
+        raise UnreadableImageError("it is not an image, or of a kind that is not read") from None
     except Image.DecompressionBombError:
-        raise OddFileError(f"it claims more than {LARGEST_PICTURE:,} pixels") from None
+        raise UnreadableImageError(f"it claims more than {LARGEST_PICTURE:,} pixels") from None
     except FileNotFoundError:
-        raise OddFileError("there is no such file") from None
+        raise UnreadableImageError("there is no such file") from None
     except PermissionError:
-        raise OddFileError("there is no permission to read it") from None
+        raise UnreadableImageError("there is no permission to read it") from None
     except MemoryError:
-        raise OddFileError("it does not fit into memory") from None
+        raise UnreadableImageError("it does not fit into memory") from None
     # A damaged file makes Pillow's decoders raise almost anything.
     except Exception as error:
-        raise OddFileError(f"it is damaged ({error or type(error).__name__})") from error
+        raise UnreadableImageError(f"it is damaged ({error or type(error).__name__})") from error
 
 
 def _check_local(path: Path) -> None:
     if not path.exists():
-        raise OddFileError("there is no such file")
-    if not path.is_file():
-        raise OddFileError("it is not a regular file")
-    if path.stat().st_size == 0:
-        raise OddFileError("it is empty")
+        raise UnreadableImageError("there is no such file")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
+        raise UnreadableImageError("it is not a regular file")
+    if status.st_size == 0:
+        raise UnreadableImageError("it is empty")
+    if status.st_size > LARGEST_FILE:
+        raise UnreadableImageError(f"it has {status.st_size:,} bytes, more than {LARGEST_FILE:,}")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -195,7 +263,12 @@ def _is_grey(image: Image.Image) -> bool:
     if image.mode in ("P", "PA"):
         palette = np.asarray(image.getpalette("RGB") or [0], np.uint8)
         return len(palette) % 3 == 0 and bool((palette.reshape(-1, 3) == palette.reshape(-1, 3)[:, :1]).all())
-    return image.mode in ("1", "L", "LA", "La", "I", "F") or image.mode.startswith("I;16")
+    return image.mode in ("1", "L", "LA", "La") or _is_deep(image)
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Whether a grey picture has more than 8 bits: Pillow reads some of 16 bits as 32, but never at another scale."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
 
 
 def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
@@ -213,25 +286,11 @@ def _flat(image: Image.Image, *, grey: bool) -> Image.Image:
 
 
 def _flat_strip(image: Image.Image, *, grey: bool) -> Image.Image:
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        image = Image.fromarray(_eight_bits(np.asarray(image)))
+    if _is_deep(image):
+        image = Image.fromarray(eight_bits(np.asarray(image), white=1 if image.mode == "F" else 65_535))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         layer = image.convert("RGBA")
         image = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         image.alpha_composite(layer)
         image = image.convert("RGB")
     return image.convert("L" if grey else "RGB")
-
-
-def _eight_bits(array: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """Scale grey values of another type to 8 bits: white is 65,535 for whole numbers and 1 for floats.
-
-    Pillow reads some files of 16 bits as 32 bits, but never at another scale.
-    """
-    white = 1 if array.dtype.kind == "f" else 65_535
-    values = array.astype(np.float64)
-    low, high = float(values.min()), float(values.max())
-    if not (low >= 0 and high <= white):  # or not a number
-        raise OddFileError(f"its {array.dtype.name} pixels run from {low:g} to {high:g}, outside 0 to {white:,}")
-    rounded: npt.NDArray[np.uint8] = np.rint(values * (255 / white)).astype(np.uint8)
-    return rounded

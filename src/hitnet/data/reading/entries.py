@@ -7,38 +7,18 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.data.reading.remote import join
-from hitnet.data.reading.stored import AnyFile, Root
-from hitnet.data.split import TEST, TRAIN, VALIDATION
+from hitnet.data.reading.stored import AnyFile, Root, join
+from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
 
 SPLITS = (TRAIN, TEST, VALIDATION)
 Numbers = npt.NDArray[np.integer]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One image file.
-
-    Attributes:
-        id: Its place in the set's order.
-        path: Its path as shown.
-        file: What is opened.
-        label: The name of its class.
-        split: train, test or validation.
-    """
-
-    id: int
-    path: str
-    file: AnyFile
-    label: str
-    split: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +42,7 @@ class Lazy(Sequence[T], Generic[T]):
 
 
 @dataclass(frozen=True)
-class Texts:
+class PackedStrings:
     """A list of strings, stored as parts of one block of UTF-8."""
 
     block: bytes
@@ -70,11 +50,11 @@ class Texts:
     lengths: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Texts:
+    def of(cls, strings: Iterable[str]) -> PackedStrings:
         block, lengths = bytearray(), array("i")
-        for text in texts:
+        for string in strings:
             # Names that are not valid Unicode are refused elsewhere; here they only have to come back unchanged.
-            encoded = text.encode("utf-8", "surrogatepass")
+            encoded = string.encode("utf-8", "surrogatepass")
             block += encoded
             lengths.append(len(encoded))
         sizes = np.array(lengths, np.int32)
@@ -90,9 +70,17 @@ class Texts:
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
 
-    def take(self, positions: Numbers) -> Texts:
+    def take(self, positions: Numbers) -> PackedStrings:
         """The strings at these positions; the block is shared, not copied."""
-        return Texts(self.block, self.starts[positions], self.lengths[positions])
+        return PackedStrings(self.block, self.starts[positions], self.lengths[positions])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image file: its path as shown, and what is opened."""
+
+    path: str
+    file: AnyFile
 
 
 @dataclass(frozen=True)
@@ -110,25 +98,40 @@ class Entries:
 
     root: Root
     ids: npt.NDArray[np.int64]
-    paths: Texts
+    paths: PackedStrings
     classes: tuple[str, ...]
     labels: npt.NDArray[np.int32]
     splits: npt.NDArray[np.uint8]
 
     @classmethod
     def of(
-        cls, root: Root, paths: Texts, labels: Sequence[str], splits: Sequence[str], ids: Iterable[int] | None = None
+        cls,
+        root: Root,
+        paths: Iterable[str],
+        labels: Sequence[str],
+        given: Sequence[str] | None = None,
+        ids: Iterable[int] | None = None,
     ) -> Entries:
-        """Build the list from one label and one split per path; ids are counted from 0 if none are given."""
+        """Build the list from one label per path.
+
+        Args:
+            root: As above.
+            paths: Read once, before `labels` and `given`, which may grow with it.
+            labels: The class of each path.
+            given: The split of each path; empty or None: the fixed rule decides.
+            ids: Counted from 0 if none are given.
+        """
+        packed = PackedStrings.of(paths)
         classes = tuple(dict.fromkeys(labels))
         label_of, split_of = {name: k for k, name in enumerate(classes)}, {name: k for k, name in enumerate(SPLITS)}
+        splits = assign(given or None, packed, labels)
         return cls(
             root,
-            np.arange(len(paths)) if ids is None else np.fromiter(ids, np.int64),
-            paths,
+            np.arange(len(packed)) if ids is None else np.fromiter(ids, np.int64),
+            packed,
             classes,
-            np.fromiter((label_of[label] for label in labels), np.int32, len(paths)),
-            np.fromiter((split_of[split] for split in splits), np.uint8, len(paths)),
+            np.fromiter((label_of[label] for label in labels), np.int32, len(packed)),
+            np.fromiter((split_of[split] for split in splits), np.uint8, len(packed)),
         )
 
     def __len__(self) -> int:
@@ -136,8 +139,7 @@ class Entries:
 
     def __getitem__(self, position: int) -> Entry:
         path = self.paths[position]
-        label, split = self.classes[self.labels[position]], SPLITS[self.splits[position]]
-        return Entry(int(self.ids[position]), path, join(self.root, path), label, split)
+        return Entry(path, join(self.root, path))
 
     def __iter__(self) -> Iterator[Entry]:
         return (self[i] for i in range(len(self)))
@@ -145,13 +147,12 @@ class Entries:
     def take(self, positions: Numbers | npt.NDArray[np.bool_]) -> Entries:
         """The entries at these positions, or where a mask is true."""
         places = np.arange(len(self))[positions]
-        return Entries(
-            self.root,
-            self.ids[places],
-            self.paths.take(places),
-            self.classes,
-            self.labels[places],
-            self.splits[places],
+        return replace(
+            self,
+            ids=self.ids[places],
+            paths=self.paths.take(places),
+            labels=self.labels[places],
+            splits=self.splits[places],
         )
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:

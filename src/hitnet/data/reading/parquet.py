@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hitnet.data.reading.remote import RemotePath
+from hitnet.data.reading.stored import AnyPath, check_readable, opened
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import check_regular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,22 +15,21 @@ LARGEST = 16 << 30  # bytes of the file, and of its cells in memory
 PER_CELL = 16  # bytes; a cell of a repeated value takes nearly none in the file
 
 
-def opened(path: Path | RemotePath) -> Any:
-    """What pandas and pyarrow read: a local path, or an open remote file."""
-    return path if isinstance(path, Path) else path.open()
-
-
-def check_readable(path: Path | RemotePath, *, largest: int) -> None:
-    """Raise HitNetError unless a file may be read: a local one must be regular, and none may be too large."""
-    if isinstance(path, Path):
-        check_regular(path, largest=largest)
-    elif (size := path.size()) > largest:
-        raise HitNetError(f"{path} has {size:,} bytes, more than the {largest:,} that are read.")
-
-
-def read_parquet(path: Path | RemotePath) -> pd.DataFrame:
+def read_parquet(path: AnyPath) -> pd.DataFrame:
     """Read a table; raises HitNetError for a file that is damaged or claims too much."""
     import pandas as pd  # takes a second to import
+
+    return _read(path, lambda: pd.read_parquet(opened(path)))
+
+
+def read_arrow(path: AnyPath, columns: Sequence[str] | None = None) -> Any:
+    """Read a table as pyarrow's, or only these columns of it."""
+    import pyarrow.parquet as pq
+
+    return _read(path, lambda: pq.read_table(opened(path), columns=columns))
+
+
+def _read(path: AnyPath, read: Any) -> Any:
     import pyarrow.parquet as pq
 
     check_readable(path, largest=LARGEST)
@@ -41,7 +39,7 @@ def read_parquet(path: Path | RemotePath) -> pd.DataFrame:
             groups = [about.row_group(i) for i in range(about.num_row_groups)]
             claimed = sum(group.total_byte_size for group in groups) + PER_CELL * about.num_rows * about.num_columns
         if claimed <= LARGEST:
-            return pd.read_parquet(opened(path))
+            return read()
     # A damaged file makes the reader raise almost anything.
     except Exception as error:
         raise HitNetError(f"{path} is not a readable .parquet file ({error or type(error).__name__}).") from error

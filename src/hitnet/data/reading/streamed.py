@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from hitnet.data.reading import decode
-from hitnet.data.reading.entries import Entries, Entry, Texts
-from hitnet.data.reading.left_out import Skipped
+from hitnet.data.reading.entries import Entries, Entry, PackedStrings
+from hitnet.data.reading.skipped import Skipped
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import AHEAD, in_threads, thread_count
 
@@ -61,7 +61,7 @@ class Streamed:
         return torch.from_numpy(self.entries.ids)
 
     @property
-    def paths(self) -> Texts:
+    def paths(self) -> PackedStrings:
         return self.entries.paths
 
     def on_device(self, device: torch.device, *, masks: bool = False) -> Streamed:
@@ -93,5 +93,5 @@ def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> Pixels | Skipped:
     """The picture as (C, H, W), or why it cannot be decoded."""
     try:
         return decode.decode(entry.file, shape)
-    except decode.OddFileError as error:
+    except decode.UnreadableImageError as error:
         return Skipped(entry.path, str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,9 +13,10 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data.images import Images
+from hitnet.data.options import DataOptions
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Entry
-from hitnet.data.reading.left_out import Skipped, in_words, stop_if_strict
+from hitnet.data.reading.skipped import Skipped, describe_skipped, stop_if_strict
 from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of
 from hitnet.data.split import even_draw, natural, no_images
 from hitnet.errors import HitNetError
@@ -76,7 +77,7 @@ class Survey:
         stop_if_strict(self.listing.name, skipped, strict=self.strict)
         if len(lost) == len(self.chosen):
             none = f"{self.listing.name}: none of its {len(self.chosen)} {self.split} images can be read."
-            raise HitNetError(f"{none} {in_words(lost, {})}")
+            raise HitNetError(f"{none} {describe_skipped(lost, {})}")
         return tuple(skipped)
 
     def labels(self, entries: Entries) -> npt.NDArray[np.int64]:
@@ -85,26 +86,10 @@ class Survey:
         return codes[entries.labels]
 
 
-def survey(
-    listing: Listing,
-    split: str,
-    *,
-    limit: int | None = None,
-    image_size: tuple[int, int] | None = None,
-    longest_side: int = 64,
-    strict: bool = False,
-) -> Survey:
+def survey(listing: Listing, split: str, options: DataOptions) -> Survey:
     """Read the headers of all files, and look for one image of each class that can be decoded.
 
     Size, colour and classes come from the whole listing, so that they are the same for every split.
-
-    Args:
-        listing: The files.
-        split: train, test or all.
-        limit: Choose at most N images, by an even draw.
-        image_size: Height and width to read the images at. None: the typical size.
-        longest_side: The typical size is scaled down to at most N pixels.
-        strict: Raise HitNetError if anything is left out.
     """
     skipped = list(listing.skipped)
     entries = listing.entries
@@ -122,29 +107,23 @@ def survey(
     good_classes = entries.label_names(good)
     lost = sorted(entries.label_names() - good_classes, key=natural)
     skipped += [Skipped(label, "no image of this class can be read") for label in lost]
-    stop_if_strict(listing.name, skipped, strict=strict)
+    stop_if_strict(listing.name, skipped, strict=options.strict)
     names = tuple(sorted(good_classes, key=natural))
     _need_two_classes(listing, names, skipped)
-    shape = _common_shape(listing.name, headers, image_size, longest_side)
+    shape = _common_shape(listing.name, headers, options)
     sound = entries.take(good)
-    chosen = _choose(listing, sound, split, limit)
-    return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), strict)
+    chosen = _choose(listing, sound, split, options.limit)
+    return Survey(listing, split, names, shape, sound, chosen, tuple(skipped), options.strict)
 
 
 def read_survey(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
     """Decode the images that a survey chose; returns them and everything that was left out."""
     pixels = np.empty((len(surveyed.chosen), *surveyed.shape), np.uint8)
-    kept, lost = np.ones(len(pixels), np.bool_), []
-    for i, picture in enumerate(in_threads(lambda entry: pixels_of(entry, surveyed.shape), surveyed.chosen)):
-        if isinstance(picture, Skipped):
-            lost.append(picture)
-            kept[i] = False
-        else:
-            pixels[i] = picture
-    skipped = surveyed.without(lost)
-    entries = surveyed.chosen.take(kept) if lost else surveyed.chosen
+    pictures = in_threads(lambda entry: pixels_of(entry, surveyed.shape), surveyed.chosen)
+    kept, skipped = _use_each(surveyed, pictures, pixels.__setitem__)
+    entries = surveyed.chosen if kept.all() else surveyed.chosen.take(kept)
     images = Images.from_arrays(
-        pixels[kept] if lost else pixels,
+        pixels if kept.all() else pixels[kept],
         surveyed.labels(entries),
         class_names=surveyed.classes,
         name=surveyed.listing.name,
@@ -159,15 +138,9 @@ def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
     All files are read once, to find those that cannot be decoded and to compute the fingerprint.
     """
     digest = hashlib.blake2b(digest_size=8)
-    kept, lost = np.ones(len(surveyed.chosen), np.bool_), []
-    for i, pixels in enumerate(decoded(surveyed.chosen, surveyed.shape)):
-        if isinstance(pixels, Skipped):
-            lost.append(pixels)
-            kept[i] = False
-        else:
-            digest.update(pixels.tobytes())
-    skipped = surveyed.without(lost)
-    entries = surveyed.chosen.take(kept) if lost else surveyed.chosen
+    pictures = decoded(surveyed.chosen, surveyed.shape)
+    kept, skipped = _use_each(surveyed, pictures, lambda _, pixels: digest.update(pixels.tobytes()))
+    entries = surveyed.chosen if kept.all() else surveyed.chosen.take(kept)
     labels = surveyed.labels(entries)
     digest.update(labels.tobytes())
     streamed = Streamed(
@@ -179,6 +152,20 @@ def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
         digest.hexdigest(),
     )
     return streamed, skipped
+
+
+def _use_each(
+    surveyed: Survey, pictures: Iterator[Pixels | Skipped], use: Callable[[int, Pixels], None]
+) -> tuple[npt.NDArray[np.bool_], tuple[Skipped, ...]]:
+    """Call `use` with place and pixels of each picture; returns which could be decoded, and all that is left out."""
+    kept, lost = np.ones(len(surveyed.chosen), np.bool_), []
+    for i, picture in enumerate(pictures):
+        if isinstance(picture, Skipped):
+            lost.append(picture)
+            kept[i] = False
+        else:
+            use(i, picture)
+    return kept, surveyed.without(lost)
 
 
 def _without_pixels(
@@ -208,7 +195,7 @@ def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = No
 def _header(entry: Entry) -> decode.Header | Skipped:
     try:
         return decode.header(entry.file)
-    except decode.OddFileError as error:
+    except decode.UnreadableImageError as error:
         return Skipped(entry.path, str(error))
 
 
@@ -217,14 +204,12 @@ def _glance(entry: Entry) -> Pixels | Skipped:
     return pixels_of(entry, (1, 1, 1))
 
 
-def _common_shape(
-    name: str, headers: Counter[decode.Header], image_size: tuple[int, int] | None, longest_side: int
-) -> tuple[int, int, int]:
+def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptions) -> tuple[int, int, int]:
     channels = 1 if all(h.grey for h in headers) else 3
     sizes: Counter[tuple[int, int]] = Counter()
     for h, count in headers.items():
         sizes[h.height, h.width] += count
-    height, width = image_size or _typical_size(sizes, longest_side)
+    height, width = options.image_size or _typical_size(sizes, options.longest_side)
     other = sum(count for size, count in sizes.items() if size != (height, width))
     if other:
         log.info(
@@ -235,7 +220,7 @@ def _common_shape(
             width,
             other,
             headers.total(),
-            "" if image_size else " Set `image_size` for another size.",
+            "" if options.image_size else " Set `image_size` for another size.",
         )
     return channels, height, width
 
@@ -257,4 +242,4 @@ def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Sk
     if len(names) > 1:
         return
     problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
-    raise HitNetError(f"{listing.name} {problem}. {in_words(skipped, listing.ignored)}".rstrip())
+    raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())

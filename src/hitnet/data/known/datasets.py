@@ -12,32 +12,21 @@ import torch
 
 from hitnet.data.formats.arrays import ArrayData, part
 from hitnet.data.images import Images
-from hitnet.data.known import affnist
+from hitnet.data.known import affnist, makers
 from hitnet.data.known.catalogue import SetFiles, data_folder
-from hitnet.data.known.cifar import CLASSES as CIFAR_CLASSES
-from hitnet.data.known.cifar import read_batches
 from hitnet.data.known.clothing import fetch_clothing
-from hitnet.data.known.clothing_sample import read_clothing_sample
-from hitnet.data.known.facts import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, SAMPLES, known_set
-from hitnet.data.known.idx import read_idx
-from hitnet.data.known.matlab_sets import read_affnist, read_svhn
-from hitnet.data.known.sample import read_sample
-from hitnet.data.opened import Check, DataOptions, ImageSet
+from hitnet.data.known.facts import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, known_set
+from hitnet.data.known.samples import read_clothing_sample, read_mnist_sample
+from hitnet.data.opened import Check, ImageSet
+from hitnet.data.options import DataOptions
 from hitnet.errors import HitNetError
 
 DIGITS = tuple("0123456789")
 FASHION_CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
+SAMPLES = {SAMPLE.name: read_mnist_sample, CLOTHING_SAMPLE.name: read_clothing_sample}
 
 
 class KnownData(ArrayData):
@@ -48,10 +37,9 @@ class KnownData(ArrayData):
 
     def __init__(self, source: str, options: DataOptions | None = None) -> None:
         super().__init__(source, options)
-        self.known = known_set(source)
-        self.files = SetFiles(self.known, data_folder(self.options.data_dir))
-        self.audit_split = "all" if self.known in SAMPLES else "train"
-        self.sample = self.known.name if self.known in SAMPLES else None
+        self.files = SetFiles(known_set(source), data_folder(self.options.data_dir))
+        self.sample = source if source in SAMPLES else None
+        self.audit_split = "all" if self.sample else "train"
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
@@ -77,15 +65,12 @@ class KnownData(ArrayData):
         return self._read_split(split, self.options.limit)
 
     def _read_split(self, split: str, limit: int | None) -> Images:
-        if self.known in SAMPLES:
-            images = SAMPLE_READERS[self.known.name](split)
-            sorted_by_class = self.known is CLOTHING_SAMPLE
+        if self.sample:
+            images = SAMPLES[self.sample](split)
+            sorted_by_class = self.sample == CLOTHING_SAMPLE.name
             return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
-        if split == "all":
-            return self._read_all(limit)
-        return READERS[self.known.name](self, split, limit).first(limit)
-
-    def _read_all(self, limit: int | None) -> Images:
+        if split != "all":
+            return READERS[self.name](self, split, limit).first(limit)
         train = self._read_split("train", limit)
         if limit is not None and len(train) >= limit:
             return train
@@ -101,48 +86,43 @@ class KnownData(ArrayData):
     def _splits(self, images: Images, audited: str) -> list[str] | None:
         if audited != "all":
             return None
-        if self.known in SAMPLES:
-            tested = set(SAMPLE_READERS[self.known.name]("test").ids.tolist())
+        if self.sample:
+            tested = set(SAMPLES[self.sample]("test").ids.tolist())
         else:
-            tested = set(images.ids[images.ids >= len(self.reopen(limit=None).load("train"))].tolist())
+            tested = set(images.ids[images.ids >= len(self._read_split("train", None))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
-    def _find(self, file_name: str) -> Path:
+    def find(self, file_name: str) -> Path:
         return self.files.owner.find(file_name, download=self.options.download)
 
 
 def _read_cifar(data: KnownData, split: str, limit: int | None) -> Images:
     batches = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
-    pixels, labels = read_batches([data._find(batch) for batch in batches])
-    return Images.from_arrays(pixels, labels, class_names=CIFAR_CLASSES, name=data.known.title, flip=True)
+    pixels, labels = makers.read_cifar([data.find(batch) for batch in batches])
+    return Images.from_arrays(pixels, labels, class_names=makers.CIFAR_CLASSES, name="CIFAR-10", flip=True)
 
 
 def _read_svhn(data: KnownData, split: str, limit: int | None) -> Images:
-    pixels, digits = read_svhn(data._find(f"{split}_32x32.mat"))
-    return Images.from_arrays(pixels, digits, class_names=DIGITS, name=data.known.title)
+    pixels, digits = makers.read_svhn(data.find(f"{split}_32x32.mat"))
+    return Images.from_arrays(pixels, digits, class_names=DIGITS, name="SVHN")
 
 
-def _read_mnist(data: KnownData, split: str, limit: int | None) -> Images:
-    return _read_idx(data, split, DIGITS)
+def _read_mnist(data: KnownData, split: str, limit: int | None, classes: tuple[str, ...] = DIGITS) -> Images:
+    part = "train" if split == "train" else "t10k"
+    pictures, labels = (data.find(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+    x, y = makers.read_idx(pictures, ndim=3), makers.read_idx(labels, ndim=1)
+    if len(x) != len(y):
+        raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
+    return Images.from_arrays(x, y, class_names=classes, name=data.files.owner.dataset.title)
 
 
 def _read_fashion(data: KnownData, split: str, limit: int | None) -> Images:
-    return replace(_read_idx(data, split, FASHION_CLASSES), flip=True)
-
-
-def _read_idx(data: KnownData, split: str, classes: tuple[str, ...]) -> Images:
-    part = "train" if split == "train" else "t10k"
-    pictures = data._find(f"{part}-images-idx3-ubyte.gz")
-    labels = data._find(f"{part}-labels-idx1-ubyte.gz")
-    x, y = read_idx(pictures, ndim=3), read_idx(labels, ndim=1)
-    if len(x) != len(y):
-        raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
-    return Images.from_arrays(x, y, class_names=classes, name=data.files.owner.known.title)
+    return replace(_read_mnist(data, split, limit, FASHION_CLASSES), flip=True)
 
 
 def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:
     if split == "test" and (files := data.files.original_affnist()):
-        parts = [read_affnist(file) for file in files]
+        parts = [makers.read_affnist(file) for file in files]
         x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Images.from_arrays(x, y, class_names=DIGITS, name="affNIST")
     base = _read_mnist(data, split, None)
@@ -152,11 +132,6 @@ def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:
     labels = base.labels.repeat(affnist.COPIES)[: len(pixels)]
     return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
 
-
-SAMPLE_READERS: dict[str, Callable[[str], Images]] = {
-    SAMPLE.name: read_sample,
-    CLOTHING_SAMPLE.name: read_clothing_sample,
-}
 
 READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
     "mnist": _read_mnist,
@@ -168,28 +143,28 @@ READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
 
 
 def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
-    """The known data sets: name, whether it is here, what it is, licence and page."""
+    """The known datasets: name, whether it is here, what it is, licence and page."""
     root = data_folder(data_dir)
     return [
         {
             "name": name,
-            "here": _is_here(SetFiles(known, root)),
-            "about": known.about,
-            "licence": known.licence,
-            "page": known.page,
+            "here": _is_here(SetFiles(dataset, root)),
+            "about": dataset.about,
+            "licence": dataset.licence,
+            "page": dataset.page,
         }
-        for name, known in KNOWN_SETS.items()
+        for name, dataset in KNOWN_SETS.items()
     ]
 
 
 def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
-    """Download what a known data set lacks, with checksums.
+    """Download what a known dataset lacks, with checksums.
 
     Returns:
         The folder that its files lie in.
     """
     files = SetFiles(known_set(name), data_folder(data_dir))
-    if files.known is not CLOTHING:
+    if files.dataset is not CLOTHING:
         return files.fetch()
     if not files.folder.is_dir():
         fetch_clothing(files.folder)
@@ -197,4 +172,4 @@ def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def _is_here(files: SetFiles) -> bool:
-    return files.folder.is_dir() if files.known is CLOTHING else all(state.usable for state in files.check())
+    return files.folder.is_dir() if files.dataset is CLOTHING else all(state.usable for state in files.check())

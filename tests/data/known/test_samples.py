@@ -1,4 +1,4 @@
-"""The sample of photographs: its counts, its ids, a damaged file, and a corrected copy."""
+"""The samples: their counts, ids and known label errors, a damaged file, and a corrected copy."""
 
 import csv
 from collections import Counter
@@ -9,8 +9,8 @@ import torch
 
 import hitnet
 from hitnet.data import check_data, open_data
-from hitnet.data.known.clothing_sample import CLASSES
-from hitnet.data.known import clothing_sample
+from hitnet.data.known import samples
+from hitnet.data.known.samples import CLOTHING_CLASSES
 from hitnet.errors import HitNetError
 
 COUNTS = {  # of train and test, by class
@@ -33,10 +33,10 @@ def splits():
 
 
 def test_counts_of_each_split_and_class(splits):
-    assert tuple(COUNTS) == CLASSES
+    assert tuple(COUNTS) == CLOTHING_CLASSES
     for split, column in (("train", 0), ("test", 1)):
         images = splits[split]
-        assert images.class_names == CLASSES
+        assert images.class_names == CLOTHING_CLASSES
         assert torch.bincount(images.labels).tolist() == [count[column] for count in COUNTS.values()]
     assert [len(splits[split]) for split in ("train", "test", "all")] == [973, 228, 1201]
     assert {images.shape for images in splits.values()} == {(3, 160, 120)}
@@ -52,7 +52,7 @@ def test_ids_are_those_of_the_whole_sample(splits):
         assert torch.equal(whole.pixels[part.ids], part.pixels)
         assert [whole.paths[i] for i in part.ids.tolist()] == list(part.paths)
         for path, label in zip(part.paths, part.labels.tolist(), strict=True):
-            assert path.startswith(f"{split}/{CLASSES[label]}/")
+            assert path.startswith(f"{split}/{CLOTHING_CLASSES[label]}/")
 
 
 def test_these_are_photographs(splits):
@@ -76,11 +76,11 @@ def test_how_it_is_opened():
 
 def test_a_damaged_and_a_missing_file(tmp_path, monkeypatch):
     assert check_data("clothing-sample").sound
-    content = bytearray(clothing_sample.PHOTOS.read_bytes())
+    content = bytearray(samples.PHOTOS.read_bytes())
     content[len(content) // 2] ^= 1
     damaged = tmp_path / "photos.zip"
     damaged.write_bytes(content)
-    monkeypatch.setattr(clothing_sample, "PHOTOS", damaged)
+    monkeypatch.setattr(samples, "PHOTOS", damaged)
     with pytest.raises(HitNetError, match=r"photos.zip is damaged: its checksum is wrong. Install hitnet again."):
         open_data("clothing-sample").load("test")
     damaged.unlink()
@@ -113,3 +113,33 @@ def test_a_corrected_copy_has_all_photographs_and_their_splits(tmp_path, splits,
     assert changed.tolist() == [first]
     assert corrected.class_names[corrected.labels[first]] == "hat"
     assert Counter(np.load(applied.data)["split"].tolist()) == {"train": 973, "test": 227}
+
+
+def test_splits_of_mnist_sample():
+    whole, train, test = (open_data("mnist-sample").load(split) for split in ("all", "train", "test"))
+    assert (len(whole), len(train), len(test)) == (10000, 8000, 2000)
+    assert whole.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert test.ids[:3].tolist() == [4, 9, 14]
+    assert torch.equal(whole.labels[test.ids], test.labels)
+    assert torch.equal(whole.pixels[train.ids], train.pixels)
+    assert set(train.ids.tolist()).isdisjoint(test.ids.tolist())
+    assert len(test.labels.unique()) == 10
+
+
+def test_judgements_agree_with_the_labels():
+    labels = open_data("mnist-sample").load("all").labels
+    table = samples.judgements()
+    assert len(table) == 100
+    assert table["id"].is_monotonic_increasing
+    assert labels[table["id"].tolist()].tolist() == table["given_label"].tolist()
+    assert (table[["votes_given", "votes_guessed", "votes_neither"]].sum(axis=1) == 5).all()
+
+
+def test_label_errors_of_mnist_sample():
+    errors = samples.label_errors("mnist-sample")
+    assert len(errors) == 15
+    assert errors["id"].tolist()[:4] == [947, 1621, 1901, 2130]
+    corrected = errors.dropna(subset="corrected_label")
+    assert len(corrected) == 10
+    assert (corrected["corrected_label"] != corrected["given_label"]).all()
+    assert int(errors.set_index("id").loc[947, "corrected_label"]) == 9

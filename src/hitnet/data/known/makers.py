@@ -1,0 +1,153 @@
+"""The formats of the known sets' makers: idx (MNIST), records of bytes (CIFAR-10), Matlab files (SVHN, affNIST)."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hitnet.data.reading.array_files import read_npz
+from hitnet.errors import HitNetError
+from hitnet.runtime.files import check_regular
+
+UNSIGNED_BYTE = 0x08  # of idx
+LARGEST = 8 << 30  # bytes of a file's content; the largest of these sets holds 512 MB
+RECORD = 1 + 3 * 32 * 32  # bytes of an image of CIFAR-10: its label, then 3 x 32 x 32 pixels
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+MATLAB_READER = Path(__file__).with_name("matlab_reader.py")
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+
+def read_idx(path: Path, *, ndim: int) -> Bytes:
+    """The array of `ndim` dimensions in an idx file of unsigned bytes, gzipped or not."""
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            if not zipped:
+                return _read_idx(raw, path, ndim)
+            with gzip.GzipFile(fileobj=raw) as stream:
+                return _read_idx(cast(IO[bytes], stream), path, ndim)
+    except (OSError, EOFError, zlib.error) as error:
+        raise HitNetError(f"{path} cannot be read as an idx file: {error}. Fetch it again.") from error
+
+
+def _read_idx(stream: IO[bytes], path: Path, ndim: int) -> Bytes:
+    """A big-endian header of sizes, then bytes."""
+    head = stream.read(4)
+    if len(head) < 4 or head[:2] != b"\0\0":
+        raise HitNetError(f"{path} is not an idx file: it does not begin with two zero bytes. Fetch it again.")
+    if head[2] != UNSIGNED_BYTE or head[3] != ndim:
+        raise HitNetError(
+            f"{path} holds idx type {head[2]:#04x} in {head[3]} dimensions; "
+            f"expected unsigned bytes ({UNSIGNED_BYTE:#04x}) in {ndim}. Is it the file its name says?"
+        )
+    sizes = stream.read(4 * ndim)
+    if len(sizes) < 4 * ndim:
+        raise HitNetError(f"{path} ends within its header. Fetch it again.")
+    shape = struct.unpack(f">{ndim}I", sizes)
+    count = math.prod(shape)
+    if count > LARGEST:
+        raise HitNetError(
+            f"{path} claims {count:,} bytes of data, shape {shape}; its header is damaged. Fetch it again."
+        )
+    # Memory grows only with the bytes that are there: a header that claims too much costs nothing.
+    data = bytearray()
+    while len(data) < count and (block := stream.read(min(1 << 24, count - len(data)))):
+        data += block
+    if len(data) < count or stream.read(1):
+        held = f"only {len(data):,}" if len(data) < count else "more"
+        raise HitNetError(
+            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {held}. Fetch it again."
+        )
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def read_cifar(paths: Sequence[Path]) -> tuple[Bytes, Bytes]:
+    """Images (N, 3, 32, 32) and labels (N,) of files of CIFAR-10's binary version, in their order."""
+    records = np.concatenate([_records(path) for path in paths])
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def _records(path: Path) -> Bytes:
+    try:
+        size = path.stat().st_size
+        if size == 0 or size % RECORD or size > LARGEST:
+            raise HitNetError(
+                f"{path} holds {size:,} bytes, which is no whole number of records of {RECORD:,} bytes. "
+                "Fetch the binary version of CIFAR-10 again."
+            )
+        records = np.fromfile(path, np.uint8).reshape(-1, RECORD)
+    except OSError as error:
+        raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
+    if records[:, 0].max() >= len(CIFAR_CLASSES):
+        raise HitNetError(
+            f"{path} has label {records[:, 0].max()}, but CIFAR-10 has {len(CIFAR_CLASSES)} classes. "
+            "Fetch the binary version of CIFAR-10 (not CIFAR-100) again."
+        )
+    return records
+
+
+def read_svhn(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Images (N, 3, 32, 32) and digits (N,) of an SVHN file; the digit 0, stored as class 10, is 0."""
+    content = _read_matlab(path, "X", "y")
+    x, y = content["X"], content["y"]
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or y.size != x.shape[3]:
+        raise HitNetError(
+            f"{path}: X must be uint8 (32, 32, 3, N) and y (N, 1); got {x.dtype} {x.shape} and {y.shape}."
+        )
+    labels = _digits(y, path, low=1, high=10) % 10
+    return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels
+
+
+def read_affnist(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Images (N, 40, 40) and digits (N,) of an original affNIST file."""
+    content = _read_matlab(path, "affNISTdata")
+    x, y = content.get("affNISTdata.image"), content.get("affNISTdata.label_int")
+    if x is None or y is None:
+        names = [name.partition(".")[2] for name in content if "." in name]
+        raise HitNetError(f"{path}: affNISTdata must hold image and label_int; it holds {', '.join(names) or 'none'}.")
+    if x.dtype != np.uint8 or x.ndim != 2 or x.shape[0] != 1600 or y.size != x.shape[1]:
+        raise HitNetError(
+            f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
+        )
+    # Each column is one image, row by row.
+    return np.ascontiguousarray(x.T).reshape(-1, 40, 40), _digits(y, path, low=0, high=9)
+
+
+def _read_matlab(path: Path, *names: str) -> dict[str, Array]:
+    """Variables of numbers of a Matlab file, and the fields of a structure as NAME.FIELD; see matlab_reader.py."""
+    check_regular(path, largest=LARGEST)
+    with tempfile.TemporaryDirectory(prefix="hitnet-") as folder:
+        out = Path(folder) / "arrays.npz"
+        command = [sys.executable, "-P", str(MATLAB_READER), str(path.absolute()), str(out), str(LARGEST), *names]
+        alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # whose threads would take memory
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=alone)
+        if ended.returncode:
+            reason = (ended.stderr.strip().splitlines() or ["it makes the reader crash"])[-1]
+            raise HitNetError(f"{path} is not a readable Matlab file ({reason}). Fetch it again.")
+        content = read_npz(out)
+    missing = [name for name in names if not any(found.partition(".")[0] == name for found in content)]
+    if missing:
+        raise HitNetError(f"{path} has no variable {missing[0]!r}. Check that it is the file its name says.")
+    return content
+
+
+def _digits(values: Array, path: Path, *, low: int, high: int) -> npt.NDArray[np.int64]:
+    labels = values.reshape(-1)
+    if labels.dtype.kind not in "iuf" or not np.isin(labels, np.arange(low, high + 1)).all() or not len(labels):
+        raise HitNetError(f"{path}: labels must be whole numbers from {low} to {high}.")
+    return labels.astype(np.int64)
