@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -39,6 +40,41 @@ def test_a_limit_of_images_in_memory_is_an_even_draw(images, limit):
     assert train.ids.tolist() == given.load("train").ids.tolist() == few.ids.tolist()
     assert test is rest  # a limit does not act on the images to test on in training
     assert len(given.load("test")) == min(limit, 10)
+
+
+@pytest.mark.parametrize("as_tensors", [False, True])
+def test_a_pair_of_arrays_is_a_source(as_tensors):
+    x, y = np.random.default_rng(0).random((20, 3, 6, 7), np.float32), np.arange(20) % 4
+    pair = (torch.from_numpy(x), torch.from_numpy(y)) if as_tensors else (x, y)
+    data = open_data(pair, limit=15)
+    images = data.load("all")
+    assert (len(images), images.shape, images.class_names) == (15, (3, 6, 7), ("0", "1", "2", "3"))
+    assert (data.name, data.in_memory) == ("arrays", True)
+    whole = open_data(pair).load("all")
+    assert np.array_equal(whole.pixels.numpy(), np.rint(x * 255))
+    assert whole.labels.tolist() == y.tolist()
+    assert len(open_data(pair, test=whole.first(3)).load("test")) == 3
+
+
+@pytest.mark.parametrize("names", [["b", "a", "", "b"], pd.Series(["b", "a", None, "b"])])
+def test_labels_of_a_pair_may_be_names_and_may_be_missing(names):
+    report = open_data((np.zeros((4, 5, 5), np.uint8), names)).report("all")
+    assert (report.images.class_names, report.images.labels.tolist()) == (("a", "b"), [1, 0, 1])
+    assert [item.path for item in report.skipped] == ["image 2"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        ((np.zeros((4, 9)), np.arange(4)), r"\(X, y\): images must be \(N, H, W\).*got \(4, 9\)"),
+        ((np.zeros((4, 5, 5)), np.arange(3)), r"\(X, y\): 4 images but 3 labels"),
+        ((np.full((4, 5, 5), 2.0), np.arange(4)), "float64 pixels run from 2 to 2, outside 0 to 1"),
+        ((np.zeros((4, 5, 5)), np.eye(4)), "Take the argmax"),
+    ],
+)
+def test_a_pair_that_is_no_set_is_refused(pair, says):
+    with pytest.raises(HitNetError, match=says):
+        open_data(pair).load("all")
 
 
 def test_size(images):

@@ -17,6 +17,7 @@ from review_samples import client_of, make_folder, open_folder
 from hitnet.audit import Audit, open_audit
 from hitnet.audit.correction_files import parse_corrections
 from hitnet.data import open_data, read_image
+from hitnet.data.formats import folder as folders
 from hitnet.review.evidence import NEIGHBOURS
 from hitnet.review.pictures import LARGE_SIDE, SIDE
 from hitnet.review.server import open_review
@@ -301,21 +302,28 @@ def test_images_in_memory_are_shown_too(tmp_path):
     assert client_of(open_review(audit, reviewer="ben")).get("/api/state").json()["counts"]["drop"] == 1
 
 
-def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path):
+def test_a_slow_list_of_files_holds_up_nothing_else(tmp_path, monkeypatch):
     """The first picture waits for the list; the others are told to come again."""
     folder = make_folder(tmp_path)
     review = open_folder(folder)
     review.board.rows.paths[0] = "/elsewhere/a.png"  # such a path needs the list
-    pictures, number = review.pictures, review.board.rows.ids[0]
-    listing = pictures.source.listed
-    listing.lock.acquire()  # another thread is at it
-    try:
-        answer = client_of(review).get(f"/thumb/{number}")
-        assert answer.status_code == 503
-        assert client_of(review).get(f"/thumb/{review.board.rows.ids[1]}").status_code == 200
-    finally:
-        listing.lock.release()
-    assert client_of(review).get(f"/thumb/{number}").status_code == 404
+    first, second = (f"/thumb/{number}" for number in review.board.rows.ids[:2])
+    started, done, listed = threading.Event(), threading.Event(), folders.list_folder
+
+    def slow(root):
+        started.set()
+        done.wait(PATIENCE)
+        return listed(root)
+
+    monkeypatch.setattr(folders, "list_folder", slow)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client_of(review).get, first)
+        started.wait(PATIENCE)
+        assert client_of(review).get(first).status_code == 503
+        assert client_of(review).get(second).status_code == 200
+        done.set()
+        assert waiting.result().status_code == 404
+    assert client_of(review).get(first).status_code == 404
 
 
 def test_what_a_spreadsheet_would_run_is_marked_in_corrections(tmp_path):

@@ -18,7 +18,7 @@ from torch import Tensor
 from hitnet.data.images import Images
 from hitnet.data.options import DataOptions
 from hitnet.data.reading.copying import check_outside
-from hitnet.data.reading.pictures import LoadedPictures, Pictures
+from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.skipped import Skipped, log_skipped
 from hitnet.data.reading.stored import AnyFile
 from hitnet.data.reading.streamed import Streamed
@@ -207,9 +207,9 @@ class Data(ABC):
         """The file of each image, for data that is made of image files."""
         return None
 
-    def pictures(self, split: str) -> Pictures:
-        """The images of a split as pictures for people to look at, one at a time."""
-        return LoadedPictures(lambda: self.load(split))
+    def pictures(self, split: str) -> PictureReader:
+        """What gives single images of a split as pictures for people to look at."""
+        return loaded_pictures(lambda: self.load(split))
 
     def annotations(self) -> pd.DataFrame | None:
         """Several annotators' labels (see `table_rows.agreement_of`); None where there is one label per image."""

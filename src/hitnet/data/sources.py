@@ -5,7 +5,7 @@ A new format is one class derived from `Data` in a file of its own, and one entr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from hitnet.data.formats.arrays import MemoryData, NpzData
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.formats.hugging_face import HuggingFaceData
 from hitnet.data.formats.items import MapStyleData
-from hitnet.data.formats.parquet_images import ParquetImageData
 from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
 from hitnet.data.known.clothing import ClothingData
@@ -35,12 +34,11 @@ FORMATS: list[type[Data]] = [
     HuggingFaceData,
     MapStyleData,
     FolderData,
-    ParquetImageData,
     TableData,
 ]
 
-# Also data sets of Hugging Face and of PyTorch, alone or by split: {"train": …, "test": …}.
-Source = str | Path | Images | Data | Dataset[Any] | Mapping[str, Any]
+# Also arrays (X, y), and anything with a length and items (image, label), alone or by split: {"train": …, "test": …}.
+Source = str | Path | Images | Data | Sequence[Any] | Dataset[Any] | Mapping[str, Any]
 
 
 def open_data(
@@ -62,17 +60,18 @@ def open_data(
     without splits is split 80 to 20 within each class, by a fixed rule.
 
     Args:
-        source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of image paths and
-            labels; a .npz of arrays; images in memory; a data set of Hugging Face (or the folder of one) or a map-style
-            data set of PyTorch, also several by split: {"train": …, "test": …}; or opened data, which is returned as
-            it is. Folders and tables may lie on other machines, where a path has a scheme: s3://, gs://, hf://.
+        source: The name of a known set; a folder of class folders; a .csv, .tsv or .parquet table of labels and image
+            paths, or, in a .parquet, images; a .npz of arrays; `Images`; arrays (X, y); a dataset of Hugging Face (or
+            the folder of one) or PyTorch, or anything with a length and items (image, label), also several by split:
+            {"train": …, "test": …}; or opened data, which is returned as it is. Folders and tables may lie on other
+            machines, where a path has a scheme: s3://, gs://, hf://.
     """
     options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
     if isinstance(source, Data):
         if options != DataOptions():
             raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")
         return source
-    if source == "":
+    if isinstance(source, str) and not source:
         raise HitNetError("The data has an empty name. Give a name or a path.")
     for data_format in FORMATS:
         if data_format.accepts(source):
@@ -87,7 +86,8 @@ def check_data(source: Source, **options: Any) -> Check:
 
 def _no_format(source: Any) -> HitNetError:
     if not isinstance(source, str | Path):
-        return HitNetError(f"Data cannot be opened from {type(source).__name__}. Give a name, a path or `Images`.")
+        kinds = "a name, a path, `Images`, arrays (X, y), or a dataset whose items are (image, label)"
+        return HitNetError(f"Data cannot be opened from {type(source).__name__}. Give {kinds}.")
     path = expand(source)
     if path.exists():
         return HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")

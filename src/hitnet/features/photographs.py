@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.data.reading.decode import UnreadableImageError, decode, header
-from hitnet.data.reading.stored import AnyFile, as_file
+from hitnet.data.reading.decode import decode, header
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
 from hitnet.errors import HitNetError
 
 LONGEST = 16  # times the shorter side: a picture that is thinner is scaled to this and centred on black

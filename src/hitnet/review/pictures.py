@@ -38,7 +38,7 @@ class Pictures:
     """
 
     def __init__(self, data: Data, rows: Rows, split: str) -> None:
-        self.source, self.rows = data.pictures(split), rows
+        self.read, self.rows = data.pictures(split), rows
         self._kept: OrderedDict[int, Picture] = OrderedDict()
         self._size, self._lock = 0, Lock()
 
@@ -68,11 +68,11 @@ class Pictures:
         return _encoded(self._picture(row, SIDE), "webp", quality=82)
 
     def _picture(self, row: int, longest_side: int) -> Image.Image:
-        return self.source.picture(int(self.rows.ids[row]), self.rows.paths[row], longest_side)
+        return self.read(int(self.rows.ids[row]), self.rows.paths[row], longest_side)
 
     def warm(self) -> None:
-        """Do what the first picture would otherwise wait for."""
-        self.source.prepare()
+        """Do what the first picture would otherwise wait for, such as loading images that are not in files."""
+        self.thumbnail(0)
 
 
 def _encoded(picture: Image.Image, kind: str, **options: int) -> Picture:

@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torchvision
@@ -97,6 +98,44 @@ def test_torchvisions_folder_is_read_as_ours(tmp_path):
     assert torch.equal(images.pixels, torch.cat([expected.pixels] * 3, dim=1))  # torchvision's folder gives RGB
 
 
+@pytest.mark.parametrize("part", [False, True])
+def test_images_of_torchvisions_folder_have_the_names_of_their_files(tmp_path, part):
+    folder = write_images(tmp_path / "bands", IMAGES)
+    whole = torchvision.datasets.ImageFolder(folder)
+    data = open_data({"train": Subset(whole, range(3, 12)) if part else whole, "test": whole})
+    expected = open_data(folder).load("all").paths
+    assert data.load("train").paths == tuple(f"train/{path}" for path in expected[3 if part else 0 :])
+    assert data.load("test").paths == tuple(f"test/{path}" for path in expected)
+    images = data.images_to_correct("all")
+    relabelling = Relabelling(images, images.labels, list(range(5)), images.class_names)
+    path, _ = data.write_corrected(relabelling, tmp_path / "new")
+    assert torch.equal(open_data(path).load("all").pixels, data.load("all").pixels[:5, :1].repeat(1, 3, 1, 1))
+
+
+class Duck:
+    """Neither of PyTorch nor of Hugging Face."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, row):
+        return IMAGES.pixels[row, 0].numpy(), int(IMAGES.labels[row])
+
+
+@pytest.mark.parametrize("source", [Duck(), [Duck()[row] for row in range(12)], {"train": Duck(), "test": Duck()}])
+def test_anything_with_a_length_and_items_is_read(source):
+    images = open_data(source).load("train" if isinstance(source, dict) else "all")
+    assert torch.equal(images.pixels, IMAGES.pixels)
+    assert torch.equal(images.labels, IMAGES.labels)
+
+
+def test_items_of_16_bits_and_of_floats_are_dark_where_they_are_dark():
+    deep = Items(lambda row: np.full((4, 4), 257 * row, np.uint16))
+    floats = Items(lambda row: Image.fromarray(np.full((4, 4), row / 255, np.float32)))
+    for items in (deep, floats):
+        assert open_data(items).load("all").pixels[:, 0, 0, 0].tolist() == list(range(12))
+
+
 def test_torchvisions_mnist_is_read(tmp_path):
     write_mnist(tmp_path / "MNIST" / "raw", toy_images(30, shape=(1, 28, 28)))
     for packed in (tmp_path / "MNIST" / "raw").glob("*.gz"):
@@ -152,6 +191,8 @@ class Endless(IterableDataset):
         (Items(lambda row: torch.full((1, 4, 4), 2.5)), "outside 0 to 1; leave out transforms that normalise"),
         ({}, "cannot be opened from dict"),
         ({"train": "x"}, "cannot be opened from dict"),
+        (pd.DataFrame({"a": [1]}), "cannot be opened from DataFrame"),
+        (np.zeros((4, 5, 5)), r"an item must be \(image, label, …\); got ndarray"),
     ],
 )
 def test_odd_data_sets_are_refused_in_words(source, message):

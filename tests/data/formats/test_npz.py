@@ -65,9 +65,19 @@ def test_pairs(tmp_path):
     assert (test.pixels[:, 0].numpy() == x[4:]).all()
 
 
+def test_the_names_of_scikit_learn(tmp_path):
+    content = arrays(6)
+    np.savez(tmp_path / "x.npz", X=content["images"], y=content["labels"], other=np.zeros(3))
+    images = open_data(tmp_path / "x.npz").load("all")
+    assert np.array_equal(images.pixels[:, 0].numpy(), content["images"])
+    assert images.labels.tolist() == content["labels"].tolist()
+
+
 @pytest.mark.parametrize(
     ("images", "pixel"),
     [
+        (np.array([[[0, 300]], [[65_535, 32_896]]], np.uint16).repeat(3, 1).repeat(3, 2), 1),
+        (np.full((2, 4, 4), 200, np.uint16), 200),
         (np.full((2, 4, 4), 0.5, np.float32), 128),
         (np.full((2, 4, 4), 77, np.int64), 77),
         (np.ones((2, 4, 4), bool), 255),
@@ -77,8 +87,8 @@ def test_pairs(tmp_path):
 def test_kinds_of_images(tmp_path, images, pixel):
     np.savez(tmp_path / "x.npz", images=images, labels=[0, 1])
     read = open_data(tmp_path / "x.npz").load("all")
-    assert read.shape == ((3, 4, 5) if images.ndim == 4 else (1, 4, 4))
-    assert int(read.pixels[1, 0, 2, 2]) == pixel
+    assert read.shape == ((3, 4, 5) if images.ndim == 4 else (1, *images.shape[1:]))
+    assert int(read.pixels[0, 0, -1, -1]) == pixel
 
 
 def test_labels_may_be_names(tmp_path):

@@ -163,11 +163,8 @@ def test_fetch_brings_what_is_missing(tmp_path, monkeypatch):
     write_idx_set(tmp_path / "away")
     for path in (tmp_path / "away").iterdir():
         served[path.name] = path.read_bytes()
-    parts = [
-        replace(part, files=(replace(part.files[0], sha256=content_hash(served[part.files[0].name])),))
-        for part in KNOWN_SETS["mnist"].downloads
-    ]
-    monkeypatch.setitem(KNOWN_SETS, "mnist", replace(KNOWN_SETS["mnist"], downloads=tuple(parts)))
+    checksums = {name: content_hash(served[name]) for name in KNOWN_SETS["mnist"].files}
+    monkeypatch.setitem(KNOWN_SETS, "mnist", replace(KNOWN_SETS["mnist"], files=checksums))
     asked = []
 
     class Answer(io.BytesIO):
@@ -301,8 +298,9 @@ def test_every_set_says_where_it_comes_from():
     for known in KNOWN_SETS.values():
         assert known.licence
         assert known.page.startswith("http")
-        for file in known.files:
-            assert (file.sha256 is None) != (file.md5 is None)
+        for name, checksum in {**known.files, **known.archive}.items():
+            assert len(checksum) in (32, 64), name
+            assert all(mirror.startswith("http") and mirror.endswith("/") for mirror in known.mirrors)
 
 
 def test_unknown_names():

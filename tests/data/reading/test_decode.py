@@ -8,6 +8,7 @@ from PIL import Image
 
 from hitnet.data import read_image
 from hitnet.data.reading import decode
+from hitnet.data.reading.stored import UnreadableImageError
 from hitnet.errors import HitNetError
 
 RNG = np.random.default_rng(0)
@@ -31,6 +32,64 @@ def test_kinds(tmp_path, kind):
     Image.new("RGB", (16, 16), (200, 40, 90)).save(tmp_path / f"x.{kind}")
     image = read_image(tmp_path / f"x.{kind}", (3, 8, 8)).float()
     assert (image - torch.tensor([200.0, 40.0, 90.0])[:, None, None]).abs().max() < 12
+
+
+@pytest.mark.skipif("AVIF" not in decode.FORMATS, reason="needs a Pillow that reads AVIF: pip install 'pillow>=11.3'")
+def test_avif(tmp_path):
+    picture = Image.new("RGB", (20, 10))
+    picture.paste((255, 0, 0), (0, 0, 20, 3))
+    exif = Image.Exif()
+    exif[decode.ORIENTATION] = 6
+    picture.save(tmp_path / "x.avif", exif=exif, quality=95)
+    assert decode.header(tmp_path / "x.avif") == decode.Header(20, 10, False)
+    image = read_image(tmp_path / "x.avif", (3, 20, 10))[0].float()
+    assert image[:, 8:].mean() > 200
+    assert image[:, :5].mean() < 30
+
+
+def test_heic(tmp_path):
+    pytest.importorskip("pillow_heif", reason="needs the package pillow-heif: pip install 'hitnet[heic]'")
+    Image.new("RGB", (32, 16), (200, 40, 90)).save(tmp_path / "x.heic", quality=95)
+    assert decode.header(tmp_path / "x.heic") == decode.Header(16, 32, False)
+    image = read_image(tmp_path / "x.heic", (3, 16, 32)).float()
+    assert (image - torch.tensor([200.0, 40.0, 90.0])[:, None, None]).abs().max() < 12
+    assert ".heic" in decode.SUFFIXES
+
+
+def test_a_missing_package_is_named():
+    assert "pip install 'hitnet[heic]'" in decode.unread_reason(".heic")
+    assert "pillow" in decode.unread_reason(".avif")
+    assert decode.unread_reason(".jxl") == "images of type .jxl are not read; convert it to PNG or JPEG"
+
+
+@pytest.mark.parametrize(
+    ("array", "pixels"),
+    [
+        (np.array([0, 255], np.uint8), [0, 255]),
+        (np.array([False, True]), [0, 255]),
+        (np.array([0, 0.5, 1]), [0, 128, 255]),
+        (np.array([0, 0.5, 1], np.float16), [0, 128, 255]),
+        (np.array([0, 257, 65_535], np.uint16), [0, 1, 255]),
+        (np.array([0, 200, 255], np.int64), [0, 200, 255]),
+    ],
+)
+def test_one_rule_for_8_bits(array, pixels):
+    assert decode.eight_bits(array).tolist() == pixels
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([-1]), np.array([256]), np.array([1.1]), np.array([np.nan]), np.array(["x"])]
+)
+def test_other_numbers_have_no_8_bits(array):
+    with pytest.raises(UnreadableImageError, match=r"its .*pixels"):
+        decode.eight_bits(array)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "x.png").open("wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk
+    with pytest.raises(HitNetError, match="it has 1,099,511,627,776 bytes, more than"):
+        read_image(tmp_path / "x.png", (1, 8, 8))
 
 
 def test_other_aspect_is_centred_on_black(tmp_path):

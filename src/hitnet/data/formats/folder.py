@@ -1,9 +1,18 @@
-"""A folder of class folders, on this machine or another, and its corrected copy (class_folders.py has the rules)."""
+"""A folder of class folders, on this machine or another: ROOT/<class>/* or ROOT/{train,test}/<class>/*.
+
+The name of a class folder is the class; its files may lie at any depth inside it. Hidden files and folders are
+ignored, and so are files whose suffix is not that of an image. Left out, and reported, are pictures of types that are
+not read, images outside the class folders, and folders beside train and test that are no split.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence, Set
+import logging
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,15 +21,20 @@ from hitnet.data.formats.image_files import FileData
 from hitnet.data.formats.table import TABLES
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading import copying
-from hitnet.data.reading.class_folders import list_folder
-from hitnet.data.reading.entries import SPLITS
-from hitnet.data.reading.stored import is_remote
+from hitnet.data.reading.decode import SUFFIXES, UNREAD_SUFFIXES, unread_reason
+from hitnet.data.reading.entries import SPLITS, Entries
+from hitnet.data.reading.skipped import Skipped, describe_skipped
+from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote
 from hitnet.data.reading.survey import Listing
-from hitnet.data.split import NAMES
+from hitnet.data.split import NAMES, TRAIN, natural, natural_path
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import expand, new_folder
+from hitnet.runtime.files import expand, is_unicode, new_folder
 
+log = logging.getLogger("hitnet")
+BAD_NAME = "its name is not valid UTF-8; rename it"
 ADDRESSES = "labels.csv"  # the corrected copy of a remote folder
+# Gives the names of the folders and of the files in a folder, by its path from the root on; raises OSError.
+Children = Callable[[str], tuple[list[str], list[str]]]
 
 
 class FolderData(FileData):
@@ -70,6 +84,171 @@ class FolderData(FileData):
             for path, label in zip(relabelling.paths, relabelling.after, strict=True):
                 writer.writerow((str(self.file(path)), label, SPLITS[splits[path]]))
         return out / ADDRESSES, "the images stay where they are; the table gives their addresses"
+
+
+def list_folder(root: AnyPath) -> Listing:
+    """The image files under `root`, in the natural order of their paths."""
+    walk = _Walk(root, _local_children(root) if isinstance(root, Path) else _remote_children(root))
+    labels: list[str] = []
+    given: list[str] = []
+
+    def paths() -> Iterator[str]:
+        for split, folder in walk.class_folders():
+            files = walk.image_files(folder)
+            labels.extend([folder.rpartition("/")[2]] * len(files))
+            given.extend([split] * len(files) if split is not None else [])
+            yield from files
+
+    entries = Entries.of(root, paths(), labels, given)
+    skipped, ignored = walk.skipped, walk.ignored
+    if not labels:
+        raise HitNetError(
+            f"{root} holds no image in a class folder. Expected ROOT/<class>/<image> or "
+            f"ROOT/{{train,test}}/<class>/<image>, with images of type {' '.join(sorted(SUFFIXES))}. "
+            f"{describe_skipped(skipped, ignored)}".rstrip()
+        )
+    if len(entries.classes) == 1 and not given and (inner := _inner_folders(entries.paths)):
+        raise HitNetError(
+            f"{root} has only one class, {labels[0]!r}; at least two are needed. If the folders in it ({inner}) are "
+            f"the classes, give {root / labels[0]}. {describe_skipped(skipped, ignored)}".rstrip()
+        )
+    name = root.resolve().name if isinstance(root, Path) else root.name
+    return Listing(name or str(root), entries, tuple(skipped), dict(ignored))
+
+
+def _local_children(root: Path) -> Children:
+    def children(path: str) -> tuple[list[str], list[str]]:
+        folders: list[str] = []
+        files: list[str] = []
+        with os.scandir(os.path.join(root, path)) as found:
+            for child in found:
+                (folders if _is_folder(child) else files).append(child.name)
+        return folders, files
+
+    return children
+
+
+def _is_folder(child: os.DirEntry[str]) -> bool:
+    try:
+        return child.is_dir()
+    except OSError:  # a link that leads in a circle or where one may not look; a folder's error is raised by its list
+        return not child.is_symlink()
+
+
+def _remote_children(root: RemotePath) -> Children:
+    """From one list of all files: each further request would take its time."""
+    folders: dict[str, set[str]] = defaultdict(set)
+    files: dict[str, list[str]] = defaultdict(list)
+    for path in root.files():
+        folder, _, name = path.rpartition("/")
+        files[folder].append(name)
+        while folder:
+            above, _, name = folder.rpartition("/")
+            folders[above].add(name)
+            folder = above
+    return lambda path: (list(folders.get(path, ())), files.get(path, []))
+
+
+@dataclass
+class _Walk:
+    """A walk through the folders below `root`; paths start there, and that of `root` itself is ""."""
+
+    root: AnyPath
+    children: Children
+    skipped: list[Skipped] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+
+    def class_folders(self) -> list[tuple[str | None, str]]:
+        """The split, where there are splits, and the path of each class folder."""
+        tops = self.subfolders("", self.skipped)
+        splits = {folder: split for folder in tops if (split := NAMES.get(folder.lower())) is not None}
+        others = [folder for folder in tops if folder not in splits]
+        # "train" and "test" might be classes: they are splits if they hold folders; beside other folders, both must.
+        hold_folders = {split for folder, split in splits.items() if self.subfolders(folder, [])}
+        if TRAIN not in hold_folders or (others and len(hold_folders) == 1):
+            if TRAIN in hold_folders and all(self.subfolders(folder, []) for folder in others):
+                message = "%s: %s are taken as classes. If they are splits, call them train and test."
+                log.warning(message, self.root, ", ".join(tops[:5]))
+            return [(None, folder) for folder in tops]
+        beside = f"the folder lies beside the splits {' and '.join(splits)}, but is none"
+        self.skipped += [Skipped(folder, beside) for folder in others]
+        return [(split, folder) for top, split in splits.items() for folder in self.subfolders(top, self.skipped)]
+
+    def subfolders(self, path: str, skipped: list[Skipped]) -> list[str]:
+        """The paths of the folders in a folder; images beside them are left out."""
+        try:
+            names = self.children(path)
+        except OSError as error:
+            if not path:
+                raise HitNetError(f"{self.root} cannot be read: {error.strerror}.") from error
+            skipped.append(_unreadable(path, error))
+            return []
+        start = f"{path}/" if path else ""
+        folders, files = (sorted((name for name in part if name[:1] != "."), key=natural) for part in names)
+        beside = [name for name in files if _suffix(name) in SUFFIXES | UNREAD_SUFFIXES]
+        skipped += [Skipped(_printable(start + name), BAD_NAME) for name in folders if not is_unicode(name)]
+        skipped += [Skipped(_printable(start + name), "it lies outside the class folders") for name in beside]
+        return [start + name for name in folders if is_unicode(name)]
+
+    def image_files(self, class_folder: str) -> list[str]:
+        """The paths of a class's images in natural order."""
+        files: list[str] = []
+        before = len(self.skipped)
+        # Links to folders are followed; loops end because each folder is entered once, and none above the class.
+        entered = {str(folder) for folder in Path(self.real(class_folder)).parents}
+        waiting = [class_folder]
+        while waiting:
+            here = waiting.pop()
+            if (real := self.real(here)) in entered:
+                continue
+            entered.add(real)
+            try:
+                folders, names = self.children(here)
+            except OSError as error:
+                self.skipped.append(_unreadable(here, error))
+                continue
+            waiting += [f"{here}/{name}" for name in sorted(folders, reverse=True) if name[:1] != "."]
+            files += [path for name in sorted(names) if name[:1] != "." and self.is_image(path := f"{here}/{name}")]
+        if not files and all(item.path != class_folder for item in self.skipped[before:]):
+            readable = " that can be read" if len(self.skipped) > before else ""
+            self.skipped.append(Skipped(class_folder, f"the class folder holds no image{readable}"))
+        return sorted(files, key=natural_path)
+
+    def is_image(self, path: str) -> bool:
+        """Whether a file's name is that of an image that is read."""
+        suffix = _suffix(path)
+        if suffix in UNREAD_SUFFIXES:
+            self.skipped.append(Skipped(_printable(path), unread_reason(suffix)))
+        elif suffix not in SUFFIXES:
+            self.ignored[_printable(suffix) or "without suffix"] += 1
+        elif not is_unicode(path):
+            self.skipped.append(Skipped(_printable(path), BAD_NAME))
+        else:
+            return True
+        return False
+
+    def real(self, path: str) -> str:
+        """The same for all paths that lead to the same folder."""
+        return os.path.realpath(os.path.join(self.root, path)) if isinstance(self.root, Path) else path
+
+
+def _inner_folders(paths: Iterable[str]) -> str:
+    """Names of the folders below the class folders, if all images lie in such folders; else nothing."""
+    parts = [path.split("/") for path in paths]
+    names = list(dict.fromkeys(p[1] for p in parts))
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "") if all(len(p) > 2 for p in parts) else ""
+
+
+def _unreadable(folder: str, error: OSError) -> Skipped:
+    return Skipped(folder, f"the folder cannot be read ({error.strerror})")
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hitnet.data.opened import Data, ImageSet, Report, Room
 from hitnet.data.reading.entries import Lazy
-from hitnet.data.reading.pictures import FilePictures, Pictures
+from hitnet.data.reading.pictures import PictureReader, file_pictures
 from hitnet.data.reading.skipped import log_skipped
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
 from hitnet.data.reading.survey import Listing, Survey, read_survey, stream_survey, survey
@@ -74,8 +74,8 @@ class FileData(Data):
         assert paths is not None  # images of files have paths
         return Lazy(lambda i: self.file(paths[i]), range(len(paths)))
 
-    def pictures(self, split: str) -> Pictures:
-        return FilePictures(self.root, lambda: self.listing)
+    def pictures(self, split: str) -> PictureReader:
+        return file_pictures(self.root, lambda: self.listing)
 
     def file(self, path: str) -> AnyFile:
         """The file at a path of the set."""

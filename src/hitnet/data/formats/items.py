@@ -12,8 +12,9 @@ is one.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -29,10 +30,10 @@ from hitnet.data.formats.image_files import FileData
 from hitnet.data.images import UNLABELLED, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_folder_name, check_target
-from hitnet.data.reading.decode import UnreadableImageError, eight_bits
+from hitnet.data.reading.decode import eight_bits
 from hitnet.data.reading.entries import Entries
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, Root, StoredFile
+from hitnet.data.reading.stored import AnyFile, Root, StoredFile, UnreadableImageError
 from hitnet.data.reading.survey import Listing
 from hitnet.data.split import split_name
 from hitnet.errors import HitNetError
@@ -41,23 +42,19 @@ from hitnet.runtime.files import new_folder
 PNG_MODES = ("1", "L", "LA", "P", "I", "I;16", "I;16B", "RGB", "RGBA")
 
 
-class Rows(ABC):
-    """The rows of one split."""
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one split.
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    Attributes:
+        labels: The label of each row; None where it has none.
+        file: Gives the image of a row, as a file.
+        names: The name of each row's file, all different, where they are known.
+    """
 
-    @abstractmethod
-    def labels(self) -> list[str | None]:
-        """The label of each row; None where it has none."""
-
-    @abstractmethod
-    def file(self, row: int) -> AnyFile:
-        """The image of a row, as a file."""
-
-    def names(self) -> list[str] | None:
-        """The name of each row's file, all different, where they are known."""
-        return None
+    labels: Sequence[str | None]
+    file: Callable[[int], AnyFile]
+    names: Sequence[str] | None = None
 
 
 class ItemData(FileData):
@@ -71,15 +68,6 @@ class ItemData(FileData):
     def root(self) -> Root:
         return _ItemRoot(self)
 
-    @cached_property
-    def parts(self) -> dict[str, Rows]:
-        """The rows of each split; under "" if the data has no splits."""
-        whole = self.content
-        sets = whole if isinstance(whole, Mapping) else {"": whole}
-        if not sets:
-            raise HitNetError(f"{self.title} holds no split.")
-        return {str(name): self._rows(part) for name, part in sets.items()}
-
     @property
     def content(self) -> Any:
         """The dataset, or those of its splits."""
@@ -91,15 +79,28 @@ class ItemData(FileData):
         """What to call the set."""
 
     @abstractmethod
-    def _rows(self, part: Any) -> Rows: ...
+    def rows(self, part: Any) -> Rows:
+        """The rows of the dataset of one split."""
+
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """The dataset of each split; under "" if the data has no splits."""
+        whole = self.content
+        if isinstance(whole, Mapping) and not whole:
+            raise HitNetError(f"{self.title} holds no split.")
+        return {str(name): part for name, part in whole.items()} if isinstance(whole, Mapping) else {"": whole}
+
+    @cached_property
+    def rows_by_split(self) -> dict[str, Rows]:
+        return {name: self.rows(part) for name, part in self.parts.items()}
 
     @cached_property
     def _named(self) -> dict[str, tuple[str, int]]:
         """Split and row of each path, of splits whose files have names."""
         return {
             path_of(split, name): (split, row)
-            for split, rows in self.parts.items()
-            for row, name in enumerate(rows.names() or ())
+            for split, rows in self.rows_by_split.items()
+            for row, name in enumerate(rows.names or ())
         }
 
     def place(self, path: str) -> tuple[str, int]:
@@ -113,11 +114,10 @@ class ItemData(FileData):
         labels: list[str] = []
         given: list[str] = []
         skipped = []
-        for name, rows in self.parts.items():
+        for name, rows in self.rows_by_split.items():
             split = split_name(name, where=self.title) if name else None
-            names = rows.names() or map(str, range(len(rows)))
-            for row, label in zip(names, rows.labels(), strict=True):
-                path = path_of(name, row)
+            for row, label in enumerate(rows.labels):
+                path = path_of(name, rows.names[row] if rows.names else row)
                 if label is None:
                     skipped.append(Skipped(path, UNLABELLED))
                     continue
@@ -137,69 +137,11 @@ class _ItemRoot:
 
     def __truediv__(self, path: str, /) -> AnyFile:
         split, row = self.data.place(path)
-        return self.data.parts[split].file(row)
+        return self.data.rows_by_split[split].file(row)
 
 
-def path_of(split: str, row: object) -> str:
+def path_of(split: str, row: int | str) -> str:
     return f"{split}/{row}" if split else str(row)
-
-
-class MapRows(Rows):
-    """The items of a dataset of PyTorch, or of anything that has a length and gives items by number."""
-
-    def __init__(self, dataset: Any, title: str) -> None:
-        self.dataset, self.title = dataset, title
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def labels(self) -> list[str | None]:
-        return [self._label_name(value) for value in self._values()]
-
-    def _values(self) -> list[Any]:
-        """The labels as the dataset gives them, where possible without reading its images."""
-        targets = getattr(self.dataset, "targets", None)
-        if targets is not None and getattr(self.dataset, "target_transform", None) is None:
-            values = targets.tolist() if isinstance(targets, torch.Tensor | np.ndarray) else list(targets)
-            if len(values) == len(self):
-                return values
-        return [self._item(row)[1] for row in range(len(self))]
-
-    @cached_property
-    def _classes(self) -> list[str] | None:
-        """The names of the classes; of a `Subset`, those of the whole set."""
-        dataset = self.dataset
-        while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
-            dataset = dataset.dataset
-        names = getattr(dataset, "classes", None)
-        return None if names is None else [str(name) for name in names]
-
-    def _label_name(self, value: Any) -> str | None:
-        if value is None or isinstance(value, str):
-            return label_name(value)
-        try:
-            number = int(value)
-        except (TypeError, ValueError, RuntimeError):
-            raise HitNetError(
-                f"{self.title}: a label must be a number or a text; got {type(value).__name__}."
-            ) from None
-        if self._classes is None or number == -1:
-            return label_name(number)
-        if not 0 <= number < len(self._classes):
-            raise HitNetError(f"{self.title}: label {number} is none of its {len(self._classes)} classes.")
-        return self._classes[number]
-
-    def _item(self, row: int) -> tuple[Any, Any]:
-        item = self.dataset[row]
-        if not isinstance(item, tuple | list) or len(item) < 2:
-            raise HitNetError(f"{self.title}: an item must be (image, label, …); got {type(item).__name__}.")
-        return item[0], item[1]
-
-    def file(self, row: int) -> StoredFile:
-        return StoredFile(f"{self.title}, item {row}", lambda: encoded(picture_of(self._item(row)[0])))
-
-    def names(self) -> list[str] | None:
-        return file_names(self.dataset)
 
 
 class MapStyleData(ItemData):
@@ -218,11 +160,43 @@ class MapStyleData(ItemData):
 
     @property
     def title(self) -> str:
-        first = next(iter(self.source.values())) if isinstance(self.source, Mapping) else self.source
-        return type(first).__name__
+        return type(next(iter(self.source.values())) if isinstance(self.source, Mapping) else self.source).__name__
 
-    def _rows(self, part: Any) -> MapRows:
-        return MapRows(part, self.title)
+    def rows(self, part: Any) -> Rows:
+        def file(row: int) -> StoredFile:
+            return StoredFile(f"{self.title}, item {row}", lambda: encoded(picture_of(self._item(part, row)[0])))
+
+        names = _class_names(part)
+        return Rows([self._label(value, names) for value in self._labels(part)], file, file_names(part))
+
+    def _item(self, dataset: Any, row: int) -> tuple[Any, Any]:
+        item = dataset[row]
+        if not isinstance(item, tuple | list) or len(item) < 2:
+            raise HitNetError(f"{self.title}: an item must be (image, label, …); got {type(item).__name__}.")
+        return item[0], item[1]
+
+    def _labels(self, dataset: Any) -> list[Any]:
+        """The labels as the dataset gives them, where possible without reading its images."""
+        targets = getattr(dataset, "targets", None)
+        if targets is not None and getattr(dataset, "target_transform", None) is None:
+            values = targets.tolist() if isinstance(targets, torch.Tensor | np.ndarray) else list(targets)
+            if len(values) == len(dataset):
+                return values
+        return [self._item(dataset, row)[1] for row in range(len(dataset))]
+
+    def _label(self, value: Any, class_names: list[str] | None) -> str | None:
+        if value is None or isinstance(value, str):
+            return label_name(value)
+        try:
+            number = int(value)
+        except (TypeError, ValueError, RuntimeError):
+            kind = type(value).__name__
+            raise HitNetError(f"{self.title}: a label must be a number or a text; got {kind}.") from None
+        if class_names is None or number == -1:
+            return label_name(number)
+        if not 0 <= number < len(class_names):
+            raise HitNetError(f"{self.title}: label {number} is none of its {len(class_names)} classes.")
+        return class_names[number]
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         """Write a folder of class folders with PNG files, at the size that the dataset gives."""
@@ -237,6 +211,14 @@ class MapStyleData(ItemData):
                 with self.file(path).open("rb") as file, Image.open(file) as picture:
                     picture.save(target)
         return out, "written as PNG files in class folders"
+
+
+def _class_names(dataset: Any) -> list[str] | None:
+    """The names of the classes; of a `Subset`, those of the whole set."""
+    while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    names = getattr(dataset, "classes", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def file_names(dataset: Any) -> list[str] | None:

@@ -1,7 +1,8 @@
 """A table of image files: a .csv, .tsv or .parquet with a column of paths and one or more of labels.
 
-path    path, image, file, filename, image_path ...: relative to the table, or absolute
-label   label, class, target or category
+path    path, image, file, filename, image_path ...: relative to the table, or absolute. In a .parquet also a column of
+        the images themselves, as Hugging Face writes it: bytes, or bytes beside a path
+label   label, class, target or category; numbers stand for the names in Hugging Face's metadata, where there are some
 votes   label_1, label_2 ... or annotator_*: the labels of several people; or one row per person and image, where a
         column annotator, annotator_id or annotator_name is ignored
 split   optional: train, test or validation
@@ -23,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, leads_out, links_note
-from hitnet.data.reading.parquet import read_arrow
-from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote, opened, path_or_address
+from hitnet.data.reading.parquet import read_arrow, with_class_names
+from hitnet.data.reading.stored import RemotePath, Root, is_remote, opened, path_or_address
 from hitnet.data.reading.survey import Listing
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
@@ -47,8 +48,8 @@ class TableData(FileData):
         return is_table(source)
 
     @property
-    def root(self) -> AnyPath:
-        return self.path.parent
+    def root(self) -> Root:
+        return self.table.root
 
     @cached_property
     def table(self) -> Table:
@@ -71,9 +72,10 @@ class TableData(FileData):
         absolute paths. Rows without an image are copied unchanged.
         """
         root, paths = self.root, relabelling.paths
-        if isinstance(root, RemotePath):
-            addresses = {file: str(self.file(file)) for file in self.table.files() if file}
-            return self._write(relabelling, out, addresses, {})
+        if not isinstance(root, Path):
+            check_target(out, originals=[])
+            files = self.table.files() if isinstance(root, RemotePath) else []
+            return self._write(relabelling, out, {file: str(self.file(file)) for file in files if file}, {})
         folders = {(root / path).parent.resolve() for path in paths} - {root.resolve()}
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
@@ -97,8 +99,11 @@ class TableData(FileData):
         with new_folder(out) as folder:
             if isinstance(self.root, Path):
                 lost = copy_set(self.root, copied, folder)
-            write = _write_parquet if self.path.suffix.lower() == ".parquet" else _write_text
-            write(self.table, folder / self.path.name, cells, rows)
+            target = folder / self.path.name
+            if self.path.suffix.lower() == ".parquet":
+                _write_parquet(self.table, target, cells, rows, _class_names(self.table, relabelling))
+            else:
+                _write_text(self.table, target, cells, rows)
         return out / self.path.name, "; ".join(filter(None, [note, links_note(lost)]))
 
 
@@ -108,6 +113,11 @@ def is_table(source: Any) -> bool:
     if path is None or path.suffix.lower() not in TABLES:
         return False
     return isinstance(path, RemotePath) or (path.exists() and not path.is_dir())
+
+
+def _class_names(table: Table, relabelling: Relabelling) -> list[str]:
+    """What the numbers in the column of labels stand for in the corrected table; empty if they are not names."""
+    return [] if table.class_names is None else list(dict.fromkeys([*table.class_names, *relabelling.class_names]))
 
 
 def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str, str]) -> tuple[Cells, str]:
@@ -122,6 +132,8 @@ def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str,
     else:
         column = table.stated[0]
         spelt = dict(zip(table.labels(column), table.texts(column), strict=True))  # class 2 may be written 2.0
+        if table.class_names is not None:
+            spelt = {name: str(k) for k, name in enumerate(_class_names(table, relabelling))}
         relabelled = {path for path, old in zip(paths, relabelling.before, strict=True) if labels[path] != old}
         new = {i: spelt.get(labels[file], labels[file]) for i, file in enumerate(files) if file in relabelled}
         cells[column] = new
@@ -159,7 +171,7 @@ def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None
         writer.writerows(frame.iloc[rows].fillna("").itertuples(index=False, name=None))
 
 
-def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
+def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int], class_names: list[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -167,17 +179,24 @@ def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int]) -> N
     for column, changed in cells.items():
         if column in copy.column_names:
             place = copy.column_names.index(column)
-            copy = copy.set_column(place, column, replaced(copy[column], table.texts(column), changed))
+            copy = copy.set_column(place, column, _replaced(copy[column], table.texts(column), changed))
         else:
             copy = copy.append_column(column, pa.array([changed[i] for i in range(len(copy))], pa.string()))
+    if class_names:
+        copy = with_class_names(copy, table.stated[0], class_names)
     pq.write_table(copy.take(rows), path)
 
 
-def replaced(column: Any, texts: list[str], changed: Mapping[int, str]) -> Any:
+def _replaced(column: Any, texts: list[str], changed: Mapping[int, str]) -> Any:
     """pyarrow's column with some cells replaced, where possible by cells of equal text: numbers stay numbers."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     like = {text: i for i, text in reversed(list(enumerate(texts)))}
     if all(text in like for text in changed.values()):
         return column.take([like[changed[i]] if i in changed else i for i in range(len(texts))])
-    return pa.array([changed.get(i, text) or None for i, text in enumerate(texts)], pa.string())
+    new = pa.array([changed.get(i, text) or None for i, text in enumerate(texts)], pa.string())
+    try:
+        return pc.if_else(pa.array([i in changed for i in range(len(texts))]), new.cast(column.type), column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return new

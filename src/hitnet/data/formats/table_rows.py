@@ -6,15 +6,16 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from hitnet.data.images import label_name
 from hitnet.data.reading.entries import Entries
-from hitnet.data.reading.parquet import read_parquet
+from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyPath, check_readable, opened
+from hitnet.data.reading.stored import AnyFile, AnyPath, Root, cell_file, check_readable, opened
 from hitnet.data.reading.survey import Listing
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
@@ -23,7 +24,7 @@ PATHS = (
     *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file"),
     "img",
 )
-LABELS = ("label", "class", "target", "category")
+LABELS = ("label", "labels", "class", "target", "category")
 LARGEST = 4 << 30  # bytes of a table in text
 HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
@@ -36,10 +37,11 @@ class Table:
     Attributes:
         path: The table's file.
         frame: Its cells.
-        image: The column of image paths.
+        image: The column of image paths, or of the images themselves.
         stated: The column of labels, if there is one.
         votes: The columns of several people's labels.
         splits: The column of splits, if there is one.
+        class_names: What the numbers in the column of labels stand for, where the file says it.
     """
 
     path: AnyPath
@@ -48,30 +50,46 @@ class Table:
     stated: tuple[str, ...]
     votes: tuple[str, ...]
     splits: tuple[str, ...]
+    class_names: list[str] | None = None
+
+    @cached_property
+    def root(self) -> Root:
+        """Where the paths of the images start."""
+        return _Cells(self) if self.holds_images else self.path.parent
+
+    @cached_property
+    def holds_images(self) -> bool:
+        return _holds_images(self.frame[self.image])
 
     def texts(self, column: str) -> list[str]:
         return [_text(value, self.path, column) for value in self.frame[column]]
 
     def labels(self, column: str) -> list[str | None]:
-        return [label_name(text) for text in self.texts(column)]
+        names = [label_name(text) for text in self.texts(column)]
+        if self.class_names is None or column not in self.stated:
+            return names
+        name_of = {str(k): name for k, name in enumerate(self.class_names)}
+        return [name_of.get(name or "") for name in names]
 
     def files(self) -> list[str]:
-        """The image path of each row, as in `Images.paths`; empty if the row has none."""
+        """The image path of each row, as in `Images.paths`; empty if the row has none.
+
+        Of images in the table itself, the number of the row.
+        """
+        if self.holds_images:
+            return [str(i) for i in range(len(self.frame))]
         return [HERE.sub("", text.replace("\\", "/")) for text in self.texts(self.image)]
 
     def listing(self) -> Listing:
-        """The image files that the table names, in the order of its rows."""
+        """The images that the table names, in the order of its rows."""
         rows, skipped = _gather(self)
-        named = [(row, row.label) for row in rows]
-        skipped += [
-            Skipped(row.path, f"{row.where} gives no label (empty or -1)") for row, label in named if label is None
-        ]
-        labelled = [(row, label) for row, label in named if label is not None]
+        labelled = [row for row in rows if row.label is not None]
+        skipped += [Skipped(row.path, f"{row.where} gives no label (empty or -1)") for row in rows if row.label is None]
         if not labelled:
             raise HitNetError(f"{self.path} holds no row with an image path and a label; empty and -1 mean none.")
-        paths, labels = [row.path for row, _ in labelled], [label for _, label in labelled]
-        given = _given_splits([row for row, _ in labelled], self.path)
-        entries = Entries.of(self.path.parent, paths, labels, given, ids=(row.id for row, _ in labelled))
+        paths, labels = [row.path for row in labelled], [row.label or "" for row in labelled]
+        given = _given_splits(labelled, self.path)
+        entries = Entries.of(self.root, paths, labels, given, ids=(row.id for row in labelled))
         return Listing(self.path.stem, entries, tuple(skipped))
 
     def agreement(self) -> pd.DataFrame:
@@ -99,6 +117,23 @@ class Table:
         return pd.DataFrame(columns, index=pd.Index([row.id for row in rows], name="id"))
 
 
+class _Cells:
+    """Gives the image in a row of a table, by the row's number."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __truediv__(self, row: str, /) -> AnyFile:
+        cell = self.table.frame[self.table.image].iloc[int(row)]
+        return cell_file(cell, f"{self.table.path}, row {row}", self.table.path.parent)
+
+
+def _holds_images(cells: pd.Series) -> bool:
+    """Whether a column holds encoded images: bytes, or bytes beside a path as Hugging Face writes them."""
+    first = next((cell for cell in cells if cell is not None), None)
+    return isinstance(first, bytes) or (isinstance(first, dict) and "bytes" in first)
+
+
 @dataclass
 class _Row:
     """What all rows of one image say about it."""
@@ -110,23 +145,25 @@ class _Row:
     votes: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
 
-    @property
+    @cached_property
     def label(self) -> str | None:
-        # Counter keeps the order of first appearance, so in a tie max gives the first.
-        count = Counter(self.stated or self.votes)
-        return max(count, key=lambda label: count[label]) if count else None
+        """The majority's label; in a tie, the first."""
+        labels = self.stated or self.votes
+        return Counter(labels).most_common(1)[0][0] if labels else None
 
 
 def read_table(path: AnyPath) -> Table:
     """Read a table and find the columns that matter."""
     frame = _read(path)
     columns = {str(column).strip().lower(): column for column in frame.columns}
-    image = _one_of(PATHS, columns, path, "image paths")
+    pictures = [name for name, column in columns.items() if _holds_images(frame[column])]
+    image = pictures[0] if pictures else _one_of(PATHS, columns, path, "image paths")
     votes = [name for name in columns if VOTE.fullmatch(name)]
     stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
     splits = [name for name in columns if name == "split"]
     named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
-    return Table(path, frame, columns[image], *named)
+    names = class_names(path, named[0][0]) if path.suffix.lower() == ".parquet" and stated else None
+    return Table(path, frame, columns[image], *named, names)
 
 
 def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:

@@ -6,14 +6,12 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hitnet.data.known.download import extract, fetch_file
-from hitnet.data.known.facts import AFFNIST, CLOTHING_SAMPLE, MNIST, SAMPLE, Download, File, KnownSet
+from hitnet.data.known.facts import KnownSet, known_set
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
 from hitnet.data.known.samples import FOLDER as SAMPLES
 from hitnet.data.known.samples import PHOTOS, PHOTOS_SHA256
@@ -76,33 +74,32 @@ class SetFiles:
 
     @property
     def folder(self) -> Path:
-        if self.dataset is CLOTHING_SAMPLE:
-            return PHOTOS.parent
-        return SAMPLES if self.dataset is SAMPLE else self.root / self.dataset.name
+        in_package = {"mnist-sample": SAMPLES, "clothing-sample": PHOTOS.parent}
+        return in_package.get(self.dataset.name, self.root / self.dataset.name)
 
     @property
     def owner(self) -> SetFiles:
         """The set whose downloads this set is made from."""
-        return SetFiles(MNIST, self.root) if self.dataset is AFFNIST else self
+        return SetFiles(known_set("mnist"), self.root) if self.dataset.name == "affnist" else self
 
-    def find(self, file_name: str, *, download: bool = True) -> Path:
+    def find(self, name: str, *, download: bool = True) -> Path:
         """A file of the set, fetched first if it is missing and `download` allows it."""
-        part, file = next((d, f) for d in self.dataset.downloads for f in d.files if f.name == file_name)
-        path = self.locate(file)
+        path, source = self.locate(name), next(iter(self.dataset.archive), name)
         if path is None and not download:
+            url = f"{self.dataset.mirrors[0]}{source}"
             raise HitNetError(
-                f"{self.dataset.title}: {file.name} is missing. Put it into {self.folder} (from {part.urls[0]}), "
+                f"{self.dataset.title}: {name} is missing. Put it into {self.folder} (from {url}), "
                 "allow the download, or name the folder that holds your sets with `data_dir` or $HITNET_DATA."
             )
         if path is None:
-            self._fetch(part)
-            path = self.folder / file.name
+            self._fetch(source)
+            path = self.folder / name
         return path
 
-    def locate(self, file: File) -> Path | None:
+    def locate(self, name: str) -> Path | None:
         """The file, packed or unpacked, if it lies in the set's folder or in one of its other folders."""
-        folders = (self.folder, *self.dataset.also)
-        names = (file.name, file.name.removesuffix(".gz"))
+        folders = (self.folder, *map(Path, self.dataset.also))
+        names = (name, name.removesuffix(".gz"))
         return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
 
     def original_affnist(self) -> list[Path]:
@@ -118,73 +115,76 @@ class SetFiles:
             The folder that the files lie in.
         """
         owner = self.owner
-        for part in owner.dataset.downloads:
-            if any(owner.locate(file) is None for file in part.files):
-                owner._fetch(part)
-        first = next((path for file in owner.dataset.files[:1] if (path := owner.locate(file))), None)
-        return owner.folder if first is None else first.parent
+        found = [owner.find(name) for name in owner.dataset.files]
+        return found[0].parent if found else owner.folder
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
-        if self.dataset is CLOTHING_SAMPLE:
-            return (_state(File(PHOTOS.name, "zip", PHOTOS_SHA256), PHOTOS),)
-        if self.dataset is SAMPLE:
-            files = [file for file in MNIST.files if file.name.startswith("t10k")]
-            return tuple(_state(file, self.folder / file.name) for file in files)
+        if self.dataset.name == "clothing-sample":
+            return (_state(PHOTOS, PHOTOS_SHA256),)
+        if self.dataset.name == "mnist-sample":
+            files = known_set("mnist").files
+            return tuple(_state(self.folder / name, files[name]) for name in files if name.startswith("t10k"))
         owner = self.owner
-        states = [_state(file, owner.locate(file) or owner.folder / file.name) for file in owner.dataset.files]
-        if self.dataset is AFFNIST:
-            states += [_state(File(path.name, "affnist"), path) for path in self.original_affnist()]
+        states = [
+            _state(owner.locate(name) or owner.folder / name, checksum, name)
+            for name, checksum in owner.dataset.files.items()
+        ]
+        if self.dataset.name == "affnist":
+            states += [_state(path, "") for path in self.original_affnist()]
         return tuple(states)
 
-    def _fetch(self, part: Download) -> None:
-        """Fetch a download, unless another process, for example of torchrun, has just done it."""
+    def _fetch(self, name: str) -> None:
+        """Fetch a file or the archive of all, unless another process, for example of torchrun, has just done it."""
+        archive = name in self.dataset.archive
         with taking_turns(self.folder / ".fetching"):
-            if any(self.locate(file) is None for file in part.files):
-                self._fetch_now(part)
-
-    def _fetch_now(self, part: Download) -> None:
-        file = part.archive or part.files[0]
-        target = self.folder / file.name
-        brought = target.is_file()
-        if not brought:
-            fetch_file(part.urls, target, is_sound=partial(has_checksum, file))
-        if part.archive is not None:
-            extract(target, [file.name for file in part.files], self.folder)
+            if all(self.locate(file) is not None for file in (self.dataset.files if archive else [name])):
+                return
+            target = self.folder / name
+            brought = target.is_file()
             if not brought:
-                target.unlink()
+                urls = [mirror + name for mirror in self.dataset.mirrors]
+                checksum = self.dataset.downloads[name]
+                fetch_file(urls, target, is_sound=partial(has_checksum, checksum=checksum))
+            if archive:
+                extract(target, list(self.dataset.files), self.folder)
+                if not brought:
+                    target.unlink()
 
 
-def has_checksum(file: File, path: Path) -> bool:
-    """Whether a file is the one that its makers published."""
-    kind, published = ("md5", file.md5) if file.sha256 is None else ("sha256", file.sha256)
+def has_checksum(path: Path, checksum: str) -> bool:
+    """Whether a file is the one that its makers published (see sets.toml)."""
+    kind = "md5" if len(checksum) == 32 else "sha256"
     unpack = gzip.open if kind == "sha256" and path.suffix == ".gz" else open
     try:
         with unpack(path, "rb") as content:
-            return hashlib.file_digest(content, kind).hexdigest() == published  # type: ignore[arg-type]
+            return hashlib.file_digest(content, kind).hexdigest() == checksum  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error):
         return False
 
 
-def _state(file: File, path: Path) -> FileState:
+def _state(path: Path, checksum: str, name: str | None = None) -> FileState:
+    name = name or path.name
     if not path.is_file():
-        return FileState(file.name, path, "missing", note="it is fetched when the set is first read")
+        return FileState(name, path, "missing", note="it is fetched when the set is first read")
     size = path.stat().st_size
-    if has_checksum(file, path):
-        return FileState(file.name, path, "ok", size)
-    if file.kind == "zip":
-        return FileState(file.name, path, "damaged", size, "its checksum is wrong; install hitnet again")
+    if has_checksum(path, checksum):
+        return FileState(name, path, "ok", size)
     try:
-        READERS[file.kind](path)
+        _read(name, path)
     except HitNetError as error:
-        return FileState(file.name, path, "damaged", size, str(error))
-    return FileState(file.name, path, "other", size, "its checksum is not the known one, but it can be read")
+        return FileState(name, path, "damaged", size, str(error))
+    return FileState(name, path, "other", size, "its checksum is not the known one, but it can be read")
 
 
-READERS: dict[str, Callable[[Path], Any]] = {
-    "idx1": partial(read_idx, ndim=1),
-    "idx3": partial(read_idx, ndim=3),
-    "cifar": lambda path: read_cifar([path]),
-    "svhn": read_svhn,
-    "affnist": read_affnist,
-}
+def _read(name: str, path: Path) -> None:
+    if name.endswith("_32x32.mat"):
+        read_svhn(path)
+    elif name.endswith(".mat"):
+        read_affnist(path)
+    elif name.endswith(".bin"):
+        read_cifar([path])
+    elif name.endswith(".zip"):
+        raise HitNetError("its checksum is wrong; install hitnet again")
+    else:
+        read_idx(path, ndim=3 if "idx3" in name else 1)

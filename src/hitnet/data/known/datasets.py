@@ -15,7 +15,7 @@ from hitnet.data.images import Images
 from hitnet.data.known import affnist, makers
 from hitnet.data.known.catalogue import SetFiles, data_folder
 from hitnet.data.known.clothing import fetch_clothing
-from hitnet.data.known.facts import CLOTHING, CLOTHING_SAMPLE, KNOWN_SETS, SAMPLE, known_set
+from hitnet.data.known.facts import KNOWN_SETS, known_set
 from hitnet.data.known.samples import read_clothing_sample, read_mnist_sample
 from hitnet.data.opened import Check, ImageSet
 from hitnet.data.options import DataOptions
@@ -26,7 +26,7 @@ FASHION_CLASSES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-SAMPLES = {SAMPLE.name: read_mnist_sample, CLOTHING_SAMPLE.name: read_clothing_sample}
+SAMPLES = {"mnist-sample": read_mnist_sample, "clothing-sample": read_clothing_sample}
 
 
 class KnownData(ArrayData):
@@ -67,7 +67,7 @@ class KnownData(ArrayData):
     def _read_split(self, split: str, limit: int | None) -> Images:
         if self.sample:
             images = SAMPLES[self.sample](split)
-            sorted_by_class = self.sample == CLOTHING_SAMPLE.name
+            sorted_by_class = self.sample == "clothing-sample"
             return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
         if split != "all":
             return READERS[self.name](self, split, limit).first(limit)
@@ -144,17 +144,12 @@ READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
 
 def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
     """The known datasets: name, whether it is here, what it is, licence and page."""
-    root = data_folder(data_dir)
-    return [
-        {
-            "name": name,
-            "here": _is_here(SetFiles(dataset, root)),
-            "about": dataset.about,
-            "licence": dataset.licence,
-            "page": dataset.page,
-        }
-        for name, dataset in KNOWN_SETS.items()
-    ]
+    rows = []
+    for name, dataset in KNOWN_SETS.items():
+        files = SetFiles(dataset, data_folder(data_dir))
+        here = files.folder.is_dir() if name == "clothing" else all(state.usable for state in files.check())
+        rows.append({"name": name, "here": here} | {key: getattr(dataset, key) for key in ("about", "licence", "page")})
+    return rows
 
 
 def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
@@ -164,12 +159,6 @@ def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
         The folder that its files lie in.
     """
     files = SetFiles(known_set(name), data_folder(data_dir))
-    if files.dataset is not CLOTHING:
-        return files.fetch()
-    if not files.folder.is_dir():
+    if name == "clothing":
         fetch_clothing(files.folder)
-    return files.folder
-
-
-def _is_here(files: SetFiles) -> bool:
-    return files.folder.is_dir() if files.dataset is CLOTHING else all(state.usable for state in files.check())
+    return files.fetch()

@@ -22,7 +22,7 @@ import torch
 from PIL import Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
-from hitnet.data.reading.stored import AnyFile, as_file
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
 from hitnet.errors import HitNetError
 
 # Pillow knows more formats, but some of those start other programs (EPS runs Ghostscript).
@@ -74,10 +74,6 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-
-class UnreadableImageError(Exception):
-    """Why something cannot be used as an image; the reader decides whether to skip it or to stop."""
 
 
 @dataclass(frozen=True)

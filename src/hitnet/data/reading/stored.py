@@ -7,7 +7,7 @@ scheme has a package of its own (s3fs, gcsfs, huggingface_hub …).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
@@ -18,6 +18,10 @@ from hitnet.runtime.files import check_regular, expand
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # not C:/ and not chains such as simplecache::s3://
 # Only these: other schemes of fsspec lead to local files past the checks of local files, or through several systems.
 SCHEMES = ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "http", "https", "memory", "s3", "s3a", "sftp", "ssh")
+
+
+class UnreadableImageError(Exception):
+    """Why something cannot be used as an image; the reader decides whether to skip it or to stop."""
 
 
 class StoredFile:
@@ -109,6 +113,20 @@ def as_file(path: str | AnyFile) -> AnyFile:
 def join(root: Root, path: str) -> AnyFile:
     """The file at a path from `root` on; a path with a scheme stands by itself."""
     return RemotePath(path) if is_remote(path) else root / path
+
+
+def cell_file(cell: Mapping[str, Any] | bytes | None, name: str, root: Root | None = None) -> AnyFile:
+    """The image in a cell of bytes, or of bytes and path, which starts at `root` where that is given."""
+    content, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, Mapping) else (cell, None)
+    if content is None and path is not None:
+        return Path(path) if root is None else join(root, path)
+    return StoredFile(name, lambda: _need(content))
+
+
+def _need(content: bytes | None) -> bytes:
+    if content is None:
+        raise UnreadableImageError("it has no image")
+    return content
 
 
 def path_or_address(source: str | Path) -> AnyPath:

@@ -20,6 +20,7 @@ from torch import Tensor
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Entry, PackedStrings
 from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.stored import UnreadableImageError
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import AHEAD, in_threads, thread_count
 
@@ -93,5 +94,5 @@ def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> Pixels | Skipped:
     """The picture as (C, H, W), or why it cannot be decoded."""
     try:
         return decode.decode(entry.file, shape)
-    except decode.UnreadableImageError as error:
+    except UnreadableImageError as error:
         return Skipped(entry.path, str(error))

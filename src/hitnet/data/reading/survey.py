@@ -17,6 +17,7 @@ from hitnet.data.options import DataOptions
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Entry
 from hitnet.data.reading.skipped import Skipped, describe_skipped, stop_if_strict
+from hitnet.data.reading.stored import UnreadableImageError
 from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of
 from hitnet.data.split import even_draw, natural, no_images
 from hitnet.errors import HitNetError
@@ -195,7 +196,7 @@ def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = No
 def _header(entry: Entry) -> decode.Header | Skipped:
     try:
         return decode.header(entry.file)
-    except decode.UnreadableImageError as error:
+    except UnreadableImageError as error:
         return Skipped(entry.path, str(error))
 
 
