@@ -1,7 +1,8 @@
 """Opened data: one type per kind of source. Nothing else has to know what kind it is.
 
-`open_data` (formats.py) makes it once, from a name, a path or images in memory, together with its options. Everything
-else receives the opened data and asks it to load, stream, split, report, name annotators or write a corrected copy.
+`open_data` (sources.py) makes it once, from a name, a path or images in memory, together with its options. Everything
+else receives the opened data and asks it to load, stream, split, report, show pictures, name annotators or write a
+corrected copy.
 """
 
 from __future__ import annotations
@@ -32,17 +33,13 @@ if TYPE_CHECKING:
 
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
-Room = Callable[[], int]
+Room = Callable[[], int]  # gives the number of bytes that images may take in memory
 
 
 @dataclass(frozen=True)
 class Report:
-    """What reading a source gave.
-
-    Attributes:
-        images: The set.
-        skipped: Files, folders and rows that should have given images but did not.
-        ignored: How many other files were passed over, by suffix.
+    """What reading a source gave: the set, what should have given images but did not, and how many other files were
+    passed over, by suffix.
     """
 
     images: Images
@@ -82,7 +79,7 @@ class Relabelling:
 
     @property
     def paths(self) -> list[str]:
-        """The path of each image that stays."""
+        """The path of each image that stays; likewise `before` and `after`, the names of its classes."""
         paths = self.images.paths or ()
         return [paths[i] for i in self.keep]
 
@@ -93,6 +90,12 @@ class Relabelling:
     @property
     def after(self) -> list[str]:
         return [self.class_names[k] for k in self.labels[self.keep].tolist()]
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """The new class of each image whose class changes, by its path."""
+        triples = zip(self.paths, self.before, self.after, strict=True)
+        return {path: after for path, before, after in triples if after != before}
 
     @property
     def dropped(self) -> set[str]:
@@ -115,9 +118,7 @@ class Data(ABC):
         options: How it was opened.
         address: A name or an absolute path under which a run or an audit finds the data again.
         name: What to call the data in folder names and titles.
-        train_split: The split that a training uses.
-        test_split: The split that an evaluation uses by default.
-        audit_split: The split that an audit looks at by default.
+        train_split, test_split, audit_split: What a training, an evaluation and an audit use by default.
         by_path: Whether images are identified by their paths (else by their ids).
         sample: The name of the sample of the package that this is, if any.
     """
@@ -181,12 +182,7 @@ class Data(ABC):
         return report.images
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
-        """The images of each split, in memory or streamed from disk; the option `limit` acts on the first split.
-
-        Args:
-            splits: "train", "test" or "all".
-            room: Gives the number of bytes that images may take in memory.
-        """
+        """The images of each split, in memory or streamed from disk; the option `limit` acts on the first split."""
         if self.options.stream:
             raise HitNetError("Only a folder or a table of image files can be streamed. Leave out `stream`.")
         whole = self.reopen(limit=None)
@@ -212,7 +208,7 @@ class Data(ABC):
         return loaded_pictures(lambda: self.load(split))
 
     def annotations(self) -> pd.DataFrame | None:
-        """Several annotators' labels (see `table_rows.agreement_of`); None where there is one label per image."""
+        """Several annotators' labels (see `Table.agreement`); None where there is one label per image."""
         return None
 
     def check(self) -> Check:

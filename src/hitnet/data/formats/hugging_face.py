@@ -27,8 +27,9 @@ class HuggingFaceData(ItemData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        if isinstance(source, str | Path):
-            return _is_saved_dataset(expand(source))
+        if isinstance(source, str | Path):  # a folder that `save_to_disk` wrote
+            saved = ("dataset_dict.json",), ("dataset_info.json", "state.json")
+            return any(all((expand(source) / name).is_file() for name in names) for names in saved)
         return type(source).__module__.partition(".")[0] == "datasets"
 
     @property
@@ -77,9 +78,8 @@ class HuggingFaceData(ItemData):
         """The dataset of a split with new labels for some rows, and without others."""
         import pyarrow as pa  # takes a moment to import
 
-        triples = zip(relabelling.paths, relabelling.before, relabelling.after, strict=True)
-        changed = {path: new for path, old, new in triples if new != old}
-        paths, dropped = [path_of(split, row) for row in range(len(dataset))], relabelling.dropped
+        changed, dropped = relabelling.changed, relabelling.dropped
+        paths = [path_of(split, row) for row in range(len(dataset))]
         column = _columns(dataset, self.title)[1]
         values, kind = list(dataset.with_format(None)[column]), dataset.features[column]
         names = getattr(kind, "names", None)
@@ -118,13 +118,6 @@ def _columns(dataset: Any, title: str) -> tuple[str, str]:
 def _undecoded(dataset: Any, image: str) -> Any:
     """The column of images as bytes: hitnet decodes them itself, in the same way as those of files."""
     return dataset.with_format(None).select_columns([image]).cast_column(image, _package().Image(decode=False))
-
-
-def _is_saved_dataset(path: Path) -> bool:
-    """Whether `save_to_disk` wrote this folder."""
-    return (path / "dataset_dict.json").is_file() or all(
-        (path / name).is_file() for name in ("dataset_info.json", "state.json")
-    )
 
 
 def _loaded(path: Path) -> Any:

@@ -88,14 +88,9 @@ class FileData(Data):
         stream = self.options.stream
         size = len(surveyed.chosen) * math.prod(surveyed.shape)
         if stream is None and size > room:
-            log.info(
-                "%s: %d %s images would take %.1f GB of memory, so they are read from disk during training. "
-                "`stream` = False keeps them in memory.",
-                surveyed.listing.name,
-                len(surveyed.chosen),
-                surveyed.split,
-                size / 1e9,
-            )
+            sentence = "%s: %d %s images would take %.1f GB of memory, so they are read from disk during training. "
+            advice = "`stream` = False keeps them in memory."
+            log.info(sentence + advice, surveyed.listing.name, len(surveyed.chosen), surveyed.split, size / 1e9)
             stream = True
         images: ImageSet
         images, skipped = stream_survey(surveyed) if stream else read_survey(surveyed)

@@ -33,7 +33,7 @@ from hitnet.data.reading.copying import check_folder_name, check_target
 from hitnet.data.reading.decode import eight_bits
 from hitnet.data.reading.entries import Entries
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, Root, StoredFile, UnreadableImageError
+from hitnet.data.reading.stored import AnyFile, Root, RowRoot, StoredFile, UnreadableImageError
 from hitnet.data.reading.survey import Listing
 from hitnet.data.split import split_name
 from hitnet.errors import HitNetError
@@ -66,7 +66,11 @@ class ItemData(FileData):
 
     @property
     def root(self) -> Root:
-        return _ItemRoot(self)
+        return RowRoot(self._item_file)
+
+    def _item_file(self, path: str) -> AnyFile:
+        split, row = self.place(path)
+        return self.rows_by_split[split].file(row)
 
     @property
     def content(self) -> Any:
@@ -127,17 +131,6 @@ class ItemData(FileData):
         if not paths:
             raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
         return Listing(self.title, Entries.of(self.root, paths, labels, given), tuple(skipped))
-
-
-class _ItemRoot:
-    """Gives the image at a path."""
-
-    def __init__(self, data: ItemData) -> None:
-        self.data = data
-
-    def __truediv__(self, path: str, /) -> AnyFile:
-        split, row = self.data.place(path)
-        return self.data.rows_by_split[split].file(row)
 
 
 def path_of(split: str, row: int | str) -> str:

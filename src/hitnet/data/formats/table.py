@@ -94,8 +94,8 @@ class TableData(FileData):
     ) -> tuple[Path, str]:
         """Write the corrected table, with new paths for files that stay where they are, and copy the others."""
         cells, note = _changed_cells(self.table, relabelling, renamed)
-        rows = [i for i, file in enumerate(self.table.files()) if file not in relabelling.dropped]
-        lost = []
+        dropped, lost = relabelling.dropped, []
+        rows = [i for i, file in enumerate(self.table.files()) if file not in dropped]
         with new_folder(out) as folder:
             if isinstance(self.root, Path):
                 lost = copy_set(self.root, copied, folder)
@@ -122,11 +122,11 @@ def _class_names(table: Table, relabelling: Relabelling) -> list[str]:
 
 def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str, str]) -> tuple[Cells, str]:
     """The cells in which a corrected table differs, and a note on its labels (mostly empty)."""
-    files, paths = table.files(), relabelling.paths
-    labels = dict(zip(paths, relabelling.after, strict=True))
+    files = table.files()
     cells: Cells = {table.image: {i: renamed[file] for i, file in enumerate(files) if file in renamed}}
     note = ""
     if not table.stated:
+        labels = dict(zip(relabelling.paths, relabelling.after, strict=True))
         cells[OUTCOME] = {i: labels.get(file, "") for i, file in enumerate(files)}
         note = f"votes are kept as they are; the new column {OUTCOME} says what counts"
     else:
@@ -134,10 +134,9 @@ def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str,
         spelt = dict(zip(table.labels(column), table.texts(column), strict=True))  # class 2 may be written 2.0
         if table.class_names is not None:
             spelt = {name: str(k) for k, name in enumerate(_class_names(table, relabelling))}
-        relabelled = {path for path, old in zip(paths, relabelling.before, strict=True) if labels[path] != old}
-        new = {i: spelt.get(labels[file], labels[file]) for i, file in enumerate(files) if file in relabelled}
-        cells[column] = new
-        if len(new) > len(relabelled):
+        new = relabelling.changed
+        cells[column] = {i: spelt.get(new[file], new[file]) for i, file in enumerate(files) if file in new}
+        if len(cells[column]) > len(new):
             note = "an image that has several rows is relabelled in all of them"
     return {column: changed for column, changed in cells.items() if changed}, note
 

@@ -15,7 +15,7 @@ from hitnet.data.images import label_name
 from hitnet.data.reading.entries import Entries
 from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, AnyPath, Root, cell_file, check_readable, opened
+from hitnet.data.reading.stored import AnyFile, AnyPath, Root, RowRoot, cell_file, check_readable, opened
 from hitnet.data.reading.survey import Listing
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
@@ -55,7 +55,11 @@ class Table:
     @cached_property
     def root(self) -> Root:
         """Where the paths of the images start."""
-        return _Cells(self) if self.holds_images else self.path.parent
+        return RowRoot(self._cell_file) if self.holds_images else self.path.parent
+
+    def _cell_file(self, row: str) -> AnyFile:
+        cell = self.frame[self.image].iloc[int(row)]
+        return cell_file(cell, f"{self.path}, row {row}", self.path.parent)
 
     @cached_property
     def holds_images(self) -> bool:
@@ -117,17 +121,6 @@ class Table:
         return pd.DataFrame(columns, index=pd.Index([row.id for row in rows], name="id"))
 
 
-class _Cells:
-    """Gives the image in a row of a table, by the row's number."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def __truediv__(self, row: str, /) -> AnyFile:
-        cell = self.table.frame[self.table.image].iloc[int(row)]
-        return cell_file(cell, f"{self.table.path}, row {row}", self.table.path.parent)
-
-
 def _holds_images(cells: pd.Series) -> bool:
     """Whether a column holds encoded images: bytes, or bytes beside a path as Hugging Face writes them."""
     first = next((cell for cell in cells if cell is not None), None)
@@ -158,12 +151,12 @@ def read_table(path: AnyPath) -> Table:
     columns = {str(column).strip().lower(): column for column in frame.columns}
     pictures = [name for name, column in columns.items() if _holds_images(frame[column])]
     image = pictures[0] if pictures else _one_of(PATHS, columns, path, "image paths")
-    votes = [name for name in columns if VOTE.fullmatch(name)]
-    stated = [] if votes and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
+    voted = [name for name in columns if VOTE.fullmatch(name)]
+    stated = [] if voted and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]
     splits = [name for name in columns if name == "split"]
-    named = [tuple(columns[name] for name in names) for names in (stated, votes, splits)]
-    names = class_names(path, named[0][0]) if path.suffix.lower() == ".parquet" and stated else None
-    return Table(path, frame, columns[image], *named, names)
+    label, votes, split = (tuple(columns[name] for name in names) for names in (stated, voted, splits))
+    names = class_names(path, label[0]) if path.suffix.lower() == ".parquet" and label else None
+    return Table(path, frame, columns[image], label, votes, split, names)
 
 
 def _gather(table: Table) -> tuple[list[_Row], list[Skipped]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,6 @@ from hitnet.data.opened import Check, ImageSet
 from hitnet.data.options import DataOptions
 from hitnet.errors import HitNetError
 
-DIGITS = tuple("0123456789")
-FASHION_CLASSES = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-)
 SAMPLES = {"mnist-sample": read_mnist_sample, "clothing-sample": read_clothing_sample}
 
 
@@ -70,7 +64,7 @@ class KnownData(ArrayData):
             sorted_by_class = self.sample == "clothing-sample"
             return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
         if split != "all":
-            return READERS[self.name](self, split, limit).first(limit)
+            return self._read_original(split, limit).first(limit)
         train = self._read_split("train", limit)
         if limit is not None and len(train) >= limit:
             return train
@@ -92,54 +86,38 @@ class KnownData(ArrayData):
             tested = set(images.ids[images.ids >= len(self._read_split("train", None))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
-    def find(self, file_name: str) -> Path:
+    def _read_original(self, split: str, limit: int | None) -> Images:
+        """A split from its makers' files; of affNIST, at most `limit` images."""
+        dataset, name = self.files.dataset, self.files.dataset.title
+        x: Any
+        y: Any
+        if self.source == "cifar10":
+            batches = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
+            x, y = makers.read_cifar([self._find(batch) for batch in batches])
+        elif self.source == "svhn":
+            x, y = makers.read_svhn(self._find(f"{split}_32x32.mat"))
+        elif self.source == "affnist" and split == "test" and (files := self.files.original_affnist()):
+            parts = [makers.read_affnist(file) for file in files]
+            x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        else:
+            x, y = self._read_idx(split)
+            if self.source == "affnist":
+                pixels = torch.from_numpy(x)[:, None]
+                x = affnist.place(pixels) if split == "train" else affnist.rebuild(pixels, limit=limit)
+                y = np.resize(y, len(x))
+                name = "affNIST train (MNIST on 40x40)" if split == "train" else "affNIST (rebuilt)"
+        return Images.from_arrays(x, y, class_names=dataset.classes, name=name, flip=dataset.flip)
+
+    def _read_idx(self, split: str) -> tuple[Any, Any]:
+        part = "train" if split == "train" else "t10k"
+        pictures, labels = (self._find(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+        x, y = makers.read_idx(pictures, ndim=3), makers.read_idx(labels, ndim=1)
+        if len(x) != len(y):
+            raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
+        return x, y
+
+    def _find(self, file_name: str) -> Path:
         return self.files.owner.find(file_name, download=self.options.download)
-
-
-def _read_cifar(data: KnownData, split: str, limit: int | None) -> Images:
-    batches = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
-    pixels, labels = makers.read_cifar([data.find(batch) for batch in batches])
-    return Images.from_arrays(pixels, labels, class_names=makers.CIFAR_CLASSES, name="CIFAR-10", flip=True)
-
-
-def _read_svhn(data: KnownData, split: str, limit: int | None) -> Images:
-    pixels, digits = makers.read_svhn(data.find(f"{split}_32x32.mat"))
-    return Images.from_arrays(pixels, digits, class_names=DIGITS, name="SVHN")
-
-
-def _read_mnist(data: KnownData, split: str, limit: int | None, classes: tuple[str, ...] = DIGITS) -> Images:
-    part = "train" if split == "train" else "t10k"
-    pictures, labels = (data.find(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
-    x, y = makers.read_idx(pictures, ndim=3), makers.read_idx(labels, ndim=1)
-    if len(x) != len(y):
-        raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
-    return Images.from_arrays(x, y, class_names=classes, name=data.files.owner.dataset.title)
-
-
-def _read_fashion(data: KnownData, split: str, limit: int | None) -> Images:
-    return replace(_read_mnist(data, split, limit, FASHION_CLASSES), flip=True)
-
-
-def _read_affnist(data: KnownData, split: str, limit: int | None) -> Images:
-    if split == "test" and (files := data.files.original_affnist()):
-        parts = [makers.read_affnist(file) for file in files]
-        x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return Images.from_arrays(x, y, class_names=DIGITS, name="affNIST")
-    base = _read_mnist(data, split, None)
-    if split == "train":
-        return replace(base, pixels=affnist.place(base.pixels), name="affNIST train (MNIST on 40x40)")
-    pixels = affnist.rebuild(base.pixels, limit=limit)
-    labels = base.labels.repeat(affnist.COPIES)[: len(pixels)]
-    return Images.from_arrays(pixels, labels, class_names=DIGITS, name="affNIST (rebuilt)")
-
-
-READERS: dict[str, Callable[[KnownData, str, int | None], Images]] = {
-    "mnist": _read_mnist,
-    "fashion-mnist": _read_fashion,
-    "cifar10": _read_cifar,
-    "svhn": _read_svhn,
-    "affnist": _read_affnist,
-}
 
 
 def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:

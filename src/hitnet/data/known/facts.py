@@ -20,6 +20,8 @@ class KnownSet:
         about: One line for the list of datasets.
         page: Its home page.
         licence: Its licence.
+        classes: The names of its classes.
+        flip: Whether a mirrored image still belongs to its class.
         mirrors: The addresses that its files lie below; the first that works is used.
         files: The checksum of each file, by its name.
         archive: Name and checksum of the archive that the files come in, if they do.
@@ -31,6 +33,8 @@ class KnownSet:
     about: str
     page: str
     licence: str
+    classes: Sequence[str]
+    flip: bool = False
     mirrors: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     archive: Mapping[str, str] = field(default_factory=dict)
@@ -42,12 +46,8 @@ class KnownSet:
         return self.archive or self.files
 
 
-def _known_sets() -> dict[str, KnownSet]:
-    text = Path(__file__).with_name("sets.toml").read_text(encoding="utf-8")
-    return {name: KnownSet(name, **facts) for name, facts in tomllib.loads(text).items()}
-
-
-KNOWN_SETS = _known_sets()
+_FACTS = tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
+KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in _FACTS.items()}
 
 
 def known_set(name: str) -> KnownSet:

@@ -24,7 +24,6 @@ from hitnet.runtime.files import check_regular
 UNSIGNED_BYTE = 0x08  # of idx
 LARGEST = 8 << 30  # bytes of a file's content; the largest of these sets holds 512 MB
 RECORD = 1 + 3 * 32 * 32  # bytes of an image of CIFAR-10: its label, then 3 x 32 x 32 pixels
-CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MATLAB_READER = Path(__file__).with_name("matlab_reader.py")
 
 Array = npt.NDArray[Any]
@@ -93,9 +92,9 @@ def _records(path: Path) -> Bytes:
         records = np.fromfile(path, np.uint8).reshape(-1, RECORD)
     except OSError as error:
         raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
-    if records[:, 0].max() >= len(CIFAR_CLASSES):
+    if records[:, 0].max() >= 10:
         raise HitNetError(
-            f"{path} has label {records[:, 0].max()}, but CIFAR-10 has {len(CIFAR_CLASSES)} classes. "
+            f"{path} has label {records[:, 0].max()}, but CIFAR-10 has 10 classes. "
             "Fetch the binary version of CIFAR-10 (not CIFAR-100) again."
         )
     return records

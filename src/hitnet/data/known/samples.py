@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from hitnet.data.images import Images
+from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.known.makers import read_idx
 from hitnet.data.reading.decode import decode
 from hitnet.data.reading.stored import StoredFile
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("sample")
 PHOTOS = FOLDER / "clothing" / "photos.zip"
 PHOTOS_SHA256 = "a5d9bd86373f12aa69beb73c6a9671158571e73a1f42a96cae6f2ca34e630ad5"
-CLOTHING_CLASSES = ("dress", "hat", "longsleeve", "outwear", "pants", "shirt", "shoes", "shorts", "skirt", "t-shirt")
+CLOTHING_CLASSES = tuple(KNOWN_SETS["clothing-sample"].classes)
 SHAPE = (3, 160, 120)  # of most photographs
 
 

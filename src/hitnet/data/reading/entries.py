@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar, overload
+from typing import Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,7 @@ class PackedStrings:
         return PackedStrings(self.block, self.starts[positions], self.lengths[positions])
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One image file: its path as shown, and what is opened."""
 
     path: str
@@ -112,14 +111,9 @@ class Entries:
         given: Sequence[str] | None = None,
         ids: Iterable[int] | None = None,
     ) -> Entries:
-        """Build the list from one label per path.
+        """Build the list from one label per path, the splits that are given (none: the fixed rule), and ids from 0 on.
 
-        Args:
-            root: As above.
-            paths: Read once, before `labels` and `given`, which may grow with it.
-            labels: The class of each path.
-            given: The split of each path; empty or None: the fixed rule decides.
-            ids: Counted from 0 if none are given.
+        `paths` is read first: `labels` and `given` may grow with it.
         """
         packed = PackedStrings.of(paths)
         classes = tuple(dict.fromkeys(labels))

@@ -12,7 +12,7 @@ from PIL import Image
 
 from hitnet.data.images import Images
 from hitnet.data.reading import decode
-from hitnet.data.reading.copying import leads_out
+from hitnet.data.reading.copying import is_within, leads_out
 from hitnet.data.reading.stored import Root, UnreadableImageError, is_remote, join
 from hitnet.data.reading.survey import Listing
 from hitnet.errors import HitNetError
@@ -68,7 +68,9 @@ def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:
     listed = Once(lambda: frozenset(listing().entries.paths))
 
     def picture(number: int, path: str, longest_side: int) -> Image.Image:
-        if not _lies_inside(root, path) and path not in listed.get():
+        # A file that stays in the set's folder, links included, needs no list of all files.
+        inside = isinstance(root, Path) and not is_remote(path) and not leads_out(path) and is_within(root, path)
+        if not inside and path not in listed.get():
             raise HitNetError(f"Image {number} is not in {listing().name} any more.")
         try:
             return decode.picture(join(root, path), longest_side)
@@ -76,10 +78,3 @@ def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:
             raise HitNetError(f"Image {number} cannot be shown: {error}.") from error
 
     return picture
-
-
-def _lies_inside(root: Root, path: str) -> bool:
-    """Whether a path stays in a local folder, links included; then no list of all files is needed."""
-    if not isinstance(root, Path) or leads_out(path) or is_remote(path):
-        return False
-    return (root / path).resolve().is_relative_to(root.resolve())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
@@ -29,14 +30,16 @@ class StoredFile:
 
     Args:
         name: What to call it in messages.
-        opener: Opens it for reading, or gives its bytes.
+        opener: Opens it for reading, or gives its bytes; None if there are none.
     """
 
-    def __init__(self, name: str, opener: Callable[[], BinaryIO | bytes]) -> None:
+    def __init__(self, name: str, opener: Callable[[], BinaryIO | bytes | None]) -> None:
         self.name, self.opener = name, opener
 
     def open(self, mode: str = "rb") -> BinaryIO:
         content = self.opener()
+        if content is None:
+            raise UnreadableImageError("it has no image")
         return BytesIO(content) if isinstance(content, bytes) else content
 
     def read_bytes(self) -> bytes:
@@ -100,6 +103,16 @@ class Root(Protocol):
     def __truediv__(self, path: str, /) -> AnyFile: ...
 
 
+@dataclass(frozen=True)
+class RowRoot:
+    """The root of a set whose files are rows: a function gives the file for a path."""
+
+    file: Callable[[str], AnyFile]
+
+    def __truediv__(self, path: str, /) -> AnyFile:
+        return self.file(path)
+
+
 def is_remote(path: object) -> bool:
     """Whether a path has a scheme. A `Path` never has."""
     return isinstance(path, str) and SCHEME.match(path) is not None
@@ -120,13 +133,7 @@ def cell_file(cell: Mapping[str, Any] | bytes | None, name: str, root: Root | No
     content, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, Mapping) else (cell, None)
     if content is None and path is not None:
         return Path(path) if root is None else join(root, path)
-    return StoredFile(name, lambda: _need(content))
-
-
-def _need(content: bytes | None) -> bytes:
-    if content is None:
-        raise UnreadableImageError("it has no image")
-    return content
+    return StoredFile(name, lambda: content)
 
 
 def path_or_address(source: str | Path) -> AnyPath:

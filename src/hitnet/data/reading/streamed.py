@@ -7,10 +7,11 @@ fast enough. The images come in the same order and with the same pixels as from 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,13 @@ from torch import Tensor
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Entry, PackedStrings
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import UnreadableImageError
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import AHEAD, in_threads, thread_count
 
 AHEAD_BYTES = 64 * 2**20  # decoded images that may wait for their turn
 Pixels = npt.NDArray[np.uint8]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,12 @@ def decoded(entries: Iterable[Entry], shape: tuple[int, int, int]) -> Iterator[P
 
 def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> Pixels | Skipped:
     """The picture as (C, H, W), or why it cannot be decoded."""
+    return tried(entry, lambda file: decode.decode(file, shape))
+
+
+def tried(entry: Entry, read: Callable[[AnyFile], T]) -> T | Skipped:
+    """What `read` gives, or why it cannot."""
     try:
-        return decode.decode(entry.file, shape)
+        return read(entry.file)
     except UnreadableImageError as error:
         return Skipped(entry.path, str(error))

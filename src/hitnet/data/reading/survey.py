@@ -17,8 +17,7 @@ from hitnet.data.options import DataOptions
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Entry
 from hitnet.data.reading.skipped import Skipped, describe_skipped, stop_if_strict
-from hitnet.data.reading.stored import UnreadableImageError
-from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of
+from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of, tried
 from hitnet.data.split import even_draw, natural, no_images
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import in_threads, thread_count
@@ -96,7 +95,7 @@ def survey(listing: Listing, split: str, options: DataOptions) -> Survey:
     entries = listing.entries
     good = np.zeros(len(entries), np.bool_)
     headers: Counter[decode.Header] = Counter()
-    for i, header in enumerate(in_threads(_header, entries)):
+    for i, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
         if isinstance(header, Skipped):
             skipped.append(header)
         else:
@@ -110,7 +109,9 @@ def survey(listing: Listing, split: str, options: DataOptions) -> Survey:
     skipped += [Skipped(label, "no image of this class can be read") for label in lost]
     stop_if_strict(listing.name, skipped, strict=options.strict)
     names = tuple(sorted(good_classes, key=natural))
-    _need_two_classes(listing, names, skipped)
+    if len(names) < 2:
+        problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
+        raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
     shape = _common_shape(listing.name, headers, options)
     sound = entries.take(good)
     chosen = _choose(listing, sound, split, options.limit)
@@ -123,13 +124,9 @@ def read_survey(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
     pictures = in_threads(lambda entry: pixels_of(entry, surveyed.shape), surveyed.chosen)
     kept, skipped = _use_each(surveyed, pictures, pixels.__setitem__)
     entries = surveyed.chosen if kept.all() else surveyed.chosen.take(kept)
-    images = Images.from_arrays(
-        pixels if kept.all() else pixels[kept],
-        surveyed.labels(entries),
-        class_names=surveyed.classes,
-        name=surveyed.listing.name,
-        paths=list(entries.paths),
-    )
+    labels, names, paths = surveyed.labels(entries), surveyed.classes, list(entries.paths)
+    pixels = pixels if kept.all() else pixels[kept]
+    images = Images.from_arrays(pixels, labels, class_names=names, name=surveyed.listing.name, paths=paths)
     return replace(images, ids=torch.from_numpy(entries.ids)), skipped
 
 
@@ -144,15 +141,8 @@ def stream_survey(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
     entries = surveyed.chosen if kept.all() else surveyed.chosen.take(kept)
     labels = surveyed.labels(entries)
     digest.update(labels.tobytes())
-    streamed = Streamed(
-        entries,
-        torch.from_numpy(labels),
-        surveyed.classes,
-        surveyed.listing.name,
-        surveyed.shape,
-        digest.hexdigest(),
-    )
-    return streamed, skipped
+    name, fingerprint = surveyed.listing.name, digest.hexdigest()
+    return Streamed(entries, torch.from_numpy(labels), surveyed.classes, name, surveyed.shape, fingerprint), skipped
 
 
 def _use_each(
@@ -193,13 +183,6 @@ def _choose(listing: Listing, sound: Entries, split: str, limit: int | None = No
     return chosen if limit is None else chosen.take(np.array(even_draw(chosen.paths, limit)))
 
 
-def _header(entry: Entry) -> decode.Header | Skipped:
-    try:
-        return decode.header(entry.file)
-    except UnreadableImageError as error:
-        return Skipped(entry.path, str(error))
-
-
 def _glance(entry: Entry) -> Pixels | Skipped:
     """Decode a picture at the smallest size, to see whether it can be decoded."""
     return pixels_of(entry, (1, 1, 1))
@@ -213,16 +196,9 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
     height, width = options.image_size or _typical_size(sizes, options.longest_side)
     other = sum(count for size, count in sizes.items() if size != (height, width))
     if other:
-        log.info(
-            "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled "
-            "to fit, centred on black.%s",
-            name,
-            height,
-            width,
-            other,
-            headers.total(),
-            "" if options.image_size else " Set `image_size` for another size.",
-        )
+        sentence = "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled to fit, "
+        end = "centred on black." if options.image_size else "centred on black. Set `image_size` for another size."
+        log.info(sentence + end, name, height, width, other, headers.total())
     return channels, height, width
 
 
@@ -237,10 +213,3 @@ def _typical_size(sizes: Counter[tuple[int, int]], longest_side: int) -> tuple[i
         height, width = np.median(np.repeat(list(sizes), list(sizes.values()), axis=0), axis=0).tolist()
     scale = min(1.0, longest_side / max(height, width))
     return max(1, round(height * scale)), max(1, round(width * scale))
-
-
-def _need_two_classes(listing: Listing, names: tuple[str, ...], skipped: list[Skipped]) -> None:
-    if len(names) > 1:
-        return
-    problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
-    raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
