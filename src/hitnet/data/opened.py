@@ -21,7 +21,7 @@ from hitnet.data.options import DataOptions
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.skipped import Skipped, log_skipped
-from hitnet.data.reading.stored import AnyFile
+from hitnet.data.reading.stored import AnyFile, path_or_address
 from hitnet.data.reading.streamed import Streamed
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand
@@ -142,11 +142,12 @@ class Data(ABC):
 
     @property
     @abstractmethod
-    def address(self) -> str: ...
+    def name(self) -> str: ...
 
     @property
-    @abstractmethod
-    def name(self) -> str: ...
+    def address(self) -> str:
+        path = None if self.in_memory else path_or_address(self.source)
+        return self.name if path is None else str(path.absolute() if isinstance(path, Path) else path)
 
     @property
     def in_memory(self) -> bool:

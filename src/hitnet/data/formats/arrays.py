@@ -32,9 +32,10 @@ class ArrayData(Data):
     def report(self, split: str = "train") -> Report:
         check_split(split)
         stop_if_strict(self.name, self.unlabelled, strict=self.options.strict)
-        return Report(self._with_flip(resized(self._read(split), self.options.image_size)), self.unlabelled)
+        images = resized(self._read(split, self.options.limit), self.options.image_size)
+        return Report(self._with_flip(images), self.unlabelled)
 
-    def _read(self, split: str) -> Images:
+    def _read(self, split: str, limit: int | None) -> Images:
         """One split, at most `limit` images of it, at its own size."""
         raise NotImplementedError
 
@@ -66,15 +67,11 @@ class NpzData(ArrayData):
         return self.content.unlabelled
 
     @property
-    def address(self) -> str:
-        return str(expand(self.source).absolute())
-
-    @property
     def name(self) -> str:
         return expand(self.source).stem
 
-    def _read(self, split: str) -> Images:
-        return part(self.content.images, self.content.splits, split, self.options.limit)
+    def _read(self, split: str, limit: int | None) -> Images:
+        return part(self.content.images, self.content.splits, split, limit)
 
     def _splits(self, images: Images, audited: str) -> list[str] | None:
         original, splits, _ = self.content
@@ -107,10 +104,6 @@ class MemoryData(NpzData):
         return labelled_images(x, y, where="(X, y)", name="arrays")
 
     @property
-    def address(self) -> str:
-        return self.name
-
-    @property
     def name(self) -> str:
         return self.content.images.name
 
@@ -127,10 +120,10 @@ class MemoryData(NpzData):
         """Images in memory keep their size: if it is not the network's, they are probably the wrong ones."""
         return self
 
-    def _read(self, split: str) -> Images:
+    def _read(self, split: str, limit: int | None) -> Images:
         if self.options.test is None or split == "all":
-            return super()._read(split)
-        return part(self.content.images if split == "train" else self.options.test, None, "all", self.options.limit)
+            return super()._read(split, limit)
+        return part(self.content.images if split == "train" else self.options.test, None, "all", limit)
 
 
 def part(images: Images, given: list[str] | None, split: str, limit: int | None) -> Images:

@@ -32,10 +32,6 @@ class HuggingFaceData(ItemData):
             return any(all((expand(source) / name).is_file() for name in names) for names in saved)
         return type(source).__module__.partition(".")[0] == "datasets"
 
-    @property
-    def address(self) -> str:
-        return str(expand(self.source).absolute()) if isinstance(self.source, str | Path) else self.title
-
     @cached_property
     def content(self) -> Any:
         package = _package()

@@ -7,7 +7,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 from hitnet.data.opened import Data, ImageSet, Report, Room
@@ -29,10 +28,6 @@ class FileData(Data):
     @cached_property
     def path(self) -> AnyPath:
         return path_or_address(self.source)
-
-    @property
-    def address(self) -> str:
-        return str(self.path.absolute() if isinstance(self.path, Path) else self.path)
 
     @property
     def root(self) -> Root:

@@ -61,10 +61,6 @@ class ItemData(FileData):
     """A dataset of rows, or several of them by split: {"train": …, "test": …}."""
 
     @property
-    def address(self) -> str:
-        return self.name
-
-    @property
     def root(self) -> Root:
         return RowRoot(self._item_file)
 

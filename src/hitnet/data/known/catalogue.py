@@ -23,19 +23,11 @@ from hitnet.runtime.locks import taking_turns
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of one file of a set.
-
-    Attributes:
-        name: The file's name.
-        path: Where it lies, or would lie.
-        state: "ok" (the original's checksum), "other" (another checksum, but readable), "damaged" or "missing".
-        size: In bytes; None for a missing file.
-        note: What to do, or why it is damaged.
-    """
+    """The state of one file of a set: where it lies or would lie, its size in bytes, and what to do about it."""
 
     name: str
     path: Path
-    state: str
+    state: str  # "ok" (the original's checksum), "other" (another checksum, but readable), "damaged" or "missing"
     size: int | None = None
     note: str = ""
 
@@ -109,11 +101,7 @@ class SetFiles:
         return sorted((self.folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
 
     def fetch(self) -> Path:
-        """Fetch the files that are missing.
-
-        Returns:
-            The folder that the files lie in.
-        """
+        """Fetch the files that are missing; returns the folder that they lie in."""
         owner = self.owner
         found = [owner.find(name) for name in owner.dataset.files]
         return found[0].parent if found else owner.folder

@@ -38,6 +38,10 @@ class ClothingData(FolderData):
     def accepts(cls, source: Any) -> bool:
         return isinstance(source, str) and source == NAME
 
+    @property
+    def address(self) -> str:
+        return str(self.path.absolute())
+
     @cached_property
     def path(self) -> Path:
         folder = data_folder(self.options.data_dir) / NAME

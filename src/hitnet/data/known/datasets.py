@@ -55,20 +55,17 @@ class KnownData(ArrayData):
         """The audited split: the other split has ids of its own."""
         return self.reopen(limit=None, image_size=None).load(split)
 
-    def _read(self, split: str) -> Images:
-        return self._read_split(split, self.options.limit)
-
-    def _read_split(self, split: str, limit: int | None) -> Images:
+    def _read(self, split: str, limit: int | None) -> Images:
         if self.sample:
             images = SAMPLES[self.sample](split)
             sorted_by_class = self.sample == "clothing-sample"
             return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
         if split != "all":
             return self._read_original(split, limit).first(limit)
-        train = self._read_split("train", limit)
+        train = self._read("train", limit)
         if limit is not None and len(train) >= limit:
             return train
-        test = self._read_split("test", None if limit is None else limit - len(train))
+        test = self._read("test", None if limit is None else limit - len(train))
         return replace(
             train,
             pixels=torch.cat([train.pixels, test.pixels]),
@@ -83,7 +80,7 @@ class KnownData(ArrayData):
         if self.sample:
             tested = set(SAMPLES[self.sample]("test").ids.tolist())
         else:
-            tested = set(images.ids[images.ids >= len(self._read_split("train", None))].tolist())
+            tested = set(images.ids[images.ids >= len(self._read("train", None))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
     def _read_original(self, split: str, limit: int | None) -> Images:
@@ -131,11 +128,7 @@ def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
 
 
 def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
-    """Download what a known dataset lacks, with checksums.
-
-    Returns:
-        The folder that its files lie in.
-    """
+    """Download what a known dataset lacks, with checksums; returns the folder that its files lie in."""
     files = SetFiles(known_set(name), data_folder(data_dir))
     if name == "clothing":
         fetch_clothing(files.folder)

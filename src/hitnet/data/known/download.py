@@ -31,13 +31,7 @@ class _MirrorError(Exception):
 
 
 def fetch_file(urls: Sequence[str], target: Path, *, is_sound: Callable[[Path], bool] | None = None) -> None:
-    """Download `target` from the first URL that works.
-
-    Args:
-        urls: Mirrors of the file.
-        target: Where to write it.
-        is_sound: Whether what was received is the file; None if it is checked afterwards.
-    """
+    """Download `target` from the first URL that works, and that sends what `is_sound` accepts."""
     failures = []
     for url in urls:
         try:

@@ -18,9 +18,6 @@ class KnownSet:
         name: The name to open it by.
         title: What to call it in tables.
         about: One line for the list of datasets.
-        page: Its home page.
-        licence: Its licence.
-        classes: The names of its classes.
         flip: Whether a mirrored image still belongs to its class.
         mirrors: The addresses that its files lie below; the first that works is used.
         files: The checksum of each file, by its name.

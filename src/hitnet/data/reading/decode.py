@@ -64,6 +64,13 @@ LARGEST_FILE = 1 << 30  # bytes; some formats are read into memory whole
 LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
 STRIP = 4_000_000  # pixels of a large picture that are converted at a time
+REASONS = {
+    UnidentifiedImageError: "it is not an image, or of a kind that is not read",
+    Image.DecompressionBombError: f"it claims more than {LARGEST_PICTURE:,} pixels",
+    FileNotFoundError: "there is no such file",
+    PermissionError: "there is no permission to read it",
+    MemoryError: "it does not fit into memory",
+}
 ORIENTATION = 0x0112
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -218,19 +225,9 @@ def _opened(file: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
             yield image
     except UnreadableImageError:
         raise
-    except UnidentifiedImageError:
-        raise UnreadableImageError("it is not an image, or of a kind that is not read") from None
-    except Image.DecompressionBombError:
-        raise UnreadableImageError(f"it claims more than {LARGEST_PICTURE:,} pixels") from None
-    except FileNotFoundError:
-        raise UnreadableImageError("there is no such file") from None
-    except PermissionError:
-        raise UnreadableImageError("there is no permission to read it") from None
-    except MemoryError:
-        raise UnreadableImageError("it does not fit into memory") from None
-    # A damaged file makes Pillow's decoders raise almost anything.
-    except Exception as error:
-        raise UnreadableImageError(f"it is damaged ({error or type(error).__name__})") from error
+    except Exception as error:  # a damaged file makes Pillow's decoders raise almost anything
+        known = (reason for kind, reason in REASONS.items() if isinstance(error, kind))
+        raise UnreadableImageError(next(known, f"it is damaged ({error or type(error).__name__})")) from error
 
 
 def _check_local(path: Path) -> None:

@@ -27,14 +27,7 @@ log = logging.getLogger("hitnet")
 
 @dataclass(frozen=True)
 class Listing:
-    """The image files that a folder or a table names, before any of them is opened.
-
-    Attributes:
-        name: What to call the set.
-        entries: The files.
-        skipped: What was left out so far.
-        ignored: How many other files were passed over, by suffix.
-    """
+    """The image files that a folder or a table names, before any of them is opened, and what is left out already."""
 
     name: str
     entries: Entries
