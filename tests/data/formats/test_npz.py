@@ -141,7 +141,7 @@ def test_a_corrected_copy_says_that_images_without_a_label_are_missing(tmp_path)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"data": np.zeros(3), "other": np.zeros(2)}, "must hold images and labels.* it holds data, other"),
+        ({"data": np.zeros(3), "other": np.zeros(2)}, r"must hold .*images, labels, or X, y; it holds data, other"),
         (arrays(images=np.zeros((10, 4))), "images must be"),
         (arrays(images=np.zeros((0, 4, 4)), labels=np.zeros(0, int)), r"holds no images: .* shape \(0, 4, 4\)"),
         (arrays(images=np.full((10, 4, 4), 1.5)), "from 1.5 to 1.5"),

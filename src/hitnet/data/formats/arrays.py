@@ -101,7 +101,7 @@ class MemoryData(NpzData):
         if isinstance(self.source, Images):
             return Labelled(self.source)
         x, y = (p.numpy(force=True) if isinstance(p, torch.Tensor) else np.asarray(p) for p in self.source)
-        return labelled_images(x, y, where="(X, y)", name="arrays")
+        return labelled_images({"X": x, "y": y}, where="(X, y)", name="arrays")
 
     @property
     def name(self) -> str:

@@ -32,8 +32,7 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import replacing
 
 OPTIONAL = ("class_names", "split", "masks", "ids", "paths", "name", "flip")
-PAIRS = (("images", "labels"), ("X", "y"))
-SPLIT_PAIRS = ("x_train", "y_train", "x_test", "y_test")
+NAMES = (("x_train", "y_train", "x_test", "y_test"), ("images", "labels"), ("X", "y"))
 
 Array = npt.NDArray[Any]
 
@@ -78,46 +77,26 @@ def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None
 
 def read_npz(path: Path) -> Labelled:
     """The set in a .npz file."""
-    arrays = array_files.read_npz(path, {*OPTIONAL, *SPLIT_PAIRS, *(name for pair in PAIRS for name in pair)})
-    x_name, y_name = next((pair for pair in PAIRS if set(pair) <= set(arrays)), PAIRS[0])
-    if set(SPLIT_PAIRS) <= set(arrays):
-        x, splits = _joined(arrays, path)
-        y = np.concatenate([arrays["y_train"].reshape(-1), arrays["y_test"].reshape(-1)])
-    elif {x_name, y_name} <= set(arrays):
-        x, y = arrays[x_name], arrays[y_name]
-        splits = None
-        if "split" in arrays:
-            splits = [split_name(s, where=str(path)) for s in arrays["split"].reshape(-1).tolist()]
-    else:
+    arrays = array_files.read_npz(path, {*OPTIONAL, *(name for names in NAMES for name in names)})
+    if not any(set(names) <= set(arrays) for names in NAMES):
         raise HitNetError(
-            f"{path} must hold images and labels, X and y, or {', '.join(SPLIT_PAIRS)}; "
+            f"{path} must hold {', or '.join(', '.join(names) for names in NAMES)}; "
             f"it holds {', '.join(array_files.npz_names(path)[:20]) or 'nothing'}."
         )
-    return labelled_images(x, y, where=str(path), name=path.stem, splits=splits, others=arrays)
+    return labelled_images(arrays, where=str(path), name=path.stem)
 
 
-def labelled_images(
-    x: Array,
-    y: Array,
-    *,
-    where: str,
-    name: str,
-    splits: list[str] | None = None,
-    others: Mapping[str, Array] | None = None,
-) -> Labelled:
-    """A set from arrays.
+def labelled_images(arrays: Mapping[str, Array], *, where: str, name: str) -> Labelled:
+    """A set from arrays with the names of one of NAMES, and perhaps those of OPTIONAL.
 
     Args:
-        x: Images, as above.
-        y: Labels.
-        where: What to call the arrays in errors.
-        name: What to call the set, where `others` does not say it.
-        splits: The split of each image.
-        others: The optional arrays.
+        arrays: By name.
+        where: What to call them in errors.
+        name: What to call the set, unless one of the arrays says it.
     """
-    others = others or {}
+    x, y, splits = _parts(arrays, where)
     pixels = _pixels(x, where)
-    indices, classes = _classes(y, others.get("class_names"), where)
+    indices, classes = _classes(y, arrays.get("class_names"), where)
     for what, length in (("labels", len(indices)), ("splits", len(pixels) if splits is None else len(splits))):
         if length != len(pixels):
             raise HitNetError(f"{where}: {len(pixels)} images but {length} {what}.")
@@ -126,34 +105,51 @@ def labelled_images(
         raise HitNetError(
             f"{where} must have at least two classes, each with a name of its own; got {classes[:10]}.{none}"
         )
-    images = _images(pixels, np.maximum(indices, 0), classes, others, where, name)
-    labelled = np.flatnonzero(indices >= 0)
+    images = _images(pixels, np.maximum(indices, 0), classes, arrays, where, name)
     names = images.paths or [f"image {number}" for number in images.ids.tolist()]
     unlabelled = tuple(Skipped(names[i], UNLABELLED) for i in np.flatnonzero(indices < 0))
     if unlabelled:
-        images = images.select(labelled.tolist())
+        labelled = np.flatnonzero(indices >= 0).tolist()
+        images = images.select(labelled)
         splits = None if splits is None else [splits[i] for i in labelled]
     return Labelled(images, splits, unlabelled)
 
 
+def _parts(arrays: Mapping[str, Array], where: str) -> tuple[Array, Array, list[str] | None]:
+    """Images, labels and, where they are given, splits."""
+    names = next(names for names in NAMES if set(names) <= set(arrays))
+    if len(names) == 2:
+        x, y = (arrays[name] for name in names)
+        given = arrays["split"].reshape(-1).tolist() if "split" in arrays else None
+        return x, y, None if given is None else [split_name(s, where=where) for s in given]
+    train, y_train, test, y_test = (arrays[name] for name in names)
+    if train.ndim < 3 or train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
+        raise HitNetError(
+            f"{where}: x_train and x_test must hold images of one type and size; "
+            f"got {train.dtype} {train.shape} and {test.dtype} {test.shape}."
+        )
+    splits = [TRAIN] * len(train) + [TEST] * len(test)
+    return np.concatenate([train, test]), np.concatenate([y_train.reshape(-1), y_test.reshape(-1)]), splits
+
+
 def _images(
-    pixels: Array, indices: Array, classes: list[str], others: Mapping[str, Array], where: str, name: str
+    pixels: Array, indices: Array, classes: list[str], arrays: Mapping[str, Array], where: str, name: str
 ) -> Images:
     none = np.empty(0)
-    paths = [str(path) for path in others["paths"].reshape(-1).tolist()] if "paths" in others else None
+    paths = [str(path) for path in arrays["paths"].reshape(-1).tolist()] if "paths" in arrays else None
     images = Images.from_arrays(
         pixels,
         indices,
         class_names=classes,
-        name=str(others["name"].reshape(-1)[0]) if others.get("name", none).size == 1 else name,
+        name=str(arrays["name"].reshape(-1)[0]) if arrays.get("name", none).size == 1 else name,
         paths=paths,
-        flip=others.get("flip", none).size == 1 and bool(others["flip"].reshape(-1)[0]),
+        flip=arrays.get("flip", none).size == 1 and bool(arrays["flip"].reshape(-1)[0]),
     )
-    if "masks" in others:
-        images = replace(images, masks=_masks(others["masks"], images, where))
-    if "ids" not in others:
+    if "masks" in arrays:
+        images = replace(images, masks=_masks(arrays["masks"], images, where))
+    if "ids" not in arrays:
         return images
-    ids = others["ids"]
+    ids = arrays["ids"]
     if ids.dtype.kind not in "iu":
         raise HitNetError(f"{where}: ids must be whole numbers; got {ids.dtype}.")
     return replace(images, ids=torch.from_numpy(ids.reshape(-1).astype(np.int64)))
@@ -165,16 +161,6 @@ def _masks(masks: Array, images: Images, where: str) -> torch.Tensor:
     if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
         raise HitNetError(f"{where}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
     return torch.from_numpy((masks != 0).astype(np.uint8) * np.uint8(255)).view(shapes[2])
-
-
-def _joined(arrays: Mapping[str, Array], path: Path) -> tuple[Array, list[str]]:
-    train, test = arrays["x_train"], arrays["x_test"]
-    if train.ndim < 3 or train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
-        raise HitNetError(
-            f"{path}: x_train and x_test must hold images of one type and size; "
-            f"got {train.dtype} {train.shape} and {test.dtype} {test.shape}."
-        )
-    return np.concatenate([train, test]), [TRAIN] * len(train) + [TEST] * len(test)
 
 
 def _pixels(x: Array, where: str) -> npt.NDArray[np.uint8]:
