@@ -205,7 +205,9 @@ KINDS = (
     ),
     Kind("table .csv", ("table.csv", "votes.csv"), "broken.csv", read_table("broken.csv"), "csv"),
     Kind("table .tsv", ("table.tsv",), "broken.tsv", read_table("broken.tsv"), "csv"),
-    Kind("table .parquet", ("table.parquet",), "broken.parquet", read_table("broken.parquet"), "parquet"),
+    Kind(
+        "table .parquet", ("table.parquet", "images.parquet"), "broken.parquet", read_table("broken.parquet"), "parquet"
+    ),
     Kind("arrays .npz", ("set.npz", "plain.npz"), "broken.npz", lambda root: check_data(root / "broken.npz"), "npz"),
     Kind("idx", ("images.idx",), "broken.idx", lambda root: read_idx(root / "broken.idx", ndim=3)),
     Kind(

@@ -26,6 +26,7 @@ from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
+from hitnet.data.reading.decode import FORMATS
 from hitnet.features.cache import FeatureCache
 from hitnet.training import RunFolder, engine
 from toy import Interrupting, Stop, toy_images
@@ -33,7 +34,7 @@ from toy import Interrupting, Stop, toy_images
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)
 RECIPE = hitnet.choose_recipe(epochs=2, batch_size=8)
 COUNT = 24
-PICTURES = ("png", "jpg", "webp", "bmp", "gif", "tif", "ppm")
+PICTURES = ("png", "jpg", "webp", "bmp", "gif", "tif", "ppm", *(["avif"] if "AVIF" in FORMATS else []))
 
 
 def write_samples(root: Path) -> None:
@@ -172,6 +173,8 @@ def _write_pictures(root: Path) -> None:
     frame.to_csv(root / "table.csv", index=False)
     frame.to_csv(root / "table.tsv", index=False, sep="\t")
     frame.to_parquet(root / "table.parquet", index=False)
+    content = [{"bytes": (root / path).read_bytes(), "path": path} for path in frame["path"]]
+    frame.assign(image=content).drop(columns="path").to_parquet(root / "images.parquet", index=False)
     frame.assign(label_1=frame["label"], label_2="a").drop(columns=["label", "split"]).to_csv(
         root / "votes.csv", index=False
     )

@@ -112,7 +112,7 @@ def test_augment(run, tmp_path):
         (("traverse", "RUN", "--out", "a.png", "--reach", "0"), "reach must be above 0"),
         (("traverse", "RUN", "--out", "a.png", "--steps", "100000"), "room for 40 steps; got 100,000"),
         (("traverse", "RUN", "--image", "none.png", "--out", "a.png"), "no such file"),
-        (("features", "RUN", "no-such-set", "--out", "a.png"), "no data set or folder"),
+        (("features", "RUN", "no-such-set", "--out", "a.png"), "no dataset or folder"),
         (("features", "RUN", "--limit", "0", "--out", "a.png"), "^limit must be at least 1"),
         (("features", "RUN", "--split", "tset", "--out", "a.png"), "^split must be one of"),
         (("generate", "RUN", "--out", "a.gift"), "not written as .gift.*to a folder without a dot"),

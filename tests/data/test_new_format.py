@@ -28,16 +28,12 @@ class JsonData(Data):
         return isinstance(source, str | Path) and expand(source).name.endswith(SUFFIX)
 
     @property
-    def address(self):
-        return str(expand(self.source).absolute())
-
-    @property
     def name(self):
         return expand(self.source).name.removesuffix(SUFFIX)
 
     def report(self, split="train"):
         check_split(split)
-        rows = json.loads(Path(self.address).read_text())
+        rows = json.loads(expand(self.source).read_text())
         names = sorted({row["label"] for row in rows})
         images = Images.from_arrays(
             np.array([row["pixels"] for row in rows], np.uint8),

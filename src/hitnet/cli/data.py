@@ -13,18 +13,18 @@ from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, 
 from hitnet.data.reading.skipped import list_ignored
 
 app = typer.Typer(no_args_is_help=True, name="data")
-Name = Annotated[str, typer.Argument(help="A data set's name; see `hitnet data list`")]
+Name = Annotated[str, typer.Argument(help="A dataset's name; see `hitnet data list`")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder of the known sets (default: $HITNET_DATA, else the cache)")]
 
 
 @app.callback()
 def data_group() -> None:
-    """Data sets: what there is, fetch it, check it."""
+    """List, download and verify datasets."""
 
 
 @app.command("list")
 def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Name the known data sets, their licences, and whether they are here."""
+    """List the known datasets, their licences, and whether they are on this machine."""
     rows = list_data(data_dir)
     if as_json:
         print_json(rows)
@@ -38,19 +38,19 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 @app.command("fetch")
 def fetch_command(name: Name, data_dir: DataDir = None) -> None:
-    """Download what a data set lacks, with checksums."""
+    """Download the missing files of a known dataset and verify their checksums."""
     folder = fetch_data(name, data_dir)
     console.print(f"{name} is complete in {folder}", soft_wrap=True)
 
 
 @app.command("check")
 def check_command(
-    source: Annotated[str, typer.Argument(help="A data set's name, or a folder, .npz, CSV or Parquet of your own")],
+    source: Annotated[str, typer.Argument(help="A dataset's name, or a folder, .npz, CSV or Parquet of your own")],
     data_dir: DataDir = None,
     image_size: Annotated[int | None, typer.Option(help="Height and width of the images")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every file of a data set; exit code 1 when something is missing, damaged or had to be left out."""
+    """Check every file of a dataset. The exit code is 1 if something is missing, damaged or left out."""
     checked = check_data(source, data_dir=data_dir, image_size=image_size)
     if checked.report is None:
         print_files(checked.files, as_json=as_json)

@@ -21,7 +21,7 @@ class DataOptions:
         image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
             also (height, width).
         longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
-        flip: Whether images may be mirrored. None: the data set's default (False for your own files).
+        flip: Whether images may be mirrored. None: the dataset's default (False for your own files).
         limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
             known sets in random order (all but clothes), the first N.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.

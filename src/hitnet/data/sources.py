@@ -92,5 +92,5 @@ def _no_format(source: Any) -> HitNetError:
     if path.exists():
         return HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
     if isinstance(source, str) and not path.suffix and "/" not in source:
-        return unknown_name("data set or folder", source, KNOWN_SETS)
+        return unknown_name("dataset or folder", source, KNOWN_SETS)
     return HitNetError(f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(KNOWN_SETS)}.")

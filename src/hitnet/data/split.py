@@ -119,7 +119,7 @@ def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) 
 def even_draw(keys: Keys, limit: int | None) -> list[int]:
     """Positions of at most `limit` images, drawn evenly by a fixed rule, in ascending order.
 
-    Most data sets are sorted by class: their first images would all be of one class.
+    Most datasets are sorted by class: their first images would all be of one class.
     """
     if limit is None or limit >= len(keys):
         return list(range(len(keys)))

@@ -185,7 +185,7 @@ def test_odd_data_sets_are_refused_in_words(tmp_path):
         open_data(dataset_of().to_iterable_dataset()).load("all")
     dataset_of().save_to_disk(tmp_path / "saved")
     next((tmp_path / "saved").glob("*.arrow")).write_bytes(b"damaged")
-    with pytest.raises(HitNetError, match="saved is not a readable data set"):
+    with pytest.raises(HitNetError, match="saved is not a readable dataset"):
         open_data(tmp_path / "saved").load("all")
 
 

@@ -306,9 +306,9 @@ def test_every_set_says_where_it_comes_from():
 def test_unknown_names():
     with pytest.raises(HitNetError, match="Did you mean 'mnist'"):
         open_data("mnits")
-    with pytest.raises(HitNetError, match="no data set named 'x'"):
+    with pytest.raises(HitNetError, match="no dataset named 'x'"):
         fetch_data("x")
-    with pytest.raises(HitNetError, match="no data set or folder named 'x'"):
+    with pytest.raises(HitNetError, match="no dataset or folder named 'x'"):
         check_data("x")
 
 

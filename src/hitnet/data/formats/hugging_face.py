@@ -130,7 +130,7 @@ def _loaded(path: Path) -> Any:
     except HitNetError:
         raise
     except Exception as error:  # a damaged file makes the reader raise almost anything
-        raise HitNetError(f"{path} is not a readable data set: {error}") from error
+        raise HitNetError(f"{path} is not a readable dataset: {error}") from error
 
 
 def _package() -> Any:
@@ -138,6 +138,6 @@ def _package() -> Any:
         import datasets
     except ImportError as error:
         raise HitNetError(
-            f"Hugging Face's data sets need the package {error.name}: pip install 'hitnet[hf]'."
+            f"Hugging Face's datasets need the package {error.name}: pip install 'hitnet[hf]'."
         ) from error
     return datasets

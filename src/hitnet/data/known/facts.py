@@ -50,5 +50,5 @@ KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in _FACTS.items()}
 def known_set(name: str) -> KnownSet:
     """The known set of this name; raises HitNetError for an unknown name."""
     if name not in KNOWN_SETS:
-        raise unknown_name("data set", name, KNOWN_SETS)
+        raise unknown_name("dataset", name, KNOWN_SETS)
     return KNOWN_SETS[name]
