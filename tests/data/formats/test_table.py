@@ -200,6 +200,14 @@ def test_a_tsv_separated_by_commas(folder):
         open_data(write(folder, "path,label\n" + rows("ab"), "set.tsv")).load()
 
 
+def test_text_that_is_not_unicode_is_refused(folder):
+    pd.DataFrame({"path": ["pics/0.png", "pics/1.png"], "label": ["a", "b"]}).to_parquet(folder / "x.parquet")
+    content = (folder / "x.parquet").read_bytes()
+    (folder / "x.parquet").write_bytes(content.replace(b"pics/1.png", b"pics/\xff.png"))
+    with pytest.raises(HitNetError, match=r"x\.parquet is not a readable \.parquet file"):
+        open_data(folder / "x.parquet").load()
+
+
 def test_other_files_are_refused(folder):
     (folder / "x.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(HitNetError, match=r"not a readable \.parquet file"):

@@ -33,7 +33,9 @@ def read_arrow(path: AnyPath, convert: Callable[[Any], Any] = lambda table: tabl
             groups = [about.row_group(i) for i in range(about.num_row_groups)]
             claimed = sum(group.total_byte_size for group in groups) + PER_CELL * about.num_rows * about.num_columns
         if claimed <= LARGEST:
-            return convert(pq.read_table(opened(path)))
+            table = pq.read_table(opened(path))
+            table.validate(full=True)  # texts that are not UTF-8 would fail where they are first looked at
+            return convert(table)
     # A damaged file makes the reader raise almost anything.
     except Exception as error:
         raise HitNetError(f"{path} is not a readable .parquet file ({error or type(error).__name__}).") from error
