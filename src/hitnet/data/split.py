@@ -8,7 +8,6 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Protocol
 
 from hitnet.errors import HitNetError
 
@@ -68,15 +67,7 @@ def split_name(given: object, *, where: str) -> str:
     return name
 
 
-class Keys(Protocol):
-    """A list of strings that identify images."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, position: int, /) -> str: ...
-
-
-def fifth(keys: Keys, labels: Sequence[Hashable]) -> list[bool]:
+def fifth(keys: Sequence[str], labels: Sequence[Hashable]) -> list[bool]:
     """Whether each image is in the fixed fifth that is used for testing.
 
     The images of each class are ranked by the SHA-256 of their key (path or index). The first fifth of them, rounded,
@@ -98,7 +89,7 @@ def rank(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) -> list[str]:
+def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Hashable]) -> list[str]:
     """The split of each image: train, test or validation.
 
     Given splits are kept. Validation images are used for testing if there is no test split; otherwise they are only in
@@ -116,7 +107,7 @@ def assign(given: Sequence[str] | None, keys: Keys, labels: Sequence[Hashable]) 
     return [TEST if test else TRAIN for test in fifth(keys, labels)]
 
 
-def even_draw(keys: Keys, limit: int | None) -> list[int]:
+def even_draw(keys: Sequence[str], limit: int | None) -> list[int]:
     """Positions of at most `limit` images, drawn evenly by a fixed rule, in ascending order.
 
     Most datasets are sorted by class: their first images would all be of one class.

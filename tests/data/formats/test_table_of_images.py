@@ -66,6 +66,15 @@ def test_a_file_without_metadata_is_read_too(tmp_path, struct):
     assert open_data(tmp_path / "x.parquet").load("test").paths == ("3", "5", "9", "11")
 
 
+def test_other_columns_of_bytes_are_no_images(tmp_path):
+    images = toy_images(4)
+    for i, pixels in enumerate(images.pixels):
+        (tmp_path / f"{i}.png").write_bytes(encoded(pixels[0]))
+    frame = pd.DataFrame({"hash": [b"abc"] * 4, "path": [f"{i}.png" for i in range(4)], "label": list("abab")})
+    frame.to_parquet(tmp_path / "x.parquet")
+    assert open_data(tmp_path / "x.parquet").load("all").paths == ("0.png", "1.png", "2.png", "3.png")
+
+
 def test_an_image_may_be_a_path_beside_the_file(tmp_path):
     images = toy_images(12)
     cells = [{"bytes": encoded(p[0]), "path": None} for p in images.pixels]

@@ -149,7 +149,8 @@ def read_table(path: AnyPath) -> Table:
     """Read a table and find the columns that matter."""
     frame = _read(path)
     columns = {str(column).strip().lower(): column for column in frame.columns}
-    pictures = [name for name, column in columns.items() if _holds_images(frame[column])]
+    named = [name for name in PATHS if name in columns]
+    pictures = [name for name in named or columns if _holds_images(frame[columns[name]])]
     image = pictures[0] if pictures else _one_of(PATHS, columns, path, "image paths")
     voted = [name for name in columns if VOTE.fullmatch(name)]
     stated = [] if voted and not set(LABELS) & set(columns) else [_one_of(LABELS, columns, path, "labels")]

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.data.reading.array_files import read_npz
+from hitnet.data.reading.array_files import read_npy
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular
 
@@ -131,14 +131,13 @@ def _read_matlab(path: Path, *names: str) -> dict[str, Array]:
     """Variables of numbers of a Matlab file, and the fields of a structure as NAME.FIELD; see matlab_reader.py."""
     check_regular(path, largest=LARGEST)
     with tempfile.TemporaryDirectory(prefix="hitnet-") as folder:
-        out = Path(folder) / "arrays.npz"
-        command = [sys.executable, "-P", str(MATLAB_READER), str(path.absolute()), str(out), str(LARGEST), *names]
+        command = [sys.executable, "-P", str(MATLAB_READER), str(path.absolute()), folder, str(LARGEST), *names]
         alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # whose threads would take memory
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=alone)
         if ended.returncode:
             reason = (ended.stderr.strip().splitlines() or ["it makes the reader crash"])[-1]
             raise HitNetError(f"{path} is not a readable Matlab file ({reason}). Fetch it again.")
-        content = read_npz(out)
+        content = {file.stem: read_npy(file) for file in Path(folder).glob("*.npy")}
     missing = [name for name in names if not any(found.partition(".")[0] == name for found in content)]
     if missing:
         raise HitNetError(f"{path} has no variable {missing[0]!r}. Check that it is the file its name says.")

@@ -29,21 +29,21 @@ def read_npy(path: Path) -> Array:
     return _guarded(path, ".npy", read)
 
 
-def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
-    """The arrays of a .npz file, or only those that have one of these names."""
+def read_npz(path: Path, names: Collection[str]) -> dict[str, Array]:
+    """Those arrays of a .npz file that have one of these names."""
 
     def read() -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             total = 0
             for info in archive.infolist():
-                if names is None or info.filename.removesuffix(".npy") in names:
+                if info.filename.removesuffix(".npy") in names:
                     with archive.open(info) as stream:
                         _claimed(stream, info.file_size, info.filename)
                     total += info.file_size
         if total > LARGEST:
             raise HitNetError(f"it claims {total:,} bytes of arrays, more than {LARGEST:,}")
         with np.load(path, allow_pickle=False) as content:
-            return {name: _checked(content[name], name) for name in content.files if names is None or name in names}
+            return {name: _checked(content[name], name) for name in content.files if name in names}
 
     return _guarded(path, ".npz", read)
 

@@ -42,7 +42,7 @@ class Lazy(Sequence[T], Generic[T]):
 
 
 @dataclass(frozen=True)
-class PackedStrings:
+class PackedStrings(Sequence[str]):
     """A list of strings, stored as parts of one block of UTF-8."""
 
     block: bytes
@@ -63,7 +63,7 @@ class PackedStrings:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, position: int) -> str:
+    def __getitem__(self, position: int) -> str:  # type: ignore[override]  # no slices
         start = int(self.starts[position])
         return self.block[start : start + int(self.lengths[position])].decode("utf-8", "surrogatepass")
 
