@@ -25,9 +25,16 @@ CORRECTED = "images.npz"
 
 
 class ArrayData(Data):
-    """Data in arrays. A corrected copy is a .npz file."""
+    """Data in arrays: `content`, unless a format reads each split by itself. A corrected copy is a .npz file."""
 
-    unlabelled: tuple[Skipped, ...] = ()
+    @cached_property
+    def content(self) -> Labelled:
+        """All that the source holds."""
+        raise NotImplementedError
+
+    @property
+    def unlabelled(self) -> tuple[Skipped, ...]:
+        return self.content.unlabelled
 
     def report(self, split: str = "train") -> Report:
         check_split(split)
@@ -37,7 +44,7 @@ class ArrayData(Data):
 
     def _read(self, split: str, limit: int | None) -> Images:
         """One split, at most `limit` images of it, at its own size."""
-        raise NotImplementedError
+        return part(self.content.images, self.content.splits, split, limit)
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         check_target(out, originals=[])
@@ -48,7 +55,11 @@ class ArrayData(Data):
 
     def _splits(self, images: Images, audited: str) -> list[str] | None:
         """The split of each image where the data gives one; `audited` is the split that was audited."""
-        return None
+        original, splits, _ = self.content
+        if splits is None:
+            return None
+        split_of = dict(zip(original.ids.tolist(), splits, strict=True))
+        return [split_of[number] for number in images.ids.tolist()]
 
 
 class NpzData(ArrayData):
@@ -63,25 +74,11 @@ class NpzData(ArrayData):
         return read_npz(expand(self.source))
 
     @property
-    def unlabelled(self) -> tuple[Skipped, ...]:  # type: ignore[override]
-        return self.content.unlabelled
-
-    @property
     def name(self) -> str:
         return expand(self.source).stem
 
-    def _read(self, split: str, limit: int | None) -> Images:
-        return part(self.content.images, self.content.splits, split, limit)
 
-    def _splits(self, images: Images, audited: str) -> list[str] | None:
-        original, splits, _ = self.content
-        if splits is None:
-            return None
-        split_of = dict(zip(original.ids.tolist(), splits, strict=True))
-        return [split_of[number] for number in images.ids.tolist()]
-
-
-class MemoryData(NpzData):
+class MemoryData(ArrayData):
     """`Images`, or a pair of arrays (X, y): all of them are for training; `test` may give others to test on."""
 
     def __init__(self, source: Any, options: DataOptions | None = None) -> None:

@@ -29,6 +29,8 @@ class KnownData(ArrayData):
     Ids are indices within the split. In "all" the test images come after the training images, numbered on.
     """
 
+    unlabelled = ()
+
     def __init__(self, source: str, options: DataOptions | None = None) -> None:
         super().__init__(source, options)
         self.files = SetFiles(known_set(source), data_folder(self.options.data_dir))
