@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from hitnet.audit.rows import Ints, Ranking, Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
-from hitnet.review.rows import Ints, Ranking, Rows
 
 NEIGHBOURS = 5
 TYPICAL = 5
@@ -123,20 +123,13 @@ class Evidence:
 
     def judges(self, row: int, ranking: Ranking) -> list[dict[str, Any]]:
         """What each kind of judge says: its nearest classes with their distances, and how its members vote."""
-        if ranking.said is None:
-            return []
         kinds = []
-        for kind in dict.fromkeys(ranking.kinds):
-            members = [m for m, name in enumerate(ranking.kinds) if name == kind]
-            said = ranking.said[members, row].astype(np.float32)
-            mean = said.mean(axis=0)
+        for kind in dict.fromkeys(opinion.kind for opinion in ranking.opinions):
+            members = [opinion.distances[row] for opinion in ranking.opinions if opinion.kind == kind]
+            distances = np.stack(members).astype(np.float32)
+            mean = distances.mean(axis=0)
             nearest = np.argsort(mean, kind="stable")[:3]
-            votes = np.bincount(said.argmin(axis=1), minlength=len(mean))
-            kinds.append(
-                {
-                    "kind": kind,
-                    "judges": len(members),
-                    "nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest],
-                }
-            )
+            votes = np.bincount(distances.argmin(axis=1), minlength=len(mean))
+            about = {"kind": kind, "judges": len(members)}
+            kinds.append(about | {"nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest]})
         return kinds

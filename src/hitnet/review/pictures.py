@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from hitnet.audit.rows import Rows
 from hitnet.data import Data
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.reading.copying import leads_out
 from hitnet.data.reading.remote import is_remote, join
 from hitnet.data.reading.stored import AnyFile, Root
 from hitnet.errors import HitNetError
-from hitnet.review.rows import Rows
 
 SIDE = 320  # pixels of a thumbnail's longest side: sharp in the grid and in the list on most screens
 KEPT_BYTES = 64 * 2**20  # thumbnails in memory

@@ -6,10 +6,10 @@ const TOP_PAIRS = 60;
 const HEALTH_ROWS = 40;
 const STATES = ["undecided", "decided", ...DECISIONS];
 const REMOTE_STATES = ["by others", "disputed"];
-const SORTS = { doubt: "most doubtful first", audit: "as the audit ranked them", file: "by file name", strange: "unlike all others first" };
+const SORTS = { doubt: "most doubtful first", audit: "original audit order", file: "by file name", outliers: "outliers first" };
 const NO_FILTERS = { given: null, suggested: null, either: null, flags: [], state: null, min: null, max: null, text: "" };
 
-function createFilters(audit, source, onChange) {
+function createFilters(audit, onChange) {
   let chosen = { ...NO_FILTERS, sort: "doubt" };
 
   function set(changes) {
@@ -19,7 +19,7 @@ function createFilters(audit, source, onChange) {
     onChange();
   }
 
-  buildSorts(source, set);
+  buildSorts(audit, set);
   buildControls(audit, () => chosen, set);
   buildPairs(audit, () => chosen, set);
   buildHealth(audit, set);
@@ -30,8 +30,9 @@ function createFilters(audit, source, onChange) {
   };
 }
 
-function buildSorts(source, set) {
-  $("#sort").append(...source.sorts.map((sort) => el("option", { value: sort }, SORTS[sort])));
+function buildSorts(audit, set) {
+  const sorts = !audit.server ? ["doubt", "file"] : audit.with_neighbours ? Object.keys(SORTS) : ["doubt", "audit", "file"];
+  $("#sort").append(...sorts.map((sort) => el("option", { value: sort }, SORTS[sort])));
   $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
@@ -87,21 +88,8 @@ function renderChips(audit, chosen, set) {
   $("#chips").replaceChildren(...buttons);
 }
 
-// Number of images per pair: a click on a pair shows exactly that number of images.
-function pairCounts(audit) {
-  if (audit.server) return audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
-  const pairs = new Map();
-  audit.given.forEach((given, row) => {
-    const suggested = audit.suggested[row];
-    if (given === suggested) return;
-    const key = given * audit.names.length + suggested;
-    pairs.set(key, (pairs.get(key) ?? 0) + 1);
-  });
-  return [...pairs].map(([key, n]) => ({ given: Math.floor(key / audit.names.length), suggested: key % audit.names.length, n })).sort((a, b) => b.n - a.n);
-}
-
 function buildPairs(audit, chosen, set) {
-  const pairs = pairCounts(audit);
+  const pairs = audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
   const most = Math.max(1, ...pairs.map((pair) => pair.n));
   const choose = (given, suggested) => {
     const same = chosen().given === given && chosen().suggested === suggested;

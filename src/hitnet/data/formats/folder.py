@@ -61,6 +61,7 @@ class FolderData(FileData):
         with new_folder(out) as folder:
             left_out = copy_set(self.path, targets | {other: PurePosixPath(other) for other in others}, folder)
             left_out += copy_folder_links(self.path, folder, used=paths)
+            relabelling.left_out.update({*paths} & {*left_out})
             if set(paths) <= set(left_out):
                 raise HitNetError(f"{links_in_words(left_out)}. No image is left; nothing was written.")
         copied = len(others - set(left_out))

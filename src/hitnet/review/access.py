@@ -29,7 +29,7 @@ HEADERS = {
 READING = ("GET", "HEAD")
 
 
-class Guard:
+class Access:
     """Middleware that refuses requests from elsewhere and adds the headers of safety to every answer.
 
     Args:

@@ -1,13 +1,13 @@
-"""The rows of an audit, held so that a million of them can be filtered, sorted and searched in a fraction of a second.
+"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second.
 
-Texts that repeat (classes, flags, rules) are numbers here. What a ranking says of the images (order, score, suggestion)
-is kept apart from the rows, since it changes as people decide.
+Texts that repeat (classes, flags) are numbers here. What a ranking says of the images (order, score, suggestion) is
+kept apart from the rows, since it changes as people decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,18 +17,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitnet.audit.kept import Kept
-from hitnet.audit.page import nearest_classes
-from hitnet.audit.scores import FLAGS
+from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
+from hitnet.features.opinions import Opinion
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+BARS = 10  # classes in an image's chart of distances
+FLAG_NAMES = list(FLAGS)
+LARGEST_ID = 2**63
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """What judges say of N images, from the audit itself or from heads that were fitted anew.
+    """What judges say of N images, from the audit itself or from heads that were fitted during the review.
 
     Attributes:
         version: 0 for the audit's own, counting up.
@@ -37,8 +39,7 @@ class Ranking:
         suggested: (N,) class indices.
         votes: (N,) judges for the suggested class.
         distances: (N, K), those that the page draws.
-        said: (M, N, K) distances of each judge, where they are kept.
-        kinds: What to call each of the M judges.
+        opinions: Of each judge, where they are kept.
         decisions: How many decisions were known.
     """
 
@@ -48,8 +49,7 @@ class Ranking:
     suggested: Ints
     votes: Ints
     distances: np.ndarray
-    said: npt.NDArray[np.float16] | None = None
-    kinds: tuple[str, ...] = ()
+    opinions: tuple[Opinion, ...] = ()
     decisions: int = 0
 
 
@@ -61,15 +61,13 @@ class Rows:
         table: As the audit wrote it.
         distances: (N, K), in the table's order.
         class_names: The K classes.
-        kept: What the judges saw and said, where the audit kept it.
-        flags: Names of flags, by number.
+        opinions: Of each judge, where the audit kept them.
     """
 
     table: pd.DataFrame
     distances: np.ndarray
     class_names: tuple[str, ...]
-    kept: Kept | None = None
-    flags: list[str] = field(default_factory=lambda: list(FLAGS))
+    opinions: tuple[Opinion, ...] = ()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -88,7 +86,7 @@ class Rows:
 
     @cached_property
     def flag(self) -> npt.NDArray[np.int8]:
-        codes = pd.Categorical(self.table["flag"], categories=self.flags).codes
+        codes = pd.Categorical(self.table["flag"], categories=FLAG_NAMES).codes
         return np.asarray(codes, np.int8)
 
     @cached_property
@@ -101,8 +99,7 @@ class Rows:
             suggested=class_codes(self.table["suggested"], self.class_names),
             votes=self.table["votes"].to_numpy(np.int64),
             distances=self.distances,
-            said=None if self.kept is None else self.kept.said.numpy(),
-            kinds=() if self.kept is None else self.kept.kinds,
+            opinions=self.opinions,
         )
 
     @cached_property
@@ -119,7 +116,7 @@ class Rows:
         return pc.sort_indices(self._searchable).to_numpy().astype(np.int64)
 
     @cached_property
-    def by_strangeness(self) -> Ints:
+    def outliers_first(self) -> Ints:
         """Rows, those first that are unlike all other images; the audit's order where it has not looked for that."""
         if "unlike" not in self.table:
             return np.arange(len(self))
@@ -127,6 +124,8 @@ class Rows:
 
     def row_of(self, number: int) -> int | None:
         """The row of an image's id."""
+        if not -LARGEST_ID <= number < LARGEST_ID:
+            return None
         place = int(np.searchsorted(self.ids, number, sorter=self._by_id))
         if place == len(self) or self.ids[self._by_id[place]] != number:
             return None
@@ -135,7 +134,7 @@ class Rows:
     def need_row(self, number: int) -> int:
         row = self.row_of(number)
         if row is None:
-            raise HitNetError(f"The audit has no image {number}.")
+            raise HitNetError(f"The audit has no image {str(number)[:20]}.")
         return row
 
     @cached_property
@@ -148,44 +147,53 @@ class Rows:
         """Which rows have this in their path, or as their number."""
         matches = np.asarray(pc.match_substring(self._searchable, text).to_numpy(zero_copy_only=False), np.bool_)
         number = text.removeprefix("#")
-        if (
-            number.isascii()
-            and number.isdigit()
-            and len(number) <= 18
-            and (row := self.row_of(int(number))) is not None
-        ):
+        row = self.row_of(int(number)) if number.isascii() and number.isdigit() and len(number) <= 18 else None
+        if row is not None:
             matches[row] = True
         return matches
 
     def warm(self) -> None:
         """Compute what a first request would otherwise wait for."""
-        self.row_of_key, self.given, self.flag, self._by_id, self._searchable, self.by_path, self.by_strangeness  # noqa: B018
+        self.row_of_key, self.given, self.flag, self._by_id, self._searchable, self.by_path, self.outliers_first  # noqa: B018
 
     def columns(self, rows: Ints, ranking: Ranking) -> dict[str, Any]:
-        """What the page shows of these rows, by column; classes, flags and rules as indices."""
+        """What the page shows of these rows, by column; classes and flags as indices."""
         part = self.table.iloc[rows]
-        given, suggested = self.given[rows], ranking.suggested[rows]
-        near = nearest_classes(ranking.distances[rows], given, suggested)
+        given, suggested, distances = self.given[rows], ranking.suggested[rows], ranking.distances[rows]
+        near = nearest_classes(distances, given, suggested)
         index = {name: k for k, name in enumerate(self.class_names)}
         columns: dict[str, Any] = {
             "id": self.ids[rows].tolist(),
             "path": [self.paths[row] for row in rows],
             "given": given.tolist(),
             "suggested": suggested.tolist(),
-            "score": _rounded(ranking.score[rows], 4),
+            "score": ranking.score[rows].astype(np.float64).round(4).tolist(),
             "votes": ranking.votes[rows].tolist(),
             "flag": self.flag[rows].tolist(),
             "rule": part["rule"].astype(str).tolist(),
             "ghost": [index[name] for name in part["ghost"]],
             "near": near.tolist(),
-            "near_distance": [_rounded(line, 3) for line in np.take_along_axis(ranking.distances[rows], near, 1)],
+            "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
         }
         for column in ("margin_mean", "margin_std", "ghost_distance"):
-            columns[column] = _rounded(part[column].to_numpy(), 4)
+            columns[column] = part[column].astype(float).round(4).tolist()
         for column in ("hits", "models", "like_given", "like_suggested"):
             if column in part:
                 columns[column] = part[column].tolist()
         return columns
+
+    def overview(self, rows: Ints) -> dict[str, Any]:
+        """What the page counts of these rows: images per flag, and per pair of given and suggested class."""
+        pairs = self.given[rows] * len(self.class_names) + self.own_ranking.suggested[rows]
+        values, counts = np.unique(pairs, return_counts=True)
+        triples = zip(*divmod(values, len(self.class_names)), counts, strict=True)
+        return {
+            "flags": FLAG_NAMES,
+            "flag_counts": np.bincount(self.flag[rows][self.flag[rows] >= 0], minlength=len(FLAG_NAMES)).tolist(),
+            "pairs": [[int(a), int(b), int(count)] for a, b, count in triples if a != b],
+            "images": len(rows),
+            "with_neighbours": "like_given" in self.table,
+        }
 
 
 def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
@@ -197,5 +205,13 @@ def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
     return codes
 
 
-def _rounded(values: np.ndarray, digits: int) -> list[float | None]:
-    return [round(value, digits) if np.isfinite(value) else None for value in np.asarray(values, np.float64).tolist()]
+def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
+    """The nearest classes per image (n, at most BARS), always with the given and the suggested class."""
+    bars = min(BARS, distances.shape[1])
+    rows = np.arange(len(distances))
+    priority = distances.astype(float)
+    priority[rows, given] = priority[rows, suggested] = -1.0
+    chosen = np.argpartition(priority, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(rows), 0), int)
+    order = np.argsort(np.take_along_axis(distances, chosen, 1), axis=1, kind="stable")
+    nearest: np.ndarray = np.take_along_axis(chosen, order, 1)
+    return nearest
