@@ -24,7 +24,7 @@ from torch import Tensor
 from hitnet.audit.rows import Ints, Rows
 from hitnet.audit.summary import Summary
 from hitnet.audit.table import check_table
-from hitnet.audit.thumbnails import make_thumbnails
+from hitnet.audit.thumbnails import make_thumbnails, size_of
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import write_text
 
@@ -78,7 +78,7 @@ def write_page(
     if prototypes is not None:
         pictured = make_thumbnails(prototypes, range(len(prototypes)), budget=max_bytes // 5)
         pictured = pictured if len(pictured) == len(prototypes) else []  # all of them or none
-    spare = max_bytes - len(render_page(title, "").encode()) - sum(map(len, pictured))
+    spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
     # Neighbours get a third of the room, unless this loses rows.
@@ -90,7 +90,7 @@ def write_page(
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for images. Raise max_bytes.")
     chosen = chosen[: len(thumbs)]
     others = neighbour_rows(table, chosen)
-    thumbs += make_thumbnails(images, others.tolist(), budget=room - sum(map(len, thumbs)))
+    thumbs += make_thumbnails(images, others.tolist(), budget=room - size_of(thumbs))
     ids = rows.ids[np.concatenate([chosen, others])[: len(thumbs)]].tolist()
     data = _page_data(head, rows, chosen) | {
         "thumbs": dict(zip(ids, thumbs, strict=True)),

@@ -25,6 +25,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
+FLAG_CODES = {flag: code for code, flag in enumerate(FLAG_NAMES)}
 LARGEST_ID = 2**63
 
 
@@ -45,7 +46,7 @@ class Ranking:
 
     version: int
     order: Ints
-    score: npt.NDArray[np.float32]
+    score: npt.NDArray[np.floating]
     suggested: Ints
     votes: Ints
     distances: np.ndarray
@@ -78,7 +79,7 @@ class Rows:
 
     @cached_property
     def paths(self) -> list[str]:
-        return self.table["path"].fillna("").astype(str).tolist()
+        return [str(path) for path in self.table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
 
     @cached_property
     def given(self) -> Ints:
@@ -86,8 +87,7 @@ class Rows:
 
     @cached_property
     def flag(self) -> npt.NDArray[np.int8]:
-        codes = pd.Categorical(self.table["flag"], categories=FLAG_NAMES).codes
-        return np.asarray(codes, np.int8)
+        return np.array([FLAG_CODES.get(flag, -1) for flag in self.table["flag"]], np.int8)
 
     @cached_property
     def own_ranking(self) -> Ranking:
@@ -95,7 +95,7 @@ class Rows:
         return Ranking(
             version=0,
             order=np.arange(len(self)),
-            score=self.table["score"].to_numpy(np.float32),
+            score=self.table["score"].to_numpy(np.float64),
             suggested=class_codes(self.table["suggested"], self.class_names),
             votes=self.table["votes"].to_numpy(np.int64),
             distances=self.distances,
@@ -167,10 +167,10 @@ class Rows:
             "path": [self.paths[row] for row in rows],
             "given": given.tolist(),
             "suggested": suggested.tolist(),
-            "score": ranking.score[rows].astype(np.float64).round(4).tolist(),
+            "score": ranking.score[rows].astype(np.float64).round(6).tolist(),
             "votes": ranking.votes[rows].tolist(),
             "flag": self.flag[rows].tolist(),
-            "rule": part["rule"].astype(str).tolist(),
+            "rule": [str(rule) for rule in part["rule"]],
             "ghost": [index[name] for name in part["ghost"]],
             "near": near.tolist(),
             "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
@@ -198,11 +198,8 @@ class Rows:
 
 def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
     """The index of each name among the classes."""
-    codes = np.asarray(pd.Categorical(names, categories=list(class_names)).codes, np.int64)
-    if len(codes) and codes.min() < 0:
-        unknown = names[codes < 0].iloc[0]
-        raise HitNetError(f"The audit table names a class that is not in summary.json: {unknown!r}.")
-    return codes
+    index = {name: k for k, name in enumerate(class_names)}
+    return np.array([index[name] for name in names], np.int64)
 
 
 def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ def make_thumbnails(images: Tensor, rows: Sequence[int], *, budget: int) -> list
     steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
     some = rows[:: max(1, len(rows) // SAMPLE)]
     for side, quality in steps[:-1]:
-        size = sum(len(encode(images[row], side, quality)) + SEPARATORS for row in some)
+        size = size_of([encode(images[row], side, quality) for row in some])
         if size * len(rows) <= 0.95 * budget * len(some):
             made = _first(images, rows, side, quality, budget)
             if len(made) == len(rows):
@@ -34,12 +34,17 @@ def make_thumbnails(images: Tensor, rows: Sequence[int], *, budget: int) -> list
     return _first(images, rows, *steps[-1], budget)
 
 
+def size_of(thumbnails: Sequence[str]) -> int:
+    """Bytes of thumbnails in the page."""
+    return sum(len(each) + SEPARATORS for each in thumbnails)
+
+
 def _first(images: Tensor, rows: Sequence[int], side: int, quality: int, budget: int) -> list[str]:
     """The thumbnails of the first rows, as many as fit."""
     made: list[str] = []
     for row in rows:
         made.append(encode(images[row], side, quality))
-        budget -= len(made[-1]) + SEPARATORS
+        budget -= size_of(made[-1:])
         if budget < 0:
             return made[:-1]
     return made

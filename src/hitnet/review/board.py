@@ -165,6 +165,7 @@ class Board:
 
     def _log(self, step: Step) -> None:
         with self.lock:
+            self.catch_up()  # also notices that the file was replaced
             self.log.append(step)
             self.catch_up()
 

@@ -9,8 +9,8 @@ import torch
 
 import hitnet
 from hitnet.data import check_data, open_data
-from hitnet.data.known.clothing_sample import CLASSES
 from hitnet.data.known import clothing_sample
+from hitnet.data.known.clothing_sample import CLASSES
 from hitnet.errors import HitNetError
 
 COUNTS = {  # of train and test, by class
@@ -90,7 +90,7 @@ def test_a_damaged_and_a_missing_file(tmp_path, monkeypatch):
 
 def test_a_corrected_copy_has_all_photographs_and_their_splits(tmp_path, splits, monkeypatch):
     monkeypatch.setattr(np, "savez_compressed", np.savez)  # compressing takes seconds
-    judges = hitnet.NewNetworks("hitnet-small", 1, hitnet.choose_recipe(epochs=1))
+    judges = hitnet.Judges(model="hitnet-small", networks=1, epochs=1)
     data = open_data("clothing-sample", limit=24, image_size=16)
     hitnet.audit_labels(data, judges=judges, device="cpu", out=tmp_path / "audit")
     audit = hitnet.open_audit(tmp_path / "audit")

@@ -69,7 +69,7 @@ function createLocalServer(audit, { onTrouble, onChange }) {
     return add({ changes: undecided.map((row) => changed([audit.id[row], decision, label])) });
   }
 
-  const history = () => ({ steps: steps.map((step) => ({ ...step, stands: standing.has(step.step), images: step.changes?.length ?? 0, first: step.changes?.[0][0],
+  const history = () => ({ steps: steps.map((step) => ({ ...step, reviewer: "", stands: standing.has(step.step), images: step.changes?.length ?? 0, first: step.changes?.[0][0],
     kinds: tally((step.changes ?? []).map(([, , , decision]) => decision)), label: step.changes?.[0][4] ?? "" })).reverse() });
 
   function undo({ step: name }) {
@@ -116,7 +116,7 @@ function resultOf(steps, counts) {
 // The form of a step, as decisions.jsonl has it.
 function isStep(step) {
   const texts = (values) => values.every((value) => typeof value === "string");
-  const isChange = (change) => Array.isArray(change) && change.length === 5 && Number.isSafeInteger(change[0]) && texts(change.slice(1)) && change[3] in DECIDED;
+  const isChange = (change) => Array.isArray(change) && change.length === 5 && Number.isSafeInteger(change[0]) && texts(change.slice(1)) && Object.hasOwn(DECIDED, change[3]);
   return typeof step === "object" && step !== null && texts([step.step, step.time, step.reviewer])
     && (typeof step.undoes === "string" || (Array.isArray(step.changes) && step.changes.length > 0 && step.changes.every(isChange)));
 }
