@@ -232,9 +232,9 @@ def test_only_a_regular_file_of_the_folder_itself_is_read_and_written(tmp_path, 
         "folder": lambda: path.mkdir(),
     }
     make[kind]()
-    with pytest.raises(HitNetError, match="decisions.jsonl is"):
+    with pytest.raises(HitNetError, match=r"decisions\.jsonl is"):
         StepLog(path).read()
-    with pytest.raises(HitNetError, match="decisions.jsonl is"):
+    with pytest.raises(HitNetError, match=r"decisions\.jsonl is"):
         StepLog(path).append(step(1, "keep"))
     assert other.read_text() == "mine\n"
 
