@@ -5,21 +5,22 @@ const BLOCK = 100; // rows per request
 const HELD = 4_000; // rows that the page holds
 const POLL = 3_000; // milliseconds
 
-// The review server. `ask` with a body changes something; the others only read.
+// The review server.
 function createRemoteServer() {
-  async function fetched(name, values = {}) {
+  async function ask(name, values = {}) {
     const changes = ["decide", "decide-group", "undo", "import"].includes(name);
     const options = changes ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(values) } : {};
+    const query = changes || !Object.keys(values).length ? "" : `?${new URLSearchParams(values)}`;
     let answer;
     try {
-      answer = await fetch(`/api/${name}${changes ? "" : `?${new URLSearchParams(values)}`}`, { credentials: "same-origin", ...options });
+      answer = await fetch(`/api/${name}${query}`, { credentials: "same-origin", ...options });
     } catch {
       throw new Error("The review server does not answer. Is `hitnet review` still running?");
     }
     if (!answer.ok) throw new Error(await answer.text());
     return name === "export" ? answer.text() : answer.json();
   }
-  return { file: "corrections.csv", ask: fetched };
+  return { file: "corrections.csv", ask };
 }
 
 // What the server knows of the decisions; `records` holds those of the rows that the page holds.
