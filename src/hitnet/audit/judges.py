@@ -114,24 +114,23 @@ class Judges:
 
     def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
         """The same with a kind other than auto, and who judges and why; empty if the options say it."""
-        kind, grey, gpu = self.wanted(device), images.shape[0] == 1, device.type == "cuda"
+        kind = self.wanted(device)
         if kind != "auto":
             return replace(self, kind="auto" if kind == "runs" else kind), ""
-        if not grey and gpu:
-            reason = "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)"
-            if len(images) >= MANY_IMAGES:
-                reason = f"a pretrained backbone, fine-tuned ({MANY_IMAGES:,} colour images or more, a GPU)"
-            return replace(self, kind="fine-tuned"), reason
-        if not grey:
-            reason = "heads on a frozen, pretrained backbone (colour images, no GPU)"
-            return replace(self, kind="features"), reason
-        if len(images) < FEW:
-            reason = f"networks from scratch and heads on a frozen backbone (fewer than {FEW:,} grey images)"
-            return replace(self, kind="mixed"), reason
-        if gpu:
-            return replace(self, kind="scratch"), "networks trained from scratch (many grey images)"
-        reason = "networks trained from scratch and the most similar images (many grey images, no GPU)"
-        return replace(self, kind="scratch", neighbours=True), reason
+        grey, gpu, count = images.shape[0] == 1, device.type == "cuda", len(images)
+        backbone, networks = "a pretrained backbone, fine-tuned", "networks trained from scratch"
+        both = "networks from scratch and heads on a frozen backbone"
+        many = not grey and gpu and count >= MANY_IMAGES
+        table = (
+            (many, "fine-tuned", f"{backbone} ({MANY_IMAGES:,} colour images or more, a GPU)"),
+            (not grey and gpu, "fine-tuned", f"{backbone} and frozen (colour images, a GPU)"),
+            (not grey, "features", "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+            (count < FEW, "mixed", f"{both} (fewer than {FEW:,} grey images)"),
+            (gpu, "scratch", f"{networks} (many grey images)"),
+            (True, "scratch", f"{networks} and the most similar images (many grey images, no GPU)"),
+        )
+        kind, who = next((kind, who) for holds, kind, who in table if holds)
+        return replace(self, kind=kind, neighbours=kind == "scratch" and not gpu), who
 
     def judge(self, case: Case) -> Judgement:
         """Judge the labels of a case; what is expensive is kept below its folder, and resumed from there."""

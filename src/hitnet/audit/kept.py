@@ -6,9 +6,10 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,13 +38,8 @@ class Kept:
     @classmethod
     def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:
         """From opinions and features (N, D) in another order."""
-        tensors = torch.from_numpy(all_distances(opinions)).to(torch.float16)[:, order]
-        return cls(_opinions(tensors, opinions), None if features is None else _rescaled(features[order]))
-
-
-def _opinions(distances: Tensor, about: Sequence[Opinion]) -> tuple[Opinion, ...]:
-    pairs = zip(about, distances.numpy(), strict=True)
-    return tuple(Opinion(each.kind, said, each.in_sample, each.capsules) for each, said in pairs)
+        kept = (replace(each, distances=each.distances[order.numpy()].astype(np.float16)) for each in opinions)
+        return cls(tuple(kept), None if features is None else _rescaled(features[order]))
 
 
 def _rescaled(features: Tensor) -> Tensor:
@@ -74,10 +70,9 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
     try:
         tensors, metadata = read_tensors(own_file(folder, NAME))
         distances, features = tensors["distances"], tensors.get("features")
-        about = [
-            Opinion(str(kind), distances.numpy(), bool(a), bool(b)) for kind, a, b in json.loads(metadata["judges"])
-        ]
-        fits = distances.shape == (len(about), images, classes) and distances.dtype == torch.float16
+        judges = zip(json.loads(metadata["judges"]), distances.numpy(), strict=True)
+        opinions = tuple(Opinion(str(kind), each, bool(a), bool(b)) for (kind, a, b), each in judges)
+        fits = distances.shape[1:] == (images, classes) and distances.dtype == torch.float16
         if features is not None:
             fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16
     except (HitNetError, KeyError, TypeError, ValueError, RecursionError):
@@ -85,4 +80,4 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
     if not fits:
         log.warning("%s is damaged or of another audit, and is not used.", folder / NAME)
         return None
-    return Kept(_opinions(distances, about), features)
+    return Kept(opinions, features)

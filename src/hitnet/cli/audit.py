@@ -101,7 +101,7 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     about = f"; about {summary.expected_errors:.0f} are wrong" if summary.sentence is None else ""
     console.print(
         f"{summary.data}: {summary.images:,} labels judged by {count} ({summary.model}) in "
-        f"{summary.seconds:.0f} s{about}",
+        f"{summary.seconds:.0f} s{about}"
     )
     if summary.sentence is not None:
         console.print(summary.sentence)
@@ -117,7 +117,7 @@ def print_audit(audit: Audit, most: int = 10) -> None:
         advice = "; with fewer --epochs, more labels are in doubt" if trained else ""
         console.print(
             f"No label stands out: all are right, or {by_heart if trained else 'there are too few images to tell'}. "
-            f"The order still says where to look first{advice}.",
+            f"The order still says where to look first{advice}."
         )
     columns = ("id", "path", "given", "suggested", "score", "votes", "flag")
     table = make_table(*columns)
@@ -129,7 +129,7 @@ def print_audit(audit: Audit, most: int = 10) -> None:
     if known and known["errors"]:
         console.print(
             f"Of {known['errors']} labels here that {VERIFIED_BY[summary.source]}, {known['in_top_100']} are among "
-            f"the 100 most doubtful and {known['in_top_200']} among the 200.",
+            f"the 100 most doubtful and {known['in_top_200']} among the 200."
         )
     if audit.folder is not None:
         console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)

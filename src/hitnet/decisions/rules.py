@@ -110,9 +110,8 @@ class Decisions:
 
     def last_step(self, reviewer: str) -> Step | None:
         """The reviewer's last step that still stands and is no undoing."""
-        names = (name for name in reversed(self.steps) if self.stands(name))
-        steps = (self.steps[name] for name in names)
-        return next((step for step in steps if step.reviewer == reviewer and step.undoes is None), None)
+        own = (step for step in reversed(self.steps.values()) if step.reviewer == reviewer and step.undoes is None)
+        return next((step for step in own if self.stands(step.name)), None)
 
 
 def settle(decisions: Mapping[str, Decision]) -> Decision | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio.to_thread
@@ -27,7 +27,6 @@ from hitnet.review.ranking import Ranker
 from hitnet.review.selection import MOST_ROWS, read_query, read_whole
 
 LONGEST = 32 * 2**20  # bytes of a request
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 class ReviewApp:
@@ -38,100 +37,34 @@ class ReviewApp:
 
     def build(self, *, port: int, token: str) -> Starlette:
         """The application behind its guard."""
+        need_row, small, original = self.board.rows.need_row, self.pictures.thumbnail, self.pictures.original
         routes = [
-            Route("/", self.plain(lambda: self.html, "text/html")),
-            Route("/page.js", self.plain(script_text, "text/javascript")),
-            Route("/page.css", self.plain(style_text, "text/css")),
-            Route("/api/rows", self.get(self.rows)),
-            Route("/api/state", self.get(self.state)),
-            Route("/api/steps", self.get(lambda _: {"steps": self.board.history()})),
-            Route("/api/evidence/{number}", self.get(self.why)),
-            Route("/api/export", self.plain(lambda: corrections_text(self.board.settled()), "text/csv")),
-            Route("/api/decide", self.post(self.decide), methods=["POST"]),
-            Route("/api/decide-group", self.post(self.decide_group), methods=["POST"]),
-            Route("/api/undo", self.post(self.undo), methods=["POST"]),
-            Route("/api/import", self.post(self.import_file), methods=["POST"]),
-            Route("/thumb/{number}", self.picture(self.pictures.thumbnail)),
-            Route("/image/{number}", self.picture(self.pictures.original)),
-            Route("/typical/{number}", self.picture(self.pictures.thumbnail, self.typical)),
+            Route("/", answer(lambda _: _text(self.html, "text/html"))),
+            Route("/page.js", answer(lambda _: _text(script_text(), "text/javascript"))),
+            Route("/page.css", answer(lambda _: _text(style_text(), "text/css"))),
+            Route("/api/rows", answer(lambda request: _json(self.rows(request.query_params)))),
+            Route("/api/state", answer(lambda _: _json(self.state()))),
+            Route("/api/steps", answer(lambda _: _json({"steps": self.board.history()}))),
+            Route("/api/evidence/{number}", answer(lambda request: _json(self.why(request)))),
+            Route("/api/export", answer(lambda _: _text(corrections_text(self.board.settled()), "text/csv"))),
+            Route("/api/decide", self.changing(self.decide), methods=["POST"]),
+            Route("/api/decide-group", self.changing(self.decide_group), methods=["POST"]),
+            Route("/api/undo", self.changing(self.undo), methods=["POST"]),
+            Route("/api/import", self.changing(self.import_file), methods=["POST"]),
+            Route("/thumb/{number}", answer(lambda request: _picture(small(need_row(_number(request)))), 404)),
+            Route("/image/{number}", answer(lambda request: _picture(original(need_row(_number(request)))), 404)),
+            Route("/typical/{number}", answer(lambda request: _picture(small(self.typical(_number(request)))), 404)),
         ]
         return Starlette(routes=routes, middleware=[Middleware(Access, port=port, token=token)])
 
-    # Kinds of answers. Work is done in threads: a slow request does not hold up the others.
-
-    def plain(self, text: Callable[[], str], kind: str) -> Answer:
-        async def answer(request: Request) -> Response:
-            try:
-                content = await anyio.to_thread.run_sync(text)
-            except HitNetError as error:
-                return _refusal(str(error), 400)
-            return Response(content.encode("utf-8", "replace"), media_type=f"{kind}; charset=utf-8")
-
-        return answer
-
-    def get(self, work: Callable[[Request], Any]) -> Answer:
-        async def answer(request: Request) -> Response:
-            return await _answered(lambda: work(request))
-
-        return answer
-
-    def post(self, work: Callable[[dict[str, Any]], Step]) -> Answer:
-        """What a page changes; the answer shows what has changed."""
-
-        async def answer(request: Request) -> Response:
-            if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-                return _refusal("Send JSON.", 415)
-            content = b""
-            async for part in request.stream():  # the header may promise less than comes
-                content += part
-                if len(content) > LONGEST:
-                    return _refusal("Too much at once.", 413)
-            try:
-                body = json.loads(content)
-            except (ValueError, RecursionError):
-                return _refusal("This is not JSON.", 400)
-            if not isinstance(body, dict):
-                return _refusal("Send an object.", 400)
-            return await _answered(lambda: self._changed(work(body)))
-
-        return answer
-
-    def picture(self, make: Callable[[int], Picture], row_of: Callable[[int], int] | None = None) -> Answer:
-        row_of = row_of or self.board.rows.need_row
-
-        async def answer(request: Request) -> Response:
-            try:
-                number = _number(request)
-                picture = await anyio.to_thread.run_sync(lambda: make(row_of(number)))
-            except NotReadyError as error:
-                return _refusal(str(error), 503)
-            except HitNetError as error:
-                return _refusal(str(error), 404)
-            return Response(picture.content, media_type=picture.kind, headers={"cache-control": "private, max-age=600"})
-
-        return answer
-
-    def typical(self, k: int) -> int:
-        """The row of the most typical image of a class."""
-        rows = self.evidence.typical(k)
-        if not rows:
-            raise HitNetError("This class has no image.")
-        return rows[0]
-
     # What is asked
 
-    def rows(self, request: Request) -> dict[str, Any]:
-        values = request.query_params
-        limit = read_whole(values.get("limit"), "limit")
-        return self.board.window(
-            read_query(values),
-            version=read_whole(values.get("version"), "version"),
-            offset=read_whole(values.get("offset"), "offset") or 0,
-            limit=100 if limit is None else limit,
-            near=read_whole(values.get("near"), "near"),
-        )
+    def rows(self, values: Mapping[str, str]) -> dict[str, Any]:
+        version, offset, limit, near = (read_whole(values.get(n), n) for n in ("version", "offset", "limit", "near"))
+        limit = 100 if limit is None else limit
+        return self.board.window(read_query(values), version=version, offset=offset or 0, limit=limit, near=near)
 
-    def state(self, request: Request | None = None) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What a page asks every few seconds."""
         self.board.catch_up()
         self.ranker.wake()
@@ -153,6 +86,35 @@ class ReviewApp:
         labels = self.board.rows.given.copy()
         labels[known] = np.where(truth >= 0, truth, labels[known])
         return self.evidence.of(row, ranking, labels)
+
+    def typical(self, k: int) -> int:
+        """The row of the most typical image of a class."""
+        rows = self.evidence.typical(k)
+        if not rows:
+            raise HitNetError("This class has no image.")
+        return rows[0]
+
+    # What is changed
+
+    def changing(self, change: Callable[[dict[str, Any]], Step]) -> Callable[[Request], Awaitable[Response]]:
+        """A request that changes something; the answer shows what has changed."""
+
+        async def respond(request: Request) -> Response:
+            if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+                return _text("Send JSON.", status=415)
+            content = b""
+            async for part in request.stream():  # the header may promise less than comes
+                content += part
+                if len(content) > LONGEST:
+                    return _text("Too much at once.", status=413)
+            return await answer(lambda _: _json(self.changed(change(_object(content)))))(request)
+
+        return respond
+
+    def changed(self, step: Step) -> dict[str, Any]:
+        rows = self.board.concerned(step)
+        records = [[int(self.board.rows.ids[row]), self.board.record(row)] for row in rows[:MOST_ROWS]]
+        return {"step": step.name, "images": len(rows), "records": records, **self.state()}
 
     def decide(self, body: dict[str, Any]) -> Step:
         try:
@@ -186,17 +148,30 @@ class ReviewApp:
         decided = check_corrections(audited, read.corrections, board.rows.class_names, name="the file").values()
         return board.decide([(each.change.id, each.change.decision, each.change.label) for each in decided])
 
-    def _changed(self, step: Step) -> dict[str, Any]:
-        rows = self.board.concerned(step)
-        records = [[int(self.board.rows.ids[row]), self.board.record(row)] for row in rows[:MOST_ROWS]]
-        return {"step": step.name, "images": len(rows), "records": records, **self.state()}
+
+def answer(work: Callable[[Request], Response], refused: int = 400) -> Callable[[Request], Awaitable[Response]]:
+    """What the work gives, or its message if it refuses. It is done in a thread: a slow request holds up no other."""
+
+    async def respond(request: Request) -> Response:
+        try:
+            return await anyio.to_thread.run_sync(work, request)
+        except HitNetError as error:
+            status = 409 if isinstance(error, StaleError) else 503 if isinstance(error, NotReadyError) else refused
+            return _text(str(error), status=status)
+
+    return respond
 
 
-def whole_number(value: Any) -> int:
-    """A whole number of JSON; raises TypeError for anything else, fractions and booleans included."""
-    if type(value) is not int:
-        raise TypeError
-    return value
+def _text(content: str, kind: str = "text/plain", *, status: int = 200) -> Response:
+    return Response(content.encode("utf-8", "replace"), status, media_type=f"{kind}; charset=utf-8")
+
+
+def _json(content: Any) -> Response:
+    return Response(finite_json(content).encode("utf-8", "surrogatepass"), media_type="application/json")
+
+
+def _picture(picture: Picture) -> Response:
+    return Response(picture.content, media_type=picture.kind, headers={"cache-control": "private, max-age=600"})
 
 
 def _number(request: Request) -> int:
@@ -207,16 +182,19 @@ def _number(request: Request) -> int:
     return number
 
 
-def _refusal(text: str, status: int) -> Response:
-    return Response(text.encode("utf-8", "replace"), status, media_type="text/plain; charset=utf-8")
-
-
-async def _answered(work: Callable[[], Any]) -> Response:
-    """What the work gives, as JSON; a mistake in the request as its message."""
+def _object(content: bytes) -> dict[str, Any]:
+    """The JSON object of a request."""
     try:
-        content = await anyio.to_thread.run_sync(lambda: finite_json(work()))
-    except StaleError as error:
-        return _refusal(str(error), 409)
-    except HitNetError as error:
-        return _refusal(str(error), 400)
-    return Response(content.encode("utf-8", "surrogatepass"), media_type="application/json")
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise HitNetError("This is not JSON.") from None
+    if not isinstance(body, dict):
+        raise HitNetError("Send an object.")
+    return body
+
+
+def whole_number(value: Any) -> int:
+    """A whole number of JSON; raises TypeError for anything else, fractions and booleans included."""
+    if type(value) is not int:
+        raise TypeError
+    return value

@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 
 from hitnet.audit.rows import Ints, Ranking, Rows
-from hitnet.decisions.rules import (
-    DECISIONS,
-    UNDECIDED,
-    Decision,
-    Decisions,
-    agreement,
-    problem,
-    settle,
-    settled,
-)
+from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
 from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
 from hitnet.errors import HitNetError
 from hitnet.review.selection import CODES, MOST_ROWS, Query, Selection, States, select_rows
@@ -86,11 +77,9 @@ class Board:
         if row is None:
             return
         current = self.current(row)
-        own = current.get(self.reviewer)
-        shown = own or next(reversed(current.values()), None)
+        shown, decided = self._shown(current), settle(current)
         self.states.decision[row] = 0 if shown is None else CODES.get(shown.change.decision, 0)
-        self.states.own[row] = own is not None
-        decided = settle(current)
+        self.states.own[row] = self.reviewer in current
         self.states.disputed[row] = bool(current) and decided is None
         self._truth[row] = self._true_class(row, decided)
         for reviewer in (*self._answers, *current):
@@ -98,6 +87,10 @@ class Board:
             answers.pop(row, None)
             if reviewer in current:
                 answers[row] = current[reviewer].answer
+
+    def _shown(self, current: dict[str, Decision]) -> Decision | None:
+        """The decision that the page shows: the reviewer's own, else the last of others."""
+        return current.get(self.reviewer) or next(reversed(current.values()), None)
 
     def _true_class(self, row: int, decided: Decision | None) -> int:
         if decided is None or decided.change.decision == "unsure":
@@ -253,17 +246,12 @@ class Board:
         """What the page shows of the decisions on an image; None if there are none."""
         with self.lock:  # an undo under way has changed decisions, but not yet the states
             current = self.current(row)
-        if not current:
+        shown = self._shown(current)
+        if shown is None:
             return None
-        shown = current.get(self.reviewer) or next(reversed(current.values()))
         others = [[d.reviewer, *d.outcome] for d in current.values() if d is not shown]
-        return {
-            "decision": shown.change.decision,
-            "label": shown.change.label,
-            "reviewer": shown.reviewer,
-            "others": others,
-            "disputed": bool(self.states.disputed[row]),
-        }
+        about = {"decision": shown.change.decision, "label": shown.change.label, "reviewer": shown.reviewer}
+        return about | {"others": others, "disputed": bool(self.states.disputed[row])}
 
     def history(self, limit: int = 200) -> list[dict[str, Any]]:
         """The last steps, newest first."""
@@ -274,11 +262,8 @@ class Board:
 
     def _history_line(self, step: Step) -> dict[str, Any]:
         labels = {change.label for change in step.changes if change.label}
-        return {
-            "step": step.name,
-            "time": step.time,
-            "reviewer": step.reviewer,
-            "undoes": step.undoes,
+        about = {"step": step.name, "time": step.time, "reviewer": step.reviewer, "undoes": step.undoes}
+        return about | {
             "stands": self.decisions.stands(step.name),
             "images": len(step.changes),
             "first": step.changes[0].id if step.changes else None,

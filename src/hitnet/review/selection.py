@@ -62,9 +62,7 @@ def read_query(values: Mapping[str, str]) -> Query:
     except ValueError:
         raise HitNetError("review: lowest and highest must be numbers.") from None
     return Query(
-        given=read_whole(values.get("given"), "given"),
-        suggested=read_whole(values.get("suggested"), "suggested"),
-        either=read_whole(values.get("either"), "either"),
+        **{name: read_whole(values.get(name), name) for name in ("given", "suggested", "either")},
         lowest=lowest,
         highest=highest,
         flags=tuple(read_whole(flag, "flags") or 0 for flag in values.get("flags", "").split(",") if flag),

@@ -105,36 +105,22 @@ def serve_review(
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token={token}"
 
-    def listens() -> None:
-        if ready is not None:
-            ready(address)
-        if open_browser:
-            _in_background(lambda: webbrowser.open(address))
-
     app = review.build(port=port, token=token)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     try:
         _in_background(review.board.rows.warm, review.pictures.warm)
         review.ranker.start()
-        _Server(config, listens).run(sockets=[listening])
+        if ready is not None:
+            ready(address)
+        if open_browser:
+            _in_background(lambda: webbrowser.open(address))
+        uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     finally:
         review.ranker.close()
     review.board.catch_up()
     return int((review.board.states.decision > 0).sum())
-
-
-class _Server(uvicorn.Server):
-    """A server that says when it answers requests and ends quietly on Ctrl-C."""
-
-    def __init__(self, config: uvicorn.Config, listens: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.listens = listens
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self.listens()
 
 
 def listen(port: int) -> socket.socket:
