@@ -47,14 +47,10 @@ def own_file(folder: Path, name: str, *, largest: int = LARGEST) -> Path:
 def claimed(
     out: str | Path | None, settings: Settings, *, resume: bool, may_grow: bool = False
 ) -> Iterator[Path | None]:
-    """The folder of an audit, new or to be resumed, which no other process uses meanwhile.
+    """The folder of an audit, new or to be resumed, which no other process uses meanwhile; None if there is none.
 
-    Args:
-        out: The folder; None: none.
-        settings: What is audited.
-        resume: Whether it may hold an audit already.
-        may_grow: Whether files may have come or gone since. Heads on features then judge all again, but only new files
-            are read: the features of the others are kept.
+    With `may_grow`, files may have come or gone since. Heads on features then judge all again, but only new files are
+    read: the features of the others are kept.
     """
     if out is None:
         yield None

@@ -25,15 +25,10 @@ MOST_BYTES = 4 * 2**30
 
 @dataclass(frozen=True)
 class Kept:
-    """Of N images, in the order of the audit's table.
+    """Of N images, in the order of the audit's table."""
 
-    Attributes:
-        opinions: Of each judge, with distances (N, K) in float16.
-        features: (N, D) float16, where judges stood on features.
-    """
-
-    opinions: tuple[Opinion, ...]
-    features: Tensor | None = None
+    opinions: tuple[Opinion, ...]  # with distances (N, K) in float16
+    features: Tensor | None = None  # (N, D) float16, where judges stood on features
 
     @classmethod
     def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:

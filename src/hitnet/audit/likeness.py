@@ -18,14 +18,7 @@ BLOCK = 1024
 
 
 def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
-    """For each image, the most similar other image that has the wanted label (N,); −1 where there is none.
-
-    Args:
-        features: (N, D).
-        labels: (N,), the label of each image.
-        wanted: (N,), the label to look for.
-        num_classes: K.
-    """
+    """For each image, the most similar other image that has the label `wanted` (N,) of it; −1 where there is none."""
     rows = directions(features)
     nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
     labels, wanted = labels.to(rows.device), wanted.to(rows.device)

@@ -19,33 +19,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Margins:
-    """The distances of M judges, summarised per image.
+    """The distances of M judges, summarised per image."""
 
-    Attributes:
-        mean: (N, K), distances averaged over the judges.
-        spread: (N, K), standard deviation of d_given − d_k over the judges.
-        given_distance: (N,), mean distance of the given class's capsule.
-        ghost: (N,), class of the nearest other capsule, by mean distance.
-        ghost_distance: (N,), its mean distance.
-        margin_mean: (N,), mean of d_given − d_nearest-other; above 0, another class is nearer.
-        margin_std: (N,), standard deviation of this margin over the judges.
-        hits: (N,), number of judges for which the given class's capsule is a hit.
-        nearest: (M, N), class of the nearest capsule for each judge.
-    """
-
-    mean: Floats
-    spread: Floats
-    given_distance: Floats
-    ghost: Ints
-    ghost_distance: Floats
-    margin_mean: Floats
-    margin_std: Floats
-    hits: Ints
-    nearest: Ints
-
-    def votes(self, classes: Ints) -> Ints:
-        """Number of judges that predict classes[i] for image i (N,)."""
-        return (self.nearest == classes).sum(axis=0)
+    mean: Floats  # (N, K), distances averaged over the judges
+    spread: Floats  # (N, K), standard deviation of d_given − d_k over the judges
+    given_distance: Floats  # (N,), mean distance of the given class's capsule
+    ghost: Ints  # (N,), class of the nearest other capsule, by mean distance
+    ghost_distance: Floats  # (N,), its mean distance
+    margin_mean: Floats  # (N,), mean of d_given − d_nearest-other; above 0, another class is nearer
+    margin_std: Floats  # (N,), standard deviation of this margin over the judges
+    hits: Ints  # (N,), number of judges for which the given class's capsule is a hit
 
 
 def others(distances: Floats, labels: Ints) -> Floats:
@@ -72,5 +55,4 @@ def margins(distances: npt.NDArray[np.floating], labels: Ints) -> Margins:
         margin_mean=each.mean(axis=0),
         margin_std=each.std(axis=0),
         hits=(given <= HIT_RADIUS).sum(axis=0),
-        nearest=exact.argmin(axis=2),
     )

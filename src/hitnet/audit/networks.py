@@ -58,14 +58,7 @@ class Planned:
 def plan(
     images: Images, *, model: Model | Sequence[Model] | None = None, count: int | None = None, device: torch.device
 ) -> list[Planned]:
-    """The networks in the order of their seeds, kinds in turn.
-
-    Args:
-        images: The images to judge.
-        model: The kind of network, or several. None: those that suit the images and the device.
-        count: How many networks in all.
-        device: Where they are trained.
-    """
+    """The networks in the order of their seeds, kinds in turn; by default those that suit the images and the device."""
     given = [model] if isinstance(model, Model) else list(model or default_kinds(images, device))
     kinds = list(dict.fromkeys(planned(models.find_choice(each), images) for each in given))
     if count is None:

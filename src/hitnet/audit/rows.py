@@ -31,44 +31,26 @@ LARGEST_ID = 2**63
 
 @dataclass(frozen=True)
 class Ranking:
-    """What judges say of N images, from the audit itself or from heads that were fitted during the review.
+    """What judges say of N images, from the audit itself or from heads that were fitted during the review."""
 
-    Attributes:
-        version: 0 for the audit's own, counting up.
-        order: (N,) rows, most doubtful first.
-        score: (N,), 0 = surely wrong, 1 = surely right.
-        suggested: (N,) class indices.
-        votes: (N,) judges for the suggested class.
-        distances: (N, K), those that the page draws.
-        opinions: Of each judge, where they are kept.
-        decisions: How many decisions were known.
-    """
-
-    version: int
-    order: Ints
-    score: npt.NDArray[np.floating]
-    suggested: Ints
-    votes: Ints
-    distances: np.ndarray
-    opinions: tuple[Opinion, ...] = ()
-    decisions: int = 0
+    version: int  # 0 for the audit's own, counting up
+    order: Ints  # (N,) rows, most doubtful first
+    score: npt.NDArray[np.floating]  # (N,), 0 = surely wrong, 1 = surely right
+    suggested: Ints  # (N,) class indices
+    votes: Ints  # (N,) judges for the suggested class
+    distances: np.ndarray  # (N, K), those that the page draws
+    opinions: tuple[Opinion, ...] = ()  # of each judge, where they are kept
+    decisions: int = 0  # that were known
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The audit's table as columns.
-
-    Attributes:
-        table: As the audit wrote it.
-        distances: (N, K), in the table's order.
-        class_names: The K classes.
-        opinions: Of each judge, where the audit kept them.
-    """
+    """The audit's table as columns."""
 
     table: pd.DataFrame
-    distances: np.ndarray
+    distances: np.ndarray  # (N, K), in the table's order
     class_names: tuple[str, ...]
-    opinions: tuple[Opinion, ...] = ()
+    opinions: tuple[Opinion, ...] = ()  # of each judge, where the audit kept them
 
     def __len__(self) -> int:
         return len(self.table)

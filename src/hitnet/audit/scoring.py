@@ -17,21 +17,13 @@ FLAGS = scores.FLAGS  # by name, with the rule of each
 
 @dataclass(frozen=True)
 class Scores:
-    """What opinions come to, for N labels.
+    """What opinions come to, for N labels."""
 
-    Attributes:
-        score: (N,), 0 = surely wrong, 1 = surely right.
-        doubt: (N,), by which labels are ranked, the highest first.
-        suggested: (N,), the class to propose.
-        flag: (N,), one of FLAGS, which also has the rule of each.
-        error_range: Between which numbers that of the wrong labels probably lies; None if the opinions cannot tell.
-        sentence: How many labels are wrong, in words; None if the opinions cannot tell.
-    """
-
-    score: Floats
-    doubt: Floats
-    suggested: Ints
-    flag: list[str]
+    score: Floats  # (N,), 0 = surely wrong, 1 = surely right
+    doubt: Floats  # (N,), by which labels are ranked, the highest first
+    suggested: Ints  # (N,), the class to propose
+    flag: list[str]  # (N,), one of FLAGS, which also has the rule of each
+    # Where the opinions can tell: between which numbers that of the wrong labels probably lies, and a sentence on it.
     error_range: tuple[float, float] | None = None
     sentence: str | None = None
 

@@ -60,7 +60,7 @@ def correct(
     """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
     Args:
-        data: The data that was audited.
+        data: The data that was audited, with its `split`.
         table: The audit's table.
         corrections: A file that `read_corrections` reads, or what was decided in a review.
         out: A new folder.

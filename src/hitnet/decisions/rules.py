@@ -164,8 +164,7 @@ def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
 def agreement(answers: Mapping[str, Mapping[int, str]]) -> list[dict[str, Any]]:
     """Per pair of reviewers: number of images that both decided on and that they agree on, and kappa.
 
-    Args:
-        answers: By reviewer and image, as `Decision.answer` gives them.
+    `answers` are those of `Decision.answer`, by reviewer and image.
     """
     pairs = []
     for one, other in combinations(sorted(answers), 2):

@@ -44,19 +44,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the log.
-
-    Attributes:
-        reviewer: Who decided.
-        changes: What was decided.
-        undoes: The name of the step that this one undoes, instead of changes.
-        time: When, in UTC, as ISO 8601.
-        name: Identifies the step.
-    """
+    """One line of the log: what a reviewer decided when (UTC, ISO 8601), and what identifies the step."""
 
     reviewer: str
     changes: tuple[Change, ...] = ()
-    undoes: str | None = None
+    undoes: str | None = None  # the name of the step that this one undoes, instead of changes
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     name: str = field(default_factory=lambda: secrets.token_hex(8))
 

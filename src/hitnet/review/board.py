@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,7 @@ class StaleError(HitNetError):
 
 
 class Board:
-    """The state of a review by one reviewer; others may review the same audit in other processes.
-
-    Args:
-        rows: The audit.
-        folder: Where its decisions are logged.
-        reviewer: Who decides here.
-    """
+    """The state of a review by one reviewer; others may review the same audit in other processes."""
 
     def __init__(self, rows: Rows, folder: Path, reviewer: str) -> None:
         self.rows, self.reviewer = rows, reviewer
@@ -239,7 +233,7 @@ class Board:
             "rows": rows.tolist(),
             "columns": self.rows.columns(rows, ranking),
             "records": [self.record(row) for row in rows.tolist()],
-            "groups": [asdict(group) for group in selection.groups],
+            "groups": [vars(group) for group in selection.groups],
         }
 
     def record(self, row: int) -> dict[str, Any] | None:

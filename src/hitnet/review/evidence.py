@@ -19,24 +19,10 @@ TYPICAL = 5
 
 
 class Evidence:
-    """Evidence on the images of an audit.
+    """Evidence on the images of an audit, from its features (N, D) and near-duplicates, where it has them."""
 
-    Args:
-        rows: The audit.
-        features: (N, D) in the table's order, where the audit kept them.
-        duplicates: The audit's pairs of near-duplicates, where it looked for them.
-        data: The audited data, asked for what several annotators said when someone wants to know.
-    """
-
-    def __init__(
-        self,
-        rows: Rows,
-        features: Tensor | None = None,
-        duplicates: pd.DataFrame | None = None,
-        data: Data | None = None,
-    ) -> None:
-        self.rows, self.features, self.data = rows, features, data
-        self.duplicates = duplicates if duplicates is not None and len(duplicates) else None
+    def __init__(self, rows: Rows, features: Tensor | None, duplicates: pd.DataFrame | None, data: Data) -> None:
+        self.rows, self.features, self.duplicates, self.data = rows, features, duplicates, data
 
     @cached_property
     def _directions(self) -> Tensor | None:
@@ -84,9 +70,7 @@ class Evidence:
 
     @cached_property
     def _annotations(self) -> pd.DataFrame | None:
-        if self.data is None or "agreement" not in self.rows.table:
-            return None
-        return self.data.annotations()
+        return self.data.annotations() if "agreement" in self.rows.table else None
 
     def annotators(self, row: int) -> dict[str, int]:
         """How many annotators chose each class, where several labelled the image."""

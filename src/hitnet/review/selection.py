@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,31 +22,18 @@ MOST_ROWS = 400  # in one answer
 
 @dataclass(frozen=True)
 class Query:
-    """Filters, all of which must hold, and the order.
-
-    Attributes:
-        given: Index of the given class.
-        suggested: Index of the suggested class.
-        either: Index of a class that is given or suggested.
-        flags: Indices of flags, any of which may hold.
-        state: One of STATES.
-        lowest: Lowest score.
-        highest: Highest score.
-        text: Part of a path, in small letters, or an image's number.
-        sort: One of SORTS.
-        grouped: Whether images of the same given and suggested class stand together.
-    """
+    """Filters, all of which must hold, and the order. Classes and flags are indices."""
 
     given: int | None = None
     suggested: int | None = None
-    either: int | None = None
-    flags: tuple[int, ...] = ()
-    state: str | None = None
-    lowest: float | None = None
+    either: int | None = None  # a class that is given or suggested
+    flags: tuple[int, ...] = ()  # any of which may hold
+    state: str | None = None  # one of STATES
+    lowest: float | None = None  # score
     highest: float | None = None
-    text: str = ""
-    sort: str = "doubt"
-    grouped: bool = False
+    text: str = ""  # part of a path, in small letters, or an image's number
+    sort: str = "doubt"  # one of SORTS
+    grouped: bool = False  # images of the same given and suggested class stand together
 
     def __post_init__(self) -> None:
         check_choice("review", "sort", self.sort, SORTS)
@@ -84,17 +72,11 @@ def read_whole(value: str | None, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class States:
-    """What was decided on each of N rows.
+    """What was decided on each of N rows."""
 
-    Attributes:
-        decision: (N,) a code of CODES, or 0: the reviewer's own decision, else that of others.
-        own: (N,) whether it is the reviewer's own.
-        disputed: (N,) whether reviewers disagree.
-    """
-
-    decision: npt.NDArray[np.int8]
-    own: Mask
-    disputed: Mask
+    decision: npt.NDArray[np.int8]  # (N,), a code of CODES, or 0: the reviewer's own decision, else that of others
+    own: Mask  # (N,), whether it is the reviewer's own
+    disputed: Mask  # (N,), whether reviewers disagree
 
     @classmethod
     def undecided(cls, rows: int) -> States:
@@ -121,8 +103,7 @@ class Group:
     undecided: int
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Rows that a query asks for, in its order."""
 
     order: Ints

@@ -36,13 +36,7 @@ LARGEST_DUPLICATES = 4 << 30  # bytes
 
 
 def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> ReviewApp:
-    """Everything that a review of an audit needs, ready to answer requests.
-
-    Args:
-        audit: With a folder: decisions are logged there.
-        reviewer: Who decides.
-        data: Where the audited data is now, if it has moved.
-    """
+    """Everything that a review of an audit needs, ready to answer requests; decisions are logged in its folder."""
     if audit.folder is None:
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
     data = audit.audited_data(data).reopen(limit=audit.summary.limit)

@@ -3,18 +3,6 @@
 
 const PICKER_ROWS = 200;
 const PROBLEMS_SHOWN = 20;
-const KEYS = [
-  ["↓ ↑ or j k", "next, previous image"], ["1", "keep the given label"], ["2", "relabel to the suggestion"],
-  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["6", "neither label fits"],
-  ["0", "remove the decision"], ["u", "undo, any number of times"], ["h", "history: undo any step"], ["Enter", "large view"],
-  ["g", "list or grid"], ["/", "search"], ["e", "export"], ["PgUp PgDn Home End", "page up or down, first, last image"],
-  ["?", "this help"], ["Esc", "close, select nothing"],
-];
-const GRID_KEYS = [
-  ["← → ↑ ↓", "next image in that direction"], ["Space", "select, or take out of the selection"],
-  ["Shift with ← → ↑ ↓", "select on the way"], ["a", "select all of this group"], ["1 to 6", "decide on all that is selected"],
-];
-const REMOTE_KEYS = [["r", "load the new ranking, when there is one"]];
 
 function setUpDialogs(audit) {
   for (const button of document.querySelectorAll("dialog [data-close]")) {
@@ -23,14 +11,9 @@ function setUpDialogs(audit) {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   }
-  const words = ["or", "to", "with"];
-  const lines = (keys) => keys.flatMap(([names, meaning]) => [
-    el("dt", {}, ...names.split(" ").map((key) => (words.includes(key) ? ` ${key} ` : el("kbd", {}, key)))), el("dd", {}, meaning)]);
-  $("#help-keys").append(...lines(audit.server ? [...KEYS, ...REMOTE_KEYS] : KEYS));
-  $("#help-grid-keys").append(...lines(GRID_KEYS));
   const typical = audit.summary.prototypes === "typical";
   const explained = { prototypes: !typical, typical, neighbours: audit.with_neighbours, heads: Boolean(audit.summary.sentence) };
-  for (const part of document.querySelectorAll("#help [data-for]")) part.hidden = !explained[part.dataset.for];
+  for (const part of document.querySelectorAll("[data-for]")) part.hidden = !explained[part.dataset.for];
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 

@@ -4,9 +4,6 @@
 const LARGEST_MATRIX = 20;
 const TOP_PAIRS = 60;
 const HEALTH_ROWS = 40;
-const STATES = ["undecided", "decided", ...DECISIONS];
-const REMOTE_STATES = ["by others", "disputed"];
-const SORTS = { doubt: "most doubtful first", audit: "original audit order", file: "by file name", outliers: "outliers first" };
 const NO_FILTERS = { given: null, suggested: null, either: null, flags: [], state: null, min: null, max: null, text: "" };
 
 function createFilters(audit, onChange) {
@@ -19,7 +16,6 @@ function createFilters(audit, onChange) {
     onChange();
   }
 
-  buildSorts(audit, set);
   buildControls(audit, () => chosen, set);
   buildPairs(audit, () => chosen, set);
   buildHealth(audit, set);
@@ -28,12 +24,6 @@ function createFilters(audit, onChange) {
     clear: () => set({ ...NO_FILTERS }),
     chosen: () => chosen,
   };
-}
-
-function buildSorts(audit, set) {
-  const sorts = !audit.server ? ["doubt", "file"] : audit.with_neighbours ? Object.keys(SORTS) : ["doubt", "audit", "file"];
-  $("#sort").append(...sorts.map((sort) => el("option", { value: sort }, SORTS[sort])));
-  $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
 function buildControls(audit, chosen, set) {
@@ -49,10 +39,10 @@ function buildControls(audit, chosen, set) {
     $("#flag-filter").append(el("button", { type: "button", class: `toggle ${FLAG_KIND[flag] ?? "none"}`, "data-flag": f, "aria-pressed": "false", onclick: toggle },
       flag, el("small", {}, count(audit.flag_counts[f]))));
   });
-  for (const state of audit.server ? [...STATES, ...REMOTE_STATES] : STATES) {
-    $("#state-filter").append(el("button", { type: "button", class: "toggle", "data-state": state, "aria-pressed": "false",
-      onclick: () => set({ state: chosen().state === state ? null : state }) }, state));
+  for (const button of document.querySelectorAll("[data-state]")) {
+    button.addEventListener("click", () => set({ state: chosen().state === button.dataset.state ? null : button.dataset.state }));
   }
+  $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
 // Update the controls after a chip or the matrix has changed the filters.
@@ -62,6 +52,7 @@ function renderControls(chosen) {
   put($("#score-max"), chosen.max);
   if ($("#search").value.trim().toLowerCase() !== chosen.text) $("#search").value = chosen.text;
   $("#class-filter").value = chosen.either ?? "";
+  $("#sort").value = chosen.sort;
   for (const button of document.querySelectorAll("[data-flag]")) button.setAttribute("aria-pressed", chosen.flags.includes(Number(button.dataset.flag)));
   for (const button of document.querySelectorAll("[data-state]")) button.setAttribute("aria-pressed", chosen.state === button.dataset.state);
   for (const button of document.querySelectorAll("[data-given], [data-suggested]")) {
