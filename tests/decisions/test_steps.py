@@ -181,17 +181,17 @@ def test_settled_decisions_fit_the_table_of_now():
     table = pd.DataFrame({"id": [5, 6, 7], "path": ["1.png", "2.png", "4.png"], "given": ["cat", "dog", "cat"]})
     steps = [step(1, "drop"), step(2, "keep"), step(3, "keep"), step(4, "keep"), step(4, "drop", reviewer="ben")]
     result = settled(Decisions(steps), audited_images(table))
-    assert [(c.id, c.path, c.decision) for c in result.changes] == [(5, "1.png", "drop")]
+    assert [(c.id, c.path, c.decision) for _, c in result.corrections] == [(5, "1.png", "drop")]
     assert result.disputed == 1
     only = settled(Decisions(steps), audited_images(table), reviewer="ben")
-    assert [(c.id, c.decision) for c in only.changes] == [(7, "drop")]
+    assert [(c.id, c.decision) for _, c in only.corrections] == [(7, "drop")]
     assert only.disputed == 0
 
 
 def test_images_without_a_path_go_by_their_id():
     change = Change(3, "", "cat", "drop")
     table = pd.DataFrame({"id": [3], "path": [""], "given": ["cat"]})
-    assert [c.id for c in settled(Decisions([Step("anna", (change,))]), audited_images(table)).changes] == [3]
+    assert [c.id for _, c in settled(Decisions([Step("anna", (change,))]), audited_images(table)).corrections] == [3]
 
 
 def test_lines_are_json_that_others_can_read(tmp_path):

@@ -32,7 +32,7 @@ def audit(folder):
 def on_disk(folder):
     """What is decided, as {id: (decision, label)}, from the log."""
     audited = audited_images(open_audit(folder).table)
-    return {c.id: (c.decision, c.label) for c in settled(Decisions(read_steps(folder)), audited).changes}
+    return {c.id: (c.decision, c.label) for _, c in settled(Decisions(read_steps(folder)), audited).corrections}
 
 
 def test_decisions_by_key_are_on_disk_when_the_page_says_so(page, folder, audit):

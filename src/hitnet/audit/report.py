@@ -62,22 +62,12 @@ def write_page(
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
-    """Write the review page of an audit.
+    """Write the review page of an audit; returns the number of images on it.
 
-    Args:
-        path: The HTML file.
-        table: The audit's table, worst image first. Its columns like_given and like_suggested, where it has them, are
-            the ids of the images to show as evidence beside each image.
-        distances: (N, K), mean distance of each class's capsule, in the table's order.
-        images: uint8 (N, C, H, W) in the table's order.
-        title: Title of the page.
-        summary: The audit's figures.
-        prototypes: uint8 (K, C, H, W), a decoded prototype or a typical image of each class.
-        limit: Show at most N images: suspects first, then the most doubtful of the rest.
-        max_bytes: Largest size of the file. To fit, thumbnails become coarser, then fewer.
-
-    Returns:
-        The number of images on the page.
+    Distances (N, K) and images, uint8 (N, C, H, W), are in the table's order. Prototypes, uint8 (K, C, H, W), are
+    decoded, or a typical image of each class. The table's columns like_given and like_suggested, where it has them, are
+    the ids of the images to show as evidence. At most `limit` images are shown: suspects first, then the most doubtful
+    of the rest. To fit into `max_bytes`, thumbnails become coarser, then fewer.
     """
     _check(table, distances, summary.class_names, prototypes)
     rows = Rows(table, distances, tuple(summary.class_names))

@@ -22,8 +22,7 @@ from hitnet.data.reading.array_files import read_npy
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.parquet import read_parquet
 from hitnet.decisions.corrections import Applied, audited_images, correct
-from hitnet.decisions.files import Correction, Read
-from hitnet.decisions.rules import Decisions, settled
+from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.errors import HitNetError, check_choice
 from hitnet.runtime import files, schemas, spreadsheets
@@ -84,19 +83,18 @@ class Audit:
         names, split = self.class_names, self.summary.split
         return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
-    def _decided(self, reviewer: str | None) -> Read:
+    def _decided(self, reviewer: str | None) -> Settled:
         """What was decided in the audit's own review."""
         if self.folder is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
         decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)
-        if not decided.changes and not decided.disputed:
+        if not decided.corrections and not decided.disputed:
             who = "" if reviewer is None else f" by {reviewer!r}"
             raise HitNetError(
                 f"{self.folder} holds no decisions{who}. Decide with `hitnet review {self.folder}`, or give the file "
                 "that a review page exported."
             )
-        places = enumerate(decided.changes, start=1)
-        return Read([Correction(f"decision {place}", change) for place, change in places], decided.disputed)
+        return decided
 
     def probabilities(self) -> np.ndarray:
         """Probability of each class (N, K), in the table's order (see label_probabilities.py)."""

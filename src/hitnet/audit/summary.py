@@ -29,56 +29,30 @@ class ClassHealth:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of an audit, as summary.json has them.
+    """The figures of an audit, as summary.json has them."""
 
-    Attributes:
-        data: Name of the dataset.
-        images: Number of images.
-        class_names: The K classes.
-        source: What was audited, as `open_data` takes it.
-        models: Number of judges.
-        model: Their kinds.
-        expected_errors: Sum of 1 − score: the expected number of wrong labels if the score is a probability.
-        flags: Number of images per flag.
-        classes: Figures per class.
-        pairs: [given, suggested, count] of the images that are flagged as wrong, highest count first.
-        error_range: Between which numbers the number of wrong labels probably lies, where judges can tell.
-        sentence: The number of wrong labels in words, where judges can tell.
-        in_memory: Whether the images were in memory, and cannot be opened again.
-        split: train, test or all.
-        limit: Most images that were read.
-        image_size: Height and width.
-        data_dir: Folder of the known datasets.
-        networks: What there is to say of each network or backbone.
-        in_sample: Share of the judges with capsules that were trained on the labels.
-        prototypes: "decoded", or "typical" where they are images of the data.
-        verified_errors: Of a sample, how many of its known errors rank in the top 100 and the top 200.
-        duplicates: Number of pairs of near-duplicates, and of those with different labels.
-        seconds: Duration.
-    """
-
-    data: str
-    images: int
+    data: str  # name of the dataset
+    images: int  # number of images
     class_names: list[str]
-    source: str
-    models: int
-    model: str
-    expected_errors: float
-    flags: dict[str, int]
+    source: str  # what was audited, as `open_data` takes it
+    models: int  # number of judges
+    model: str  # their kinds
+    expected_errors: float  # sum of 1 − score: the expected number of wrong labels if the score is a probability
+    flags: dict[str, int]  # number of images per flag
     classes: list[ClassHealth]
-    pairs: list[list[str | int]]
-    error_range: list[float] | None = None
-    sentence: str | None = None
-    in_memory: bool = False
+    pairs: list[list[str | int]]  # [given, suggested, count] of the images flagged as wrong, highest count first
+    error_range: list[float] | None = None  # between which numbers that of the wrong labels lies, where judges can tell
+    sentence: str | None = None  # the number of wrong labels in words, where judges can tell
+    in_memory: bool = False  # whether the images were in memory, and cannot be opened again
     split: str = "all"
-    limit: int | None = None
-    image_size: list[int] = field(default_factory=list)
-    data_dir: str | None = None
-    networks: list[dict[str, Any]] = field(default_factory=list)
-    in_sample: float = 1.0
-    prototypes: str = "decoded"
-    verified_errors: dict[str, int] | None = None
-    duplicates: dict[str, int] | None = None
+    limit: int | None = None  # most images that were read
+    image_size: list[int] = field(default_factory=list)  # height and width
+    data_dir: str | None = None  # folder of the known datasets
+    networks: list[dict[str, Any]] = field(default_factory=list)  # what there is to say of each network or backbone
+    in_sample: float = 1.0  # share of the judges with capsules that were trained on the labels
+    prototypes: str = "decoded"  # or "typical", where they are images of the data
+    verified_errors: dict[str, int] | None = None  # of a sample's known errors: all, and those in the top 100 and 200
+    duplicates: dict[str, int] | None = None  # pairs of near-duplicates, and those with different labels
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pandas as pd
 
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.label_names import label_name
-from hitnet.decisions.files import Correction, Read, listed, raise_all, read_corrections
-from hitnet.decisions.rules import Audited, problem
+from hitnet.decisions.files import listed, raise_all, read_corrections
+from hitnet.decisions.rules import Audited, Correction, Settled, problem
 from hitnet.decisions.steps import Change
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant, expand
@@ -51,7 +51,7 @@ def audited_images(table: pd.DataFrame) -> Audited:
 def correct(
     data: Data,
     table: pd.DataFrame,
-    corrections: str | Path | Read,
+    corrections: str | Path | Settled,
     out: str | Path,
     *,
     class_names: Sequence[str] = (),
@@ -70,8 +70,8 @@ def correct(
     # What can be known at once comes before the images, which may take long to read.
     check_vacant(expand(out))
     data.check_outside(out)
-    name = "The review" if isinstance(corrections, Read) else str(corrections)
-    given = corrections if isinstance(corrections, Read) else read_corrections(corrections)
+    name = "The review" if isinstance(corrections, Settled) else str(corrections)
+    given = corrections if isinstance(corrections, Settled) else read_corrections(corrections)
     images = data.images_to_correct(split)
     names = tuple(dict.fromkeys((*images.class_names, *class_names)))
     decided = check_corrections(audited_images(table), given.corrections, names, name=name)

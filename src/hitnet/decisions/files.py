@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from hitnet.decisions.rules import Decisions, settled
+from hitnet.decisions.rules import Correction, Decisions, Settled, settled
 from hitnet.decisions.steps import Change, Step
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular
@@ -25,21 +25,7 @@ LARGEST = 1 << 30  # bytes
 SHOWN = 20  # problems named in one message
 
 
-class Correction(NamedTuple):
-    """A decision, and where it stands, e.g. "line 3" of a file."""
-
-    place: str
-    change: Change
-
-
-class Read(NamedTuple):
-    """What a file decides, and the number of images on which its reviewers disagree."""
-
-    corrections: list[Correction]
-    disputed: int = 0
-
-
-def read_corrections(path: str | Path) -> Read:
+def read_corrections(path: str | Path) -> Settled:
     """The decisions in a file of steps (.jsonl), a .json that Label Studio exported, or a CSV file.
 
     What each means is not yet checked, its form is.
@@ -52,23 +38,23 @@ def read_corrections(path: str | Path) -> Read:
     except UnicodeDecodeError:
         raise HitNetError(f"{path} is not UTF-8 text. Save it as CSV UTF-8.") from None
     suffix = Path(path).suffix.lower()
-    return Read(parse_tasks(text, str(path))) if suffix == ".json" else parse_corrections(text, str(path))
+    return Settled(parse_tasks(text, str(path))) if suffix == ".json" else parse_corrections(text, str(path))
 
 
-def parse_corrections(text: str, name: str) -> Read:
+def parse_corrections(text: str, name: str) -> Settled:
     """The decisions in the text of a CSV file or a file of steps; `name` is what to call it in messages."""
     text = text.removeprefix("\ufeff")
-    return parse_steps(text, name) if text.lstrip().startswith("{") else Read(parse_csv(text, name))
+    return parse_steps(text, name) if text.lstrip().startswith("{") else Settled(parse_csv(text, name))
 
 
-def parse_steps(text: str, name: str) -> Read:
+def parse_steps(text: str, name: str) -> Settled:
     """What the steps of a file come to; where several reviewers decided, what they agree on."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     steps = [(number, Step.from_line(line)) for number, line in lines]
     raise_all([f"line {number}: it is no step of a review" for number, step in steps if step is None], name)
-    changes, disputed = settled(Decisions(step for _, step in steps if step is not None))
-    places = {change: number for number, step in steps for change in (step.changes if step else ())}
-    return Read([Correction(f"line {places[change]}", change) for change in changes], disputed)
+    read, disputed = settled(Decisions(step for _, step in steps if step is not None))
+    places = {change: f"line {number}" for number, step in steps for change in (step.changes if step else ())}
+    return Settled([Correction(places[change], change) for _, change in read], disputed)
 
 
 def parse_csv(text: str, name: str) -> list[Correction]:

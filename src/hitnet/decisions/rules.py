@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from hitnet.decisions.steps import Change, Key, Step
 
-DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")  # neither: no label that was shown fits
+# keep: the given label is right. drop: the image leaves the set. neither: no label that was shown fits.
+DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")
 UNDECIDED = "none"  # takes a decision back
 Audited = Mapping[int, tuple[str, str]]  # path and label of each image of an audit, by id
 
@@ -123,11 +124,18 @@ def settle(decisions: Mapping[str, Decision]) -> Decision | None:
     return sure[-1] if len({decision.outcome for decision in sure}) == 1 else None
 
 
+class Correction(NamedTuple):
+    """A decision that counts, and where it stands, e.g. "line 3" of a file."""
+
+    place: str
+    change: Change
+
+
 class Settled(NamedTuple):
     """Decisions that count, and the number of images that reviewers disagree on."""
 
-    changes: list[Change]
-    disputed: int
+    corrections: list[Correction]
+    disputed: int = 0
 
 
 def settled(decisions: Decisions, audited: Audited | None = None, *, reviewer: str | None = None) -> Settled:
@@ -136,7 +144,7 @@ def settled(decisions: Decisions, audited: Audited | None = None, *, reviewer: s
     Decisions on images that an audit does not have, or has under another label, say nothing of it.
     """
     known = {path or number: (number, path, given) for number, (path, given) in (audited or {}).items()}
-    changes: list[Change] = []
+    corrections: list[Correction] = []
     disputed = 0
     for key in decisions.images():
         if audited is not None and key not in known:
@@ -146,8 +154,9 @@ def settled(decisions: Decisions, audited: Audited | None = None, *, reviewer: s
         if decision is None:
             disputed += bool(current) and reviewer is None
         else:
-            changes.append(decision.change if audited is None else Change(*known[key], *decision.outcome))
-    return Settled(changes, disputed)
+            change = decision.change if audited is None else Change(*known[key], *decision.outcome)
+            corrections.append(Correction(f"decision {len(corrections) + 1}", change))
+    return Settled(corrections, disputed)
 
 
 def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:

@@ -167,7 +167,7 @@ class Board:
             self.catch_up()
             touched = (self.rows.row_of_key.get(key) for key in self.decisions.images())
             audited = {int(self.rows.ids[row]): self.image(row) for row in touched if row is not None}
-            return settled(self.decisions, audited).changes
+            return [change for _, change in settled(self.decisions, audited).corrections]
 
     def counts(self) -> dict[str, int]:
         """How many images there are of each decision, by whoever decided, and how many are disputed."""
