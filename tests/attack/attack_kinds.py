@@ -17,13 +17,13 @@ from reproduction.records import all_records, diverged_runs, full_runs, history_
 from toy_book import toy_book
 
 import hitnet
-from hitnet.audit.folder import CHECKSUMS, DISTANCES, SUMMARY, TABLE, Settings, claimed
+from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, SUMMARY, TABLE, Settings, claimed
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.known.cifar import read_batches
 from hitnet.data.known.idx import read_idx
 from hitnet.data.known.matlab_sets import read_affnist, read_svhn
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
-from hitnet.decisions.files import read_corrections
 from hitnet.decisions.rules import Decisions, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.features.cache import FeatureCache

@@ -12,8 +12,8 @@ import torch
 
 from hitnet.audit.report import write_page
 from hitnet.audit.summary import ClassHealth, summarise
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
-from hitnet.decisions.files import read_corrections
 
 MARK = "window.hacked=1"
 HOSTILE = [

@@ -4,7 +4,7 @@ import pytest
 from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 
 from hitnet.audit.report import write_page
-from hitnet.decisions.files import read_corrections
+from hitnet.decisions.correction_files import read_corrections
 from patience import wait_until
 
 

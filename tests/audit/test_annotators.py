@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.audit.table import add_annotators
+from hitnet.audit.audit_table import add_annotators
 from hitnet.data import open_data
 from toy import toy_images
 

@@ -14,8 +14,8 @@ import hitnet
 from hitnet import HitNetError, Judges, open_audit
 from hitnet.audit.kept import read_kept
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import correct
-from hitnet.decisions.files import read_corrections
 from hitnet.review.server import _duplicates
 from hitnet.runtime.files import checksum, write_json
 from hitnet.runtime.locks import claim, release

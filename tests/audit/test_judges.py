@@ -12,12 +12,12 @@ import hitnet
 from hitnet import HitNetError, Judges, choose_recipe
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit import judges as module
+from hitnet.audit.audit_table import make_table
 from hitnet.audit.calibration import calibrate
 from hitnet.audit.judges import FEW
 from hitnet.audit.margins import margins
 from hitnet.audit.scores import doubt
 from hitnet.audit.scoring import score_labels
-from hitnet.audit.table import make_table
 from hitnet.data import Images
 from hitnet.features import heads as heads_module
 from hitnet.features.opinions import all_distances

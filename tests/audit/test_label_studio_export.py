@@ -7,8 +7,8 @@ from audit_samples import make_audit, make_images
 
 from hitnet.audit.export import label_studio
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections, correct
-from hitnet.decisions.files import read_corrections
 from hitnet.errors import HitNetError
 from hitnet.probabilities import class_probabilities
 

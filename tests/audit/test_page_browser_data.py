@@ -8,8 +8,8 @@ from audit_samples import make_audit, make_summary, with_neighbours
 from browser_keys import END, ENTER, ESCAPE
 
 from hitnet.audit.report import write_page
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
-from hitnet.decisions.files import read_corrections
 from hitnet.decisions.steps import Change, Step
 from patience import wait_until
 

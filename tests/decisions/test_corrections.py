@@ -8,8 +8,8 @@ import pytest
 from audit_samples import HEADER, audit_of, make_folder, make_images, tree, write_csv
 
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import correct
-from hitnet.decisions.files import read_corrections
 from hitnet.decisions.steps import Change, Step
 from hitnet.errors import HitNetError
 

@@ -17,7 +17,7 @@ from review_samples import HOST, ORIGIN, PORT, TOKEN, client_of, make_folder, op
 
 from hitnet.audit import Audit, open_audit
 from hitnet.data import open_data
-from hitnet.decisions.files import parse_corrections
+from hitnet.decisions.correction_files import parse_corrections
 from hitnet.decisions.steps import Change, Step
 from hitnet.review.evidence import NEIGHBOURS
 from hitnet.review.pictures import SIDE

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.audit.folder import own_file
+from hitnet.audit.audit_folder import own_file
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Opinion, all_distances
 from hitnet.runtime.tensor_files import read_tensors, write_tensors

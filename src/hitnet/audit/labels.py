@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from hitnet.audit import folder as audit_folder
-from hitnet.audit.folder import SUMMARY, Settings, claimed
+from hitnet.audit import audit_folder
+from hitnet.audit.audit_folder import SUMMARY, Settings, claimed
+from hitnet.audit.audit_table import add_annotators, make_table
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
 from hitnet.audit.kept import Kept
@@ -19,7 +20,6 @@ from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors
-from hitnet.audit.table import add_annotators, make_table
 from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.runtime import files

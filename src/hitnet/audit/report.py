@@ -25,9 +25,9 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from hitnet.audit.audit_table import check_table
 from hitnet.audit.rows import Ints, Rows
 from hitnet.audit.summary import Summary
-from hitnet.audit.table import check_table
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import write_text
 

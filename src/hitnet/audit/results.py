@@ -10,12 +10,12 @@ import pandas as pd
 from torch import Tensor
 
 from hitnet.audit import export
-from hitnet.audit.folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, own_file
+from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, own_file
+from hitnet.audit.audit_table import check_table
 from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.label_probabilities import label_probabilities
 from hitnet.audit.report import write_page
 from hitnet.audit.summary import Summary
-from hitnet.audit.table import check_table
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy

@@ -15,7 +15,7 @@ import pandas as pd
 
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.label_names import label_name
-from hitnet.decisions.files import listed, raise_all, read_corrections
+from hitnet.decisions.correction_files import listed, raise_all, read_corrections
 from hitnet.decisions.rules import Audited, Correction, Settled, problem
 from hitnet.decisions.steps import Change
 from hitnet.errors import HitNetError

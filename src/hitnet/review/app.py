@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from hitnet.audit.report import finite_json, script_text, style_text
+from hitnet.decisions.correction_files import corrections_text, parse_corrections
 from hitnet.decisions.corrections import check_corrections
-from hitnet.decisions.files import corrections_text, parse_corrections
 from hitnet.decisions.steps import Step
 from hitnet.errors import HitNetError
 from hitnet.review.access import Access

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 import uvicorn
 
-from hitnet.audit.folder import DUPLICATES, own_file
+from hitnet.audit.audit_folder import DUPLICATES, own_file
 from hitnet.audit.kept import read_kept
 from hitnet.audit.report import finite_json, page_head, render_page
 from hitnet.audit.results import Audit, opened

@@ -4,7 +4,7 @@
 
 function createLocalServer(audit, { onTrouble, onChange }) {
   const key = `hitnet-audit:${audit.fingerprint}`;
-  let steps = [], records = new Map(), standing = new Set(), changes = 0;
+  let steps = [], records = new Map(), inForce = new Set(), changes = 0;
 
   function load() {
     let stored = [];
@@ -22,7 +22,7 @@ function createLocalServer(audit, { onTrouble, onChange }) {
   }
 
   function replay() {
-    [standing, records] = resultOf(steps, (change) => isHere(audit, change));
+    [inForce, records] = resultOf(steps, (change) => isHere(audit, change));
     changes += 1;
   }
 
@@ -69,11 +69,11 @@ function createLocalServer(audit, { onTrouble, onChange }) {
     return add({ changes: undecided.map((row) => changed([audit.id[row], decision, label])) });
   }
 
-  const history = () => ({ steps: steps.map((step) => ({ ...step, reviewer: "", stands: standing.has(step.step), images: step.changes?.length ?? 0, first: step.changes?.[0][0],
+  const history = () => ({ steps: steps.map((step) => ({ ...step, reviewer: "", stands: inForce.has(step.step), images: step.changes?.length ?? 0, first: step.changes?.[0][0],
     kinds: tally((step.changes ?? []).map(([, , , decision]) => decision)), label: step.changes?.[0][4] ?? "" })).reverse() });
 
   function undo({ step: name }) {
-    const last = steps.findLast((step) => standing.has(step.step) && !step.undoes)?.step;
+    const last = steps.findLast((step) => inForce.has(step.step) && !step.undoes)?.step;
     if (!(name ?? last)) throw new Error("Nothing to undo.");
     return add({ undoes: name ?? last });
   }
@@ -100,17 +100,17 @@ function createLocalServer(audit, { onTrouble, onChange }) {
 
 // Which steps stand, and what they come to: id → the change that counts. A later step undoes an earlier one.
 function resultOf(steps, counts) {
-  const undone = new Set(), standing = new Set(), result = new Map();
+  const undone = new Set(), inForce = new Set(), result = new Map();
   for (const step of [...steps].reverse()) {
     if (undone.has(step.step)) continue;
-    standing.add(step.step);
+    inForce.add(step.step);
     if (step.undoes) undone.add(step.undoes);
   }
-  for (const change of steps.flatMap((step) => (standing.has(step.step) ? step.changes ?? [] : []))) {
+  for (const change of steps.flatMap((step) => (inForce.has(step.step) ? step.changes ?? [] : []))) {
     if (change[3] === "none") result.delete(change[0]);
     else if (counts(change)) result.set(change[0], change);
   }
-  return [standing, result];
+  return [inForce, result];
 }
 
 // The form of a step, as decisions.jsonl has it.

@@ -183,7 +183,7 @@ function createView(parts) {
     moveTo(cursor, { focus });
   }
 
-  // Keep what is shown, but draw it anew: after a decision, or when rows have come from the server.
+  // Keep what is shown, but draw it again: after a decision, or when rows have come from the server.
   function redraw() {
     const focused = rows.contains(document.activeElement);
     draw(true);
