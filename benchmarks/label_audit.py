@@ -35,8 +35,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
-from hitnet.audit.judges import collect, mean_distances
-from hitnet.audit.plan import plan
+from hitnet.audit.networks import collect, mean_distances, plan
 from hitnet.inference.ghosts import find_ghosts
 from hitnet.models.inference import class_distances
 from hitnet.runtime import files

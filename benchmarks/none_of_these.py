@@ -47,7 +47,7 @@ from hitnet.capsules import CapsuleLayer
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import _standardisation
-from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
+from hitnet.features.opinions import HIT_OR_MISS, SOFTMAX
 from hitnet.models.backbones import open_backbone
 from hitnet.models.heads import HEADS, Head
 from hitnet.models.inference import evaluating, to_device

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hitnet import plots
-from hitnet.audit.scores import others
+from hitnet.audit.margins import others
 from hitnet.data.images import Images
 from hitnet.data.reading.array_files import read_npz
 from hitnet.errors import HitNetError

@@ -24,6 +24,7 @@ ORDER = [
     "sklearn",
     "synthesis",
     "plots",
+    "decisions",
     "audit",
     "review",
     "cli",

@@ -13,13 +13,11 @@ from reproduction.runner import Runner
 from toy_book import HERE, add, record, table_row
 
 import hitnet
-from hitnet.audit.judges import collect
-from hitnet.audit.scores import others
+from hitnet.audit.margins import others
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.inference import find_ghosts
 from hitnet.models.inference import class_distances
-from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 
 TEN = list("0123456789")
@@ -70,9 +68,8 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     work("toy-ghosts")
     images = open_data(book.experiments["toy-ghosts"].data).load("train")
     trained = [hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
-    ghosts = find_ghosts(
-        collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
-    )
+    distances = np.stack([class_distances(run.model, images.pixels).cpu().numpy() for run in trained])
+    ghosts = find_ghosts(distances, images.labels.numpy(), images.class_names)
     facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
     assert facts["pairs"] == ghosts.pairs(ghosts.agreed()).iloc[:-1, :-1].to_numpy().tolist()
     assert facts["agreement"] == ghosts.agreement()[["classes", "images"]].to_numpy().tolist()

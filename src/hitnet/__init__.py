@@ -54,11 +54,7 @@ _NAMES = {
     "features": ("extract_features",),
     "audit": (
         "Audit",
-        "FeatureHeads",
-        "FineTuned",
-        "FinishedRuns",
-        "NetworksAndHeads",
-        "NewNetworks",
+        "Judges",
         "apply_corrections",
         "audit_labels",
         "export_audit",
@@ -87,11 +83,7 @@ __all__ = sorted(_ROOM_OF)
 
 if TYPE_CHECKING:
     from hitnet.audit import Audit as Audit
-    from hitnet.audit import FeatureHeads as FeatureHeads
-    from hitnet.audit import FineTuned as FineTuned
-    from hitnet.audit import FinishedRuns as FinishedRuns
-    from hitnet.audit import NetworksAndHeads as NetworksAndHeads
-    from hitnet.audit import NewNetworks as NewNetworks
+    from hitnet.audit import Judges as Judges
     from hitnet.audit import apply_corrections as apply_corrections
     from hitnet.audit import audit_labels as audit_labels
     from hitnet.audit import export_audit as export_audit

@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors import SafetensorError
 
 import hitnet
-from hitnet import HitNetError, NewNetworks, choose_model, choose_recipe, open_data
+from hitnet import HitNetError, Judges, choose_model, choose_recipe, open_data
 from hitnet.runtime import tensor_files
 from hitnet.training import run_folder
 from toy import write_images
@@ -143,7 +143,7 @@ def test_a_training_on_the_cpu_says_so(toy, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(run_folder, "environment", lambda device: {"device": asked.append(device.type)})
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
-    judges = NewNetworks(count=1, recipe=choose_recipe(epochs=1))
+    judges = Judges("scratch", networks=1, epochs=1)
     hitnet.audit_labels(toy, judges=judges, out=tmp_path / "audit", device="cpu")
     assert asked == ["cpu", "cpu"]
 

@@ -83,7 +83,6 @@ RECIPE = OptionGroup(
         "ghosts_from_epoch",
     ),
 )
-AUDIT_RECIPE = OptionGroup(Recipe, ("epochs", "ghosts", "ghost_rule"))
 Backbone = Annotated[
     str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0, timm:NAME or torchvision:NAME")
 ]

@@ -69,6 +69,7 @@ class Relabelling:
         keep: Positions of the images that stay.
         class_names: The set's classes, perhaps followed by others.
         split: The split that was audited.
+        left_out: Paths of images that stay, but that the copy does not have; the writer of the copy adds them.
     """
 
     images: ImageSet
@@ -76,6 +77,7 @@ class Relabelling:
     keep: list[int]
     class_names: tuple[str, ...]
     split: str = "all"
+    left_out: set[str] = field(default_factory=set)
 
     @property
     def paths(self) -> list[str]:

@@ -177,19 +177,20 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
-def check_regular(path: str | Path, *, largest: int) -> None:
-    """Raise HitNetError unless `path` is a regular file of at most `largest` bytes.
+def check_regular(path: str | Path, *, largest: int, links: bool = True) -> None:
+    """Raise HitNetError unless `path` is a regular file of at most `largest` bytes; without `links`, not a link to one.
 
     A pipe would be waited for without end, and a device read without end.
     """
     try:
-        status = Path(path).stat()
+        status = Path(path).stat(follow_symlinks=links)
     except FileNotFoundError:
         raise HitNetError(f"{path} does not exist.") from None
     except (OSError, ValueError) as error:
         raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file, but a pipe, a device or the like"
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link to another file"}
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "no regular file, but a pipe, a device or the like")
         raise HitNetError(f"{path} is {kind}. Give a file.")
     if status.st_size > largest:
         raise HitNetError(f"{path} has {status.st_size:,} bytes, more than the {largest:,} that are read.")

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from audit_samples import HEADER, audit_of, make_folder, make_images, tree, write_csv
 
-from hitnet.audit.correction_files import read_corrections
-from hitnet.audit.corrections import correct
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
+from hitnet.decisions.corrections import correct
+from hitnet.decisions.steps import Change, Step
 from hitnet.errors import HitNetError
 
 
@@ -40,7 +41,7 @@ def test_classes_that_lose_their_last_image_are_named(tmp_path):
         ("4,,class 4,Keep,", "unknown decision 'Keep'"),
         ("4,,class 4,relabel,", "without a label"),
         ("4,,class 4,relabel,class 9", "'class 9' is not a class"),
-        ("4,,class 4,relabel,class 4", "write keep"),
+        ("4,,class 4,relabel,class 4", "use keep"),
         ("4,,class 4,drop,class 1", "drop takes no label"),
         ("4,,class 4,keep", "4 fields"),
         ("-4,,class 4,keep,", "'-4' is not a whole number"),
@@ -75,9 +76,9 @@ def test_all_mistakes_are_listed_up_to_twenty(tmp_path):
 def test_lines_are_counted_through_quoted_line_ends(tmp_path):
     csv = tmp_path / "c.csv"
     csv.write_bytes(b"\xef\xbb\xbf" + (HEADER + '1,"a\nb\r\nc",x,keep,\r\n\r\n2,"=1+1, ""q""",x,drop,""\n').encode())
-    first, second = read_corrections(csv)
-    assert (first.line, first.path) == (2, "a\nb\r\nc")
-    assert (second.line, second.path, second.label) == (6, '=1+1, "q"', "")
+    (first, one), (second, other) = read_corrections(csv).corrections
+    assert (first, one.path) == ("line 2", "a\nb\r\nc")
+    assert (second, other.path, other.label) == ("line 6", '=1+1, "q"', "")
 
 
 def test_names_whose_line_ends_a_browser_changed_are_known_again(tmp_path):
@@ -115,9 +116,8 @@ def test_two_new_labels_for_an_image_are_a_conflict(tmp_path):
 def test_columns_are_found_by_their_names(tmp_path):
     csv = tmp_path / "c.csv"
     csv.write_text("note,label,decision,given,path,id\nwhy,dog,relabel,cat,a.png,7\n")
-    (correction,) = read_corrections(csv)
-    assert (correction.id, correction.path, correction.given) == (7, "a.png", "cat")
-    assert (correction.decision, correction.label) == ("relabel", "dog")
+    ((_, change),) = read_corrections(csv).corrections
+    assert change == (7, "a.png", "cat", "relabel", "dog")
     csv.write_text("note,label,decision,given,path,id\nwhy,dog\n")
     with pytest.raises(HitNetError, match="line 2: 2 fields where the first line names 6"):
         read_corrections(csv)
@@ -212,3 +212,46 @@ def test_dropping_everything_is_refused(tmp_path):
     csv = write_csv(tmp_path / "c.csv", table, {i: ("drop", "") for i in range(4)})
     with pytest.raises(HitNetError, match="every image"):
         correct(open_data(images), table, csv, tmp_path / "out")
+
+
+def steps_file(path, *steps):
+    path.write_text("".join(step.to_line() for step in steps))
+    return path
+
+
+def test_a_file_of_steps_is_applied_by_the_rules_of_the_log(tmp_path):
+    images = make_images()
+    first = Step("report.html", (Change(1, "", "class 1", "drop"), Change(2, "", "class 2", "relabel", "class 0")))
+    second = Step("report.html", (Change(1, "", "class 1", "keep"), Change(3, "", "class 3", "drop")))
+    third = Step("report.html", (Change(4, "", "class 4", "drop"),))
+    steps = (first, second, third, Step("report.html", undoes=third.name))
+    done = correct(open_data(images), audit_of(images), steps_file(tmp_path / "d.jsonl", *steps), tmp_path / "out")
+    assert (done.kept, done.relabelled, done.dropped, done.untouched) == (1, 1, 1, 57)
+
+
+def test_reviewers_who_disagree_in_a_file_of_steps_change_nothing(tmp_path):
+    images = make_images()
+    steps = [Step(who, (Change(1, "", "class 1", what),)) for who, what in (("anna", "drop"), ("ben", "keep"))]
+    done = correct(open_data(images), audit_of(images), steps_file(tmp_path / "d.jsonl", *steps), tmp_path / "out")
+    assert (done.dropped, done.kept, done.disputed) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{}", "line 2: it is no step"),
+        ("{", "line 2: it is no step"),
+        (Step("r", (Change(999, "", "class 4", "keep"),)).to_line(), "line 2: the audit has no image 999"),
+        (Step("r", (Change(4, "", "class 3", "keep"),)).to_line(), "labelled 'class 4' in the audit, not 'class 3'"),
+        (Step("r", (Change(4, "", "class 4", "burn"),)).to_line(), "unknown decision 'burn'"),
+        (Step("r", (Change(4, "", "class 4", "relabel", "class 9"),)).to_line(), "'class 9' is not a class"),
+    ],
+)
+def test_mistakes_in_a_file_of_steps_are_named(tmp_path, line, problem):
+    images = make_images()
+    file = tmp_path / "d.jsonl"
+    file.write_text(Step("r", (Change(1, "", "class 1", "keep"),)).to_line() + line + "\n")
+    with pytest.raises(HitNetError) as caught:
+        correct(open_data(images), audit_of(images), file, tmp_path / "out")
+    assert problem in str(caught.value)
+    assert not (tmp_path / "out").exists()

@@ -5,9 +5,9 @@ import os
 import pytest
 from audit_samples import audit_of, make_folder, write_csv
 
-from hitnet.audit.corrections import correct
 from hitnet.data import open_data
 from hitnet.data.reading import copying
+from hitnet.decisions.corrections import correct
 from hitnet.errors import HitNetError
 
 FILES = [f"{name}/{i}.png" for name in ("cat", "dog") for i in range(3)]
@@ -49,6 +49,16 @@ def test_what_links_lead_to_outside_the_set_is_left_out_and_named(photos, tmp_pa
     assert "4 links lead out of the set or to nothing and are left out" in done.note
     for name in ("all", "cat/notes.txt", "dog/9.png", "dog/relative.txt"):
         assert name in done.note
+
+
+def test_a_relabelled_link_out_of_the_set_is_not_counted_as_relabelled(photos, tmp_path):
+    make_folder(tmp_path / "private", ["9.png", "8.png"])
+    for name in ("8", "9"):
+        (photos / "dog" / f"{name}.png").symlink_to(tmp_path / "private" / f"{name}.png")
+    relabelled = {"dog/9.png": ("relabel", "cat"), "cat/0.png": ("relabel", "dog"), "dog/8.png": ("keep", "")}
+    done = corrected(photos, tmp_path, relabelled)
+    assert (done.relabelled, done.kept, done.left_out, done.untouched) == (1, 0, 2, 5)
+    assert "dog/9.png" in done.note
 
 
 def test_links_inside_the_set_stay_links_to_where_their_files_are_now(photos, tmp_path):

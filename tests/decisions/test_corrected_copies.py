@@ -9,8 +9,8 @@ import pytest
 import torch
 from audit_samples import audit_of, make_folder, make_images, tree, write_csv
 
-from hitnet.audit.corrections import correct
 from hitnet.data import open_data, save_npz
+from hitnet.decisions.corrections import correct
 from hitnet.errors import HitNetError
 
 

@@ -1,7 +1,7 @@
-"""Files of what people decided: the CSV of a review, and the JSON that Label Studio exports.
+"""Files of what people decided: steps that the review page exported, CSV, and the JSON that Label Studio exports.
 
-A corrections file has the columns `id,path,given,decision,label`. The decision is keep, relabel, drop, neither (neither
-the given nor the suggested label fits) or unsure; label is the new class of a relabelled image and empty otherwise.
+A CSV file has the columns `id,path,given,decision,label`. The decision is keep, relabel, drop, neither (neither the
+given nor the suggested label fits) or unsure; label is the new class of a relabelled image and empty otherwise.
 """
 
 from __future__ import annotations
@@ -10,45 +10,23 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hitnet.decisions.rules import Correction, Decisions, Settled, settled
+from hitnet.decisions.steps import Change, Step
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular
 from hitnet.runtime.spreadsheets import defuse
 
 COLUMNS = ("id", "path", "given", "decision", "label")
-DECISIONS = ("keep", "relabel", "drop", "neither", "unsure")
 LARGEST = 1 << 30  # bytes
 SHOWN = 20  # problems named in one message
 
 
-@dataclass(frozen=True)
-class Correction:
-    """One line of a corrections file, or one task of Label Studio."""
-
-    line: int
-    id: int
-    path: str
-    given: str
-    decision: str
-    label: str
-    unit: str = "line"
-
-    @property
-    def outcome(self) -> tuple[str, str]:
-        return self.decision, self.label if self.decision == "relabel" else ""
-
-    @property
-    def place(self) -> str:
-        """Where it stands, for messages."""
-        return f"{self.unit} {self.line}"
-
-
-def read_corrections(path: str | Path) -> list[Correction]:
-    """The lines of a corrections file, or the tasks of a .json that Label Studio exported.
+def read_corrections(path: str | Path) -> Settled:
+    """The decisions in a file of steps (.jsonl), a .json that Label Studio exported, or a CSV file.
 
     What each means is not yet checked, its form is.
     """
@@ -59,14 +37,28 @@ def read_corrections(path: str | Path) -> list[Correction]:
         raise HitNetError(f"Cannot read the corrections {path}: {error.strerror}.") from error
     except UnicodeDecodeError:
         raise HitNetError(f"{path} is not UTF-8 text. Save it as CSV UTF-8.") from None
-    if Path(path).suffix.lower() == ".json":
-        return parse_tasks(text, str(path))
-    return parse_corrections(text, str(path))
+    suffix = Path(path).suffix.lower()
+    return Settled(parse_tasks(text, str(path))) if suffix == ".json" else parse_corrections(text, str(path))
 
 
-def parse_corrections(text: str, name: str) -> list[Correction]:
-    """The lines of a corrections file's text; `name` is what to call it in messages."""
-    records = _records(text.removeprefix("\ufeff"), name)
+def parse_corrections(text: str, name: str) -> Settled:
+    """The decisions in the text of a CSV file or a file of steps; `name` is what to call it in messages."""
+    text = text.removeprefix("\ufeff")
+    return parse_steps(text, name) if text.lstrip().startswith("{") else Settled(parse_csv(text, name))
+
+
+def parse_steps(text: str, name: str) -> Settled:
+    """What the steps of a file come to; where several reviewers decided, what they agree on."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    steps = [(number, Step.from_line(line)) for number, line in lines]
+    raise_all([f"line {number}: it is no step of a review" for number, step in steps if step is None], name)
+    read, disputed = settled(Decisions(step for _, step in steps if step is not None))
+    places = {change: f"line {number}" for number, step in steps for change in (step.changes if step else ())}
+    return Settled([Correction(places[change], change) for _, change in read], disputed)
+
+
+def parse_csv(text: str, name: str) -> list[Correction]:
+    records = _records(text, name)
     header = next(records, (1, []))[1]
     if any(column not in header for column in COLUMNS):
         wanted = ",".join(COLUMNS)
@@ -79,7 +71,7 @@ def parse_corrections(text: str, name: str) -> list[Correction]:
         elif not re.fullmatch("[0-9]{1,18}", number := fields[at[0]]):
             problems.append(f"line {line}: the id {number!r} is not a whole number")
         else:
-            corrections.append(Correction(line, int(number), *(fields[i] for i in at[1:])))
+            corrections.append(Correction(f"line {line}", Change(int(number), *(fields[i] for i in at[1:]))))
     raise_all(problems, name)
     return corrections
 
@@ -107,7 +99,7 @@ def parse_tasks(text: str, name: str) -> list[Correction]:
         for answer in answers:
             decision = "unsure" if answer is None else "keep" if answer == given else "relabel"
             label = answer or "" if decision == "relabel" else ""
-            corrections.append(Correction(place, number, path, given, decision, label, unit="task"))
+            corrections.append(Correction(f"task {place}", Change(number, path, given, decision, label)))
     raise_all(problems, name)
     return corrections
 
@@ -126,12 +118,14 @@ def _answers(task: dict[str, Any]) -> list[str | None]:
     return list(dict.fromkeys(answers))
 
 
-def corrections_text(corrections: Sequence[Correction]) -> str:
-    """The same as a file of corrections, by id. Text is quoted, and marked where a spreadsheet would run it."""
+def corrections_text(changes: Iterable[Change]) -> str:
+    """Decisions as a CSV file, by id. Text is quoted, and marked where a spreadsheet would run it."""
     lines = [",".join(COLUMNS)]
-    for c in sorted(corrections, key=lambda c: c.id):
-        path, given, label = ('"' + defuse(text).replace('"', '""') + '"' for text in (c.path, c.given, c.label))
-        lines.append(f"{c.id},{path},{given},{c.decision},{label}")
+    for change in sorted(changes):
+        path, given, label = (
+            '"' + defuse(text).replace('"', '""') + '"' for text in (change.path, change.given, change.label)
+        )
+        lines.append(f"{change.id},{path},{given},{change.decision},{label}")
     return "".join(f"{line}\r\n" for line in lines)
 
 

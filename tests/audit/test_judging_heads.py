@@ -10,9 +10,9 @@ import torch
 from audit_samples import Counting
 
 import hitnet
-from hitnet.audit import FeatureHeads
-from hitnet.audit.decisions import Change, DecisionLog, Step
-from hitnet.audit.feature_judges import typical_images
+from hitnet import Judges
+from hitnet.audit.judges import typical_images
+from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.errors import HitNetError
 from hitnet.features import extraction, heads
 from hitnet.models.backbones import open_backbone
@@ -41,7 +41,7 @@ def few_steps(monkeypatch):
 
 
 def quick(backbone, **options):
-    return FeatureHeads(backbone, **{"repeats": 1, **options})
+    return Judges("features", backbone, **{"repeats": 1, **options})
 
 
 def audit(data, judges, **options):
@@ -61,11 +61,11 @@ def audited(backbone, tmp_path_factory):
 def test_planted_wrong_labels_rank_first(audited):
     assert worst(audited) == WRONG
     first = audited.table.head(3)
-    assert "Too few labels are contradicted" in audited.summary["in_words"]
+    assert "Too few labels are contradicted" in audited.summary.sentence
     assert (first["score"] < audited.table["score"][3:].min()).all()
     truth = [("red", "green", "blue")[number % 3] for number in first["id"]]
     assert first["suggested"].tolist() == truth
-    assert audited.summary["expected_errors"] == pytest.approx(3, abs=2)
+    assert audited.summary.expected_errors == pytest.approx(3, abs=2)
     assert {"like_given", "like_suggested", "unlike"} <= set(audited.table)
 
 
@@ -129,7 +129,7 @@ def test_resume_looks_only_at_new_files_and_keeps_decisions(backbone, tmp_path, 
     before = audit(folder, quick(backbone), out=out)
     first = before.table.iloc[0]
     change = Change(int(first["id"]), first["path"], first["given"], "relabel", first["suggested"])
-    DecisionLog(out / "decisions.jsonl").append(Step("anna", (change,)))
+    StepLog(out / "decisions.jsonl").append(Step("anna", (change,)))
     (folder / "blue" / "000-new.png").write_bytes((folder / "blue" / "002.png").read_bytes() + b"other bytes")
     decoded.clear()
     with pytest.raises(HitNetError, match="Use `resume`"):
@@ -190,10 +190,10 @@ def test_features_that_a_user_has(backbone, tmp_path, suffix):
         frame = pd.DataFrame(features[order]).rename(columns=str)
         frame.assign(path=[paths[i] for i in order]).to_parquet(file)
     black = replace(images, pixels=torch.zeros_like(images.pixels), paths=tuple(paths))
-    result = audit(black, FeatureHeads(features=file, repeats=1))
+    result = audit(black, Judges(features=file, repeats=1))
     assert worst(result) == WRONG
-    assert result.summary["model"] == f"heads and neighbours on mine{suffix}"
-    assert result.summary["networks"] == [{"features": f"mine{suffix}"}]
+    assert result.summary.model == f"heads and neighbours on mine{suffix}"
+    assert result.summary.networks == [{"features": f"mine{suffix}"}]
     assert (result.table["like_given"] >= 0).all()
 
 
@@ -205,17 +205,4 @@ def test_near_duplicates_under_two_labels(backbone, tmp_path):
     first = pd.read_csv(tmp_path / "out" / "duplicates.csv").iloc[0]
     assert {first["id_a"]: first["given_a"], first["id_b"]: first["given_b"]} == {3: "red", 7: "green"}
     assert first["labels_differ"]
-    assert result.summary["duplicates"]["labels_differ"] >= 1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"repeats": 0}, "repeats must be a whole number from 1 on"),
-        ({"features": "f.npy", "backbone": "timm:resnet18"}, "Leave out `backbone` and `weights`"),
-        ({"features": "f.npy", "weights": "w.safetensors"}, "Leave out `backbone` and `weights`"),
-    ],
-)
-def test_options_are_checked(options, said):
-    with pytest.raises(HitNetError, match=said):
-        FeatureHeads(**options)
+    assert result.summary.duplicates["labels_differ"] >= 1

@@ -29,13 +29,10 @@ HEADERS = {
 READING = ("GET", "HEAD")
 
 
-class Guard:
+class Access:
     """Middleware that refuses requests from elsewhere and adds the headers of safety to every answer.
 
-    Args:
-        app: The application behind it.
-        port: Where the server listens.
-        token: What the opened address carries; kept by the browser in a cookie afterwards.
+    The token is what the opened address carries; the browser keeps it in a cookie afterwards.
     """
 
     def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:

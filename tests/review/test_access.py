@@ -1,4 +1,4 @@
-"""Closed to others: each rule of the guard, with a request that only this rule refuses."""
+"""Closed to others: each rule of access, with a request that only this rule refuses."""
 
 import socket
 
@@ -7,7 +7,7 @@ from review_samples import HOST, ORIGIN, PORT, TOKEN, client_of, open_folder
 from starlette.testclient import TestClient
 
 from hitnet.errors import HitNetError
-from hitnet.review.guard import HEADERS
+from hitnet.review.access import HEADERS
 from hitnet.review.server import check_reviewer, listen, serve_review
 
 ADDRESSES = ["/", "/page.js", "/page.css", "/api/rows", "/api/state", "/api/steps", "/thumb/0", "/image/0"]

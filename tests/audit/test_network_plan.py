@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hitnet import HitNetError
-from hitnet.audit.plan import EPOCHS, FEWER_EPOCHS, GREY_EPOCHS, MANY_IMAGES, Planned, plan
+from hitnet.audit.networks import EPOCHS, FEWER_EPOCHS, GREY_EPOCHS, MANY_IMAGES, Planned, plan
 from hitnet.models import ModelChoice
 from toy import toy_images
 
@@ -72,5 +72,5 @@ def test_kinds_that_cannot_audit_are_refused():
         plan(images(), model=["hitnet", "n1"], device=CPU)
     with pytest.raises(HitNetError, match="Did you mean 'hitnet-small'"):
         plan(images(), model=["hitnet", "hitnet-smal"], device=CPU)
-    with pytest.raises(HitNetError, match="count must be at least 1; got 0"):
+    with pytest.raises(HitNetError, match="`networks` must be at least 1; got 0"):
         plan(images(), count=0, device=CPU)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from hitnet.audit.correction_files import DECISIONS, Correction, listed, raise_all, read_corrections
-from hitnet.audit.decisions import Settled
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.images import label_name
+from hitnet.decisions.correction_files import listed, raise_all, read_corrections
+from hitnet.decisions.rules import Audited, Correction, Settled, problem
+from hitnet.decisions.steps import Change
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant, expand
 from hitnet.runtime.spreadsheets import undefuse
@@ -36,8 +37,15 @@ class Applied:
     untouched: int  # with those that were not audited
     not_audited: int
     gone: int  # audited images that the set has no more; nothing was decided on them
+    left_out: int  # decided images that the copy does not have, e.g. links out of the set; not counted above
     emptied: tuple[str, ...]  # classes that have lost their last image
     note: str  # what else to know of the corrected data; mostly empty
+
+
+def audited_images(table: pd.DataFrame) -> Audited:
+    """Path and label of each image of an audit's table, by id."""
+    rows = zip(table["id"].tolist(), table["path"].fillna("").tolist(), table["given"].tolist(), strict=True)
+    return {int(number): (str(path), str(given)) for number, path, given in rows}
 
 
 def correct(
@@ -49,12 +57,12 @@ def correct(
     class_names: Sequence[str] = (),
     split: str = "all",
 ) -> Applied:
-    """Write the corrected data set into the new folder `out`; the original stays as it is.
+    """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
     Args:
-        data: The data that was audited.
+        data: The data that was audited, with its `split`.
         table: The audit's table.
-        corrections: A file that `read_corrections` reads, or the decisions of a review.
+        corrections: A file that `read_corrections` reads, or what was decided in a review.
         out: A new folder.
         class_names: The classes that the audit knows; of those that the set has no image of, new ones can be made.
         split: The split that was audited.
@@ -63,26 +71,19 @@ def correct(
     check_vacant(expand(out))
     data.check_outside(out)
     name = "The review" if isinstance(corrections, Settled) else str(corrections)
-    given = corrections if isinstance(corrections, Settled) else Settled(read_corrections(corrections), 0)
+    given = corrections if isinstance(corrections, Settled) else read_corrections(corrections)
     images = data.images_to_correct(split)
     names = tuple(dict.fromkeys((*images.class_names, *class_names)))
-    decided = check_corrections(table, given.corrections, names, name=name)
+    decided = check_corrections(audited_images(table), given.corrections, names, name=name)
     audited = _audited_ids(table, images, by_path=data.by_path)
-    _check_none_gone(decided, audited, images.name, name=name)
-    index = {name: k for k, name in enumerate(names)}
-    labels = images.labels.clone()
-    keep = []
-    for i, number in enumerate(audited):
-        correction = None if number is None else decided.get(number)
-        if correction is not None and correction.decision == "relabel":
-            labels[i] = index[correction.label]
-        if correction is None or correction.decision != "drop":
-            keep.append(i)
-    if not keep:
+    _check_none_gone(decided.values(), audited, images.name, name=name)
+    changes = {number: correction.change for number, correction in decided.items()}
+    relabelling = _relabelling(images, audited, changes, names, split)
+    if not relabelling.keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
-    relabelling = Relabelling(images, labels, keep, names, split)
     path, note = data.write_corrected(relabelling, expand(out))
-    count = Counter(correction.decision for correction in decided.values())
+    left_out = {number for number, change in changes.items() if change.path and change.path in relabelling.left_out}
+    count = Counter(change.decision for number, change in changes.items() if number not in left_out)
     return Applied(
         data=path,
         kept=count["keep"],
@@ -94,57 +95,43 @@ def correct(
         untouched=len(images) - len(decided),
         not_audited=audited.count(None),
         gone=len(table) - len(images) + audited.count(None),
+        left_out=len(left_out),
         emptied=_emptied(relabelling),
         note=note,
     )
 
 
 def check_corrections(
-    table: pd.DataFrame, corrections: Sequence[Correction], class_names: Sequence[str], *, name: str
+    audited: Audited, corrections: Iterable[Correction], class_names: Sequence[str], *, name: str
 ) -> dict[int, Correction]:
     """The corrections by id, or an error that names every one that does not fit the audit."""
-    rows = zip(table["id"].tolist(), table["path"].fillna("").tolist(), table["given"].tolist(), strict=True)
-    audited = {int(number): (str(path), str(given)) for number, path, given in rows}
-    spelt = {_comparable(name): name for name in class_names}
+    spelt = {_comparable(each): each for each in class_names}
     decided: dict[int, Correction] = {}
     problems = []
-    for c in corrections:
-        if undefuse(c.label) in class_names:  # the page marks names that a spreadsheet would run as formulas
-            c = replace(c, label=undefuse(c.label))
-        elif c.label not in class_names:
-            c = replace(c, label=spelt.get(_comparable(label_name(undefuse(c.label)) or ""), c.label))
-        earlier = decided.setdefault(c.id, c)
-        problem = _problem(c, audited.get(c.id), class_names)
-        if problem is None and earlier.outcome != c.outcome:
-            problem = f"image {c.id} was decided otherwise on {earlier.place}"
-        if problem is not None:
-            problems.append(f"{c.place}: {problem}")
+    for place, written in corrections:
+        change = _as_audited(written, audited, class_names, spelt)
+        earlier = decided.setdefault(change.id, Correction(place, change))
+        wrong = problem(change, audited, class_names)
+        if wrong is None and earlier.change != change:
+            wrong = f"image {change.id} was decided otherwise on {earlier.place}"
+        if wrong is not None:
+            problems.append(f"{place}: {wrong}")
     raise_all(problems, name)
     return decided
 
 
-def _problem(c: Correction, audited: tuple[str, str] | None, class_names: Sequence[str]) -> str | None:
-    if audited is None:
-        return f"the audit has no image {c.id}"
-    path, given = audited
-    if not _same(c.path, path):
-        return f"image {c.id} is {path!r} in the audit, not {c.path!r}"
-    if not _same(c.given, given):
-        return f"image {c.id} is labelled {given!r} in the audit, not {c.given!r}"
-    if c.decision not in DECISIONS:
-        return f"unknown decision {c.decision!r}; use {', '.join(DECISIONS)}"
-    if c.decision != "relabel":
-        return f"{c.decision} takes no label, got {c.label!r}" if c.label not in ("", given) else None
-    if not c.label:
-        return "relabel without a label"
-    if c.label not in class_names:
-        return f"{c.label!r} is not a class of the set or of the audit; new classes cannot be made here"
-    return "it relabels to the label it has; write keep" if c.label == given else None
-
-
-def _same(read: str, known: str) -> bool:
-    """Whether a text is the one that the audit has, perhaps marked against spreadsheets."""
-    return _comparable(known) in (_comparable(read), _comparable(undefuse(read)))
+def _as_audited(change: Change, audited: Audited, class_names: Sequence[str], spelt: Mapping[str, str]) -> Change:
+    """The same in the audit's own words: browsers and spreadsheets change texts, and mark what would be formulas."""
+    path, given = (
+        known if _comparable(known) in (_comparable(read), _comparable(undefuse(read))) else read
+        for read, known in zip(change[1:3], audited.get(change.id, change[1:3]), strict=True)
+    )
+    label = undefuse(change.label)
+    if label not in class_names:
+        label = change.label if change.label in class_names else spelt.get(_comparable(label_name(label) or ""), label)
+    if change.decision != "relabel" and label == given:
+        label = ""
+    return Change(change.id, path, given, change.decision, label)
 
 
 def _comparable(text: str) -> str:
@@ -165,9 +152,8 @@ def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> lis
         what = "path" if by_path else "id"
         raise HitNetError(f"{images.name}: two images have the same {what}, so corrections cannot be told apart.")
     audited: list[int | None] = [None] * len(keys)
-    rows = zip(table["id"].tolist(), table["path"].fillna(""), table["given"], strict=True)
-    for number, path, given in rows:
-        i = place.get(path if by_path else int(number))
+    for number, (path, given) in audited_images(table).items():
+        i = place.get(path if by_path else number)
         if i is None and by_path:
             continue
         now = None if i is None else images.class_names[labels[i]]
@@ -177,13 +163,27 @@ def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> lis
                 f"{images.name} is not the set that was audited: image {number}, {path!r} labelled {given!r}, "
                 f"{what}. Give the audited data, or audit again."
             )
-        audited[i] = int(number)
+        audited[i] = number
     return audited
 
 
-def _check_none_gone(decided: Mapping[int, Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
+def _relabelling(
+    images: ImageSet, audited: Sequence[int | None], changes: Mapping[int, Change], names: tuple[str, ...], split: str
+) -> Relabelling:
+    index = {name: k for k, name in enumerate(names)}
+    labels, keep = images.labels.clone(), []
+    for i, number in enumerate(audited):
+        change = None if number is None else changes.get(number)
+        if change is not None and change.decision == "relabel":
+            labels[i] = index[change.label]
+        if change is None or change.decision != "drop":
+            keep.append(i)
+    return Relabelling(images, labels, keep, names, split)
+
+
+def _check_none_gone(decided: Iterable[Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
     there = set(audited)
-    gone = [f"{c.place}: {c.path}" for number, c in decided.items() if number not in there]
+    gone = [f"{place}: {change.path}" for place, change in decided if change.id not in there]
     if gone:
         images = "an image" if len(gone) == 1 else f"{len(gone)} images"
         raise HitNetError(

@@ -1,17 +1,15 @@
 """Similar grey images as judges: who is asked, what they say, and that they are always the same."""
 
 import numpy as np
-import pytest
 import torch
 from audit_samples import FLIPPED, mislabelled, quick_recipe
 
 import hitnet
-from hitnet import NewNetworks
-from hitnet.audit.choice import FEW, SuitableJudges
-from hitnet.audit.grey_neighbours import neighbour_distances
-from hitnet.audit.judges import views
+from hitnet import Judges
+from hitnet.audit.judges import judge_similar_images
+from hitnet.audit.networks import views
 from hitnet.capsules import HIT_RADIUS
-from hitnet.features.judges import FLOOR
+from hitnet.features.opinions import FLOOR
 from toy import colour_images, toy_images
 
 CPU = torch.device("cpu")
@@ -35,35 +33,28 @@ def naive_votes(images, k):
 
 def test_neighbours_are_those_of_blurred_pixels():
     images = toy_images(60)
-    found = neighbour_distances(images, CPU)
-    for distances, k in zip(found, (10, 20), strict=True):
+    for opinion, k in zip(judge_similar_images(images, CPU), (10, 20), strict=True):
         expected = -HIT_RADIUS * np.log(naive_votes(images, k) + FLOOR)
-        np.testing.assert_allclose(distances, expected, atol=1e-4)
+        assert (opinion.kind, opinion.in_sample, opinion.capsules) == (f"{k} neighbours", False, False)
+        np.testing.assert_allclose(opinion.distances, expected, atol=1e-4)
 
 
 def test_neighbours_that_know_little_are_not_asked():
     images = toy_images(60)
     shuffled = images.with_labels(images.labels[torch.randperm(60, generator=torch.Generator().manual_seed(0))])
-    assert neighbour_distances(shuffled, CPU) is None
-    assert neighbour_distances(colour_images(60), CPU) is None
-    assert neighbour_distances(toy_images(18), CPU) is None
+    assert judge_similar_images(shuffled, CPU) == ()
+    assert judge_similar_images(colour_images(60), CPU) == ()
+    assert judge_similar_images(toy_images(18), CPU) == ()
 
 
 def test_they_judge_beside_the_networks():
-    judges = NewNetworks(count=2, recipe=quick_recipe(), neighbours=True)
+    judges = Judges("scratch", networks=2, recipe=quick_recipe(), neighbours=True)
     audit = hitnet.audit_labels(mislabelled(), judges=judges, device="cpu")
-    assert audit.summary["models"] == 4
-    assert audit.summary["model"] == "hitnet-small and neighbours"
+    assert audit.summary.models == 4
+    assert audit.summary.model == "hitnet-small and neighbours"
     assert set(audit.table["id"].head(5)) == set(FLIPPED)
     assert audit.table["hits"].max() <= 2  # only capsules hit
-    assert audit.kept.kinds == ("networks", "networks", "10 neighbours", "20 neighbours")
-
-
-@pytest.mark.parametrize("gpu", [False, True])
-def test_grey_images_are_judged_so_on_a_cpu_by_default(gpu):
-    many = toy_images(3).select([0] * FEW)
-    judges, _ = SuitableJudges(3).choose(many, torch.device("cuda" if gpu else "cpu"))
-    assert judges == NewNetworks(seed=3, neighbours=not gpu)
+    assert [each.kind for each in audit.kept.opinions] == ["networks", "networks", "10 neighbours", "20 neighbours"]
 
 
 def test_views_of_grey_images():
