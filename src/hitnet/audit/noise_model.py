@@ -1,0 +1,150 @@
+"""What happened to the labels: a model of true classes and of errors, fitted to what judges say and to the labels.
+
+The true class z of an image has the prior probability q = softmax(Σ w_j ℓ_j), where ℓ_j (N, K) are the logits of judge
+j and w_j says how much the judge counts. The given label comes from z by a matrix T (K, K): T[z, g] is the probability
+that an image of class z is labelled g. Expectation-maximisation fits w and T:
+
+- posterior (N, K): softmax over z of ln q + ln T[z, given];
+- w: the maximum of Σ posterior · ln q, by Newton's method;
+- T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
+  on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
+  out: little where errors follow pairs of classes, much where they are random.
+
+Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
+the sum of 1 − score, and the class to propose is the most probable one.
+
+A judge that was trained on the label that it judges cannot say how much it counts: w would grow without bound. Such
+judges have a fixed weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PULLS = (4.0, 16.0, 64.0, 256.0, 1024.0)
+FIRST_RATE = 0.05  # of wrong labels, to begin with
+ROUNDS = 40
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """The fitted model.
+
+    Attributes:
+        weights: (J,), how much each judge counts.
+        errors: T, (K, K) float64.
+        pull: The chosen strength, in imagined errors per class.
+        log_prior: ln q, (N, K).
+        posterior: (N, K), probability of each class given the label.
+    """
+
+    weights: Tensor
+    errors: Tensor
+    pull: float
+    log_prior: Tensor
+    posterior: Tensor
+
+
+def fit_noise_model(logits: Tensor, labels: Tensor, *, fixed: Tensor | None = None) -> NoiseModel:
+    """Fit the model to J judges of N labels.
+
+    Args:
+        logits: (J, N, K) of judges that have not seen the label that they judge; J may be 0.
+        labels: (N,), the given classes.
+        fixed: (N, K), logits of judges that have, times their weight.
+    """
+    exact = logits.double()
+    base = exact.new_zeros(exact.shape[1:]) if fixed is None else fixed.double()
+    weights, errors = _fit(exact, labels, base, PULLS[len(PULLS) // 2])
+    prior = log_prior(exact, weights, base)
+    likelihoods = [_held_out_likelihood(prior, labels, errors, pull) for pull in PULLS]
+    pull = PULLS[likelihoods.index(max(likelihoods))]
+    weights, errors = _fit(exact, labels, base, pull, weights, errors)
+    prior = log_prior(exact, weights, base)
+    return NoiseModel(weights, errors, pull, prior, posterior(prior, labels, errors))
+
+
+def log_prior(logits: Tensor, weights: Tensor, base: Tensor) -> Tensor:
+    """ln q (N, K), from logits (J, N, K), weights (J,) and what has a fixed weight (N, K)."""
+    return torch.log_softmax(torch.einsum("j,jnk->nk", weights, logits) + base, dim=1)
+
+
+def posterior(prior: Tensor, labels: Tensor, errors: Tensor) -> Tensor:
+    """Probability of each class (N, K) given the labels (N,): q(z) T[z, given], made to sum to 1."""
+    return torch.softmax(prior + errors.log().T[labels], dim=1)
+
+
+def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
+    """T (K, K) from the posteriors (N, K) of labels (N,).
+
+    Of n images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes; among
+    wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull).
+    """
+    classes = posteriors.shape[1]
+    counts = posteriors.new_zeros(classes, classes).index_add_(0, labels, posteriors).T  # by true and given class
+    right = counts.diagonal()
+    wrong = counts - torch.diag(right)
+    total = wrong.sum(dim=1)
+    overall = (total.sum() / len(labels)).clamp(1 / (len(labels) + 1), 1 - 1 / classes)
+    rate = (total + pull) / (total + right + pull / overall)
+    even = (1 - torch.eye(classes, dtype=counts.dtype, device=counts.device)) / (classes - 1)
+    return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
+
+
+def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, base: Tensor) -> Tensor:
+    """One step of Newton's method towards the maximum of the mean of Σ posterior · ln q over w ≥ 0.
+
+    The mean is over the images and one more, which would have the weights stay as they are: they cannot run away where
+    judges are never wrong.
+    """
+    count = logits.shape[1] + 1
+    prior = log_prior(logits, weights, base).exp()
+    expected = torch.einsum("nk,jnk->jn", prior, logits)
+    gradient = torch.einsum("nk,jnk->j", posteriors - prior, logits) / count
+    spread = logits - expected[..., None]
+    curvature = torch.stack([torch.einsum("nk,nk,jnk->j", prior, each, spread) for each in spread]) / count
+    curvature += torch.eye(len(weights), dtype=curvature.dtype, device=curvature.device) / count
+    stepped = weights + torch.linalg.solve(curvature, gradient)
+    return torch.minimum(stepped.clamp_min(0), 4 * weights + 0.05)  # no leaps: far from the maximum the step is too long
+
+
+def _fit(
+    logits: Tensor,
+    labels: Tensor,
+    base: Tensor,
+    pull: float,
+    weights: Tensor | None = None,
+    errors: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Weights (J,) and T (K, K) for one pull, from a first guess or from where an earlier fit ended."""
+    judges, _, classes = logits.shape
+    if weights is None or errors is None:
+        weights = logits.new_full((judges,), 1 / max(judges, 1))
+        errors = logits.new_full((classes, classes), FIRST_RATE / (classes - 1)).fill_diagonal_(1 - FIRST_RATE)
+    for _ in range(ROUNDS):
+        before = torch.cat([weights, errors.diagonal()])
+        prior = log_prior(logits, weights, base)
+        for _ in range(3):
+            errors = error_matrix(posterior(prior, labels, errors), labels, pull)
+        if judges:
+            weights = improve_weights(logits, posterior(prior, labels, errors), weights, base)
+        if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
+            break
+    return weights, errors
+
+
+def _held_out_likelihood(prior: Tensor, labels: Tensor, errors: Tensor, pull: float) -> float:
+    """Σ ln P(label) of each half of the images by the T of the other half."""
+    total = 0.0
+    half = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device) % 2
+    for held_out in (half == 0, half == 1):
+        fitted = errors
+        for _ in range(6):
+            known = ~held_out
+            fitted = error_matrix(posterior(prior[known], labels[known], fitted), labels[known], pull)
+        total += float(torch.logsumexp(prior[held_out] + fitted.log().T[labels[held_out]], dim=1).sum())
+    return total
