@@ -10,9 +10,9 @@ import typer
 
 import reproduction as paper
 from hitnet.cli.options import DataDir, Device
-from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table
 from hitnet.errors import HitNetError
+from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
 from reproduction.cost import device_name, in_words
 from reproduction.ledger import SHORT, source_root
@@ -112,7 +112,7 @@ def make_runs(names: list[str], *, book: paper.Book, ledger: paper.Ledger, **opt
     """Make the missing runs of results or experiments, and print what was done."""
     for name in names:
         book.look_up(name)
-    with training_progress(f"Reproducing {', '.join(names)}") as bar:
+    with shown(True, f"Reproducing {', '.join(names)}") as bar:
         outcome = paper.reproduce(
             *names,
             book=book,

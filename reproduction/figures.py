@@ -42,7 +42,7 @@ def curves_section(page: Page) -> str:
             continue
         mean = np.mean([record.errors for record in records], axis=0)
         label = f"{title}, mean of {len(records)} run{'s' if len(records) > 1 else ''}"
-        histories[label] = [{"epoch": i, "test_error": float(error)} for i, error in enumerate(mean, start=1)]
+        histories[label] = [{"epoch": i, "test_error": float(error) / 100} for i, error in enumerate(mean, start=1)]
         lines.append(f"- {label}")
     if not histories:
         return "\n".join(["There are no runs to draw yet.", "", *lines, ""])
@@ -94,12 +94,14 @@ def draw_components(drawing: Drawing) -> list[Figure]:
     """The distributions of the components of one class's capsules, on the training images of that class."""
     names = drawing.run.class_names
     name = names[min(TRAVERSED_CLASS, len(names) - 1)]
-    return plots.feature_figures(synthesis.feature_distributions(drawing.run, classes=[name], device=drawing.device))
+    return plots.distribution_figures(
+        synthesis.capsule_distributions(drawing.run, classes=[name], device=drawing.device)
+    )
 
 
 def measure_components(drawing: Drawing) -> dict[str, Any]:
     """Mean, spread and the share within 2m/√n of the centre, by class, over all components and training images."""
-    features = synthesis.feature_distributions(drawing.run, device=drawing.device)
+    features = synthesis.capsule_distributions(drawing.run, device=drawing.device)
     rows = features.by_class()
     columns = (rows[name].round(5).tolist() for name in ("class", "images", "mean", "spread", "within"))
     by_class = [list(row) for row in zip(*columns, strict=True)]

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from hitnet.models.network import Network
-from hitnet.runtime.progress import Progress
+from hitnet.runtime.progress import Progress, Together, Training
 
 
 class Guard(Progress):
-    """Passes on the progress of training, and stops it where another epoch would exceed the budget.
+    """Stops training where another epoch would exceed the budget, and reads networks after each epoch.
 
     Args:
-        inner: Receives all progress.
-        end: The end of the budget by `clock`; None: no budget.
+        limit: The end of the budget by `clock`; None: no budget.
         read: Called after each epoch with run folder, epoch and network.
     """
 
     def __init__(
-        self,
-        inner: Progress,
-        end: float | None,
-        clock: Callable[[], float],
-        read: Callable[[Path, int, Network], None],
+        self, limit: float | None, clock: Callable[[], float], read: Callable[[Path, int, Network], None]
     ) -> None:
-        self.inner, self.end, self.clock, self.read = inner, end, clock, read
+        self.limit, self.clock, self.read = limit, clock, read
 
-    def plan(self, steps: int) -> None:
-        self.inner.plan(steps)
+    def epoch(self, training: Training) -> None:
+        row = training.history[-1]
+        self.stop = self.stop or (self.limit is not None and self.clock() + row["seconds"] > self.limit)
+        if training.folder is not None:
+            self.read(training.folder, row["epoch"], training.network)
 
-    def step(self) -> None:
-        self.inner.step()
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.inner.epoch(row)
-        late = self.end is not None and self.clock() + row["seconds"] > self.end
-        self.stop = self.stop or self.inner.stop or late
-
-    def network(self, folder: Path | None, epoch: int, network: Network) -> None:
-        self.inner.network(folder, epoch, network)
-        if folder is not None:
-            self.read(folder, epoch, network)
+def guarded(progress: Progress | None, guard: Guard) -> Progress:
+    """A guard beside the hooks that are given."""
+    return guard if progress is None else Together([progress, guard])

@@ -101,7 +101,7 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),
-        "wrong": [round(row["test_error"] * tested / 100) for row in history],
+        "wrong": [round(row["test_error"] * tested) for row in history],
         "tested": tested,
         "seconds": round(sum(seconds) + final_test_seconds, 1),
         "epoch_seconds": round(statistics.median(seconds), 4),

@@ -17,18 +17,16 @@ from hitnet.models.network import Network, weights_fingerprint
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 from hitnet.training import Run, RunConfig, RunFolder, open_run
-from hitnet.training.api import seed_jobs
 from hitnet.training.configuration import configure
 from hitnet.training.hybrid_batches import Prepare
-from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
-from hitnet.training.resuming import check_same
+from hitnet.training.jobs import Job, JobSet, Outcome, seed_jobs, train_job_sets
 from hitnet.training.scheduler import AT_ONCE
 from reproduction.book import TEACHER_SEED, Book, Drawing
 from reproduction.committees import predictions_path, save_predictions, wrong_within
 from reproduction.cost import Costs, device_name
 from reproduction.experiments import Experiment, Length, PlannedRun
 from reproduction.ghosts import reading_path, save_reading
-from reproduction.guard import Guard
+from reproduction.guard import Guard, guarded
 from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
 from reproduction.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 
@@ -85,7 +83,7 @@ class Runner:
         folder = self.folder(experiment, seed, length)
         if folder.finished:
             config, *_ = self.configured(experiment, length)
-            check_same(folder, replace(config, seed=seed), resume=True)
+            folder.check_same(replace(config, seed=seed))
         return folder.finished
 
     def diverged(self, experiment: Experiment, length: Length) -> dict[int, str]:
@@ -164,8 +162,8 @@ class Runner:
             if epoch in experiment.read_ghosts and length.short_label(experiment) is None:
                 self.read_ghosts(experiment, network, RunFolder(folder), epoch)
 
-        guard = Guard(self.progress or Progress(), self.end, self.clock, read)
-        train_job_sets(job_sets, on_end, device=device, progress=guard, at_once=self.at_once)
+        progress = guarded(self.progress, Guard(self.end, self.clock, read))
+        train_job_sets(job_sets, on_end, device=device, progress=progress, at_once=self.at_once)
 
     def job_set(self, experiment: Experiment, jobs: Sequence[PlannedRun], length: Length) -> JobSet:
         """The planned runs of one experiment as jobs; a run folder that holds another run is refused."""

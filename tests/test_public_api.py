@@ -18,7 +18,7 @@ FUNCTIONS = {
     "models": "list_models",
     "prototypes": "prototypes",
     "traverse": "traverse",
-    "features": "feature_distributions",
+    "capsules": "capsule_distributions",
     "generate": "generate",
     "augment": "augment",
     "plot": "plot_history",

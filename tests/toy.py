@@ -64,6 +64,20 @@ def write_mnist(folder: Path, images: Images) -> None:
             (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + array.numpy().tobytes()))
 
 
+class Counted(Progress):
+    """Notes the parts of the work that begin, and their steps."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, int | None, str]] = []
+        self.steps: list[int] = []
+
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        self.parts.append((name, steps, unit))
+
+    def step(self, count: int = 1) -> None:
+        self.steps.append(count)
+
+
 class Stop(Exception):
     """What `Interrupting` raises."""
 

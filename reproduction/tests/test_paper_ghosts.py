@@ -41,9 +41,10 @@ def test_ghosts_are_read_during_training(work, book, tmp_path):
     seen = {}
 
     class Looking(Progress):
-        def network(self, folder, epoch, network):
-            away = others(class_distances(network, images.pixels).double().numpy(), images.labels.numpy())
-            seen[folder.name, epoch] = away.min(axis=1).astype(np.float32)
+        def epoch(self, training):
+            distances = class_distances(training.network, images.pixels).double().numpy()
+            away = others(distances, images.labels.numpy())
+            seen[training.folder.name, len(training.history)] = away.min(axis=1).astype(np.float32)
 
     work("toy-ghosts", progress=Looking())
     assert len(seen) == 4

@@ -26,8 +26,8 @@ def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):
     assert sorted(runs) == [0, 1, 2]
     assert not (tmp_path / "runs/toy/seed-1").exists()
     run = hitnet.open_run(tmp_path / "runs/toy/seed-2")
-    assert runs[2].error == pytest.approx(run.history[-1]["test_error"])
-    assert runs[2].errors == pytest.approx([row["test_error"] for row in run.history])
+    assert runs[2].error == pytest.approx(100 * run.history[-1]["test_error"])
+    assert runs[2].errors == pytest.approx([100 * row["test_error"] for row in run.history])
     assert (runs[2].device, runs[2].images, runs[2].epochs) == (HERE, 48, 2)
     assert runs[2].code.startswith(hitnet.__version__)
     assert work("toy-table")[0].done == []
@@ -96,7 +96,7 @@ class Steps(Progress):
     def step(self):
         self.steps += 1
 
-    def epoch(self, row):
+    def epoch(self, training):
         if self.seconds:
             self.clock.now += self.seconds.pop(0)
 

@@ -7,14 +7,14 @@ import pytest
 from reproduction import Ledger, reproduce, runner
 from reproduction.book import Standing, standing
 from reproduction.cost import Costs
-from reproduction.guard import Guard
+from reproduction.guard import Guard, guarded
 from reproduction.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from reproduction.records import full_runs, short_runs
 from toy_book import HERE, Clock, add, record
 
 import hitnet
 from hitnet.errors import DivergedError, HitNetError
-from hitnet.runtime.progress import Progress
+from hitnet.runtime.progress import Progress, Training
 
 SOFT = {"head": "softmax", "decoder": "none"}
 
@@ -182,9 +182,9 @@ def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledg
 
 def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledger):
     class Another(Progress):
-        def epoch(self, row):
+        def epoch(self, training):
             other = Ledger(ledger.path)
-            if row["epoch"] == 2 and not other.entries:
+            if training.history[-1]["epoch"] == 2 and not other.entries:
                 add(other, book.experiments["toy"], 0)
 
     outcome, _ = work("toy", runs=2, progress=Another())
@@ -194,17 +194,20 @@ def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledge
 
 
 def test_a_guard_that_stopped_stays_stopped():
+    def after(seconds):
+        return Training(None, [{"epoch": 1, "seconds": seconds}], None, 0, None)
+
     clock, inner = Clock(), Progress()
-    guard = Guard(inner, clock.now + 10, clock, read=lambda *_: None)
-    guard.epoch({"seconds": 11.0})
+    guard = guarded(inner, Guard(clock.now + 10, clock, read=lambda *_: None))
+    guard.epoch(after(11.0))
     assert guard.stop
-    guard.epoch({"seconds": 1.0})
+    guard.epoch(after(1.0))
     assert guard.stop
-    other = Guard(inner, None, clock, read=lambda *_: None)
-    other.epoch({"seconds": 1.0})
+    other = guarded(inner, Guard(None, clock, read=lambda *_: None))
+    other.epoch(after(1.0))
     assert not other.stop
     inner.stop = True
-    other.epoch({"seconds": 1.0})
+    other.epoch(after(1.0))
     assert other.stop
 
 
@@ -243,7 +246,7 @@ def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, t
     reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
     run = full_runs(ledger, fewer)[0]
     assert (run.tested, run.final_tested) == (5, 12)
-    assert run.error == pytest.approx(hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
+    assert run.error == pytest.approx(100 * hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
 
 
 @pytest.mark.parametrize(("limit", "each_epoch", "tested"), [(8, 5, (5, 8)), (4, 5, (4, 4)), (32, None, (12, 12))])

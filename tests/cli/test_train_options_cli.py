@@ -40,6 +40,12 @@ def test_options_of_the_network(data):
     assert not config.shared_norm
 
 
+def test_options_of_the_recipe(data):
+    call(data, "--out", "run", "--learning-rate", 0.004, "--batch-size", 7, "--recipe", "paper")
+    recipe = hitnet.open_run("run").config.recipe
+    assert (recipe.name, recipe.learning_rate, recipe.batch_size) == ("paper", 0.004, 7)
+
+
 def test_a_network_s_own_value_can_be_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_npz(toy_images(30, shape=(3, 12, 12)), tmp_path / "colours.npz")
@@ -64,12 +70,10 @@ def test_hybrid_augmentation(data):
     ("options", "says"),
     [
         (("--augment", "hybrid"), "set --augment-from to a run"),
-        (("--augment", "hybird"), "must be one of none, hybrid"),
         (("--augment-from", "somewhere"), "--augment-from names a run, .* set --augment hybrid"),
         (("--augment-strength", "2"), "--augment-strength, --augment-share and --augment-noise require --augment"),
         (("--augment-share", "1"), "--augment-strength, --augment-share and --augment-noise require --augment"),
         (("--augment-noise", "component"), "--augment-strength, --augment-share and --augment-noise require --augment"),
-        (("--augment", "hybrid", "--augment-noise", "loud"), "must be one of normal, component"),
         (("--ghost-rule", "nearer"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
         (("--ghost-probability", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),
         (("--ghosts-from-epoch", "2", "--ghosts", "0"), r"^Ghost options require --ghosts N, e\.g\. --ghosts 1\.$"),

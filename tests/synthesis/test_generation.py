@@ -91,10 +91,10 @@ def test_extra_components_are_drawn(extra_network):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"count": 0}, "count must be at least 1"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"spread": -1.0}, "must not be negative"),
-        ({"seed": -1}, "must not be negative"),
+        ({"count": 0}, "count must be a whole number from 1 on"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
+        ({"spread": -1.0}, "spread must be finite and not negative"),
+        ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"law": "normal"}, "law must be one of fitted, paper"),
         ({"classes": ["hand"]}, "no class named 'hand'. Did you mean 'band"),
     ],

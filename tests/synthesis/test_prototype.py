@@ -6,7 +6,7 @@ import torch
 import hitnet
 from hitnet import HitNetError, Run
 from hitnet.synthesis import decode, prototypes
-from hitnet.synthesis.prototype import class_prototypes
+from hitnet.synthesis.decoding import class_prototypes
 
 
 def test_a_prototype_is_the_decoded_central_capsule(toy_run):

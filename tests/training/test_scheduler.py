@@ -85,8 +85,9 @@ class Counting(Progress):
     def __init__(self, most=10**9):
         self.planned, self.steps, self.most = [], 0, most
 
-    def plan(self, steps):
-        self.planned.append(steps)
+    def part(self, name, steps=None, unit="steps"):
+        if steps is not None:
+            self.planned.append(steps)
 
     def step(self):
         self.steps += 1
@@ -167,7 +168,7 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
     options = {"recipe": choose_recipe(epochs=2, **RANDOM), **SMALL}
     expected = hitnet.train_many(toy, seeds=3, **options)
     monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
-    alive, make, finish = set(), engine.Trainer.__init__, scheduler.Running.advance
+    alive, make, advance = set(), engine.Trainer.__init__, scheduler.Scheduler.advance
 
     def making(self, *arguments, **more):
         if alive:
@@ -175,14 +176,13 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
         alive.add(1)
         make(self, *arguments, **more)
 
-    def advancing(self):
-        continues = finish(self)
-        if not continues:
+    def advancing(self, running):
+        advance(self, running)
+        if not self.running:
             alive.clear()
-        return continues
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
-    monkeypatch.setattr(scheduler.Running, "advance", advancing)
+    monkeypatch.setattr(scheduler.Scheduler, "advance", advancing)
     assert all(same(a, b) for a, b in zip(expected, hitnet.train_many(toy, seeds=3, **options), strict=True))
 
 

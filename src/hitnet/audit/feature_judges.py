@@ -48,7 +48,9 @@ class FeatureHeads(Judges):
 
     def judge(self, case: Case) -> Judgement:
         images = case.images
+        case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
         features, name = self._features(case)
+        case.progress.part("fitting heads")
         judged = judge_features(
             features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=case.device
         )

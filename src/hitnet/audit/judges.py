@@ -26,12 +26,10 @@ from hitnet.inference.evaluation import check_fit
 from hitnet.models.inference import class_distances
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.runtime.progress import Progress
-from hitnet.synthesis.decoding import to_pixels
-from hitnet.synthesis.prototype import class_prototypes
+from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
-from hitnet.training.api import make_job
 from hitnet.training.configuration import at_backbone_size, configure
-from hitnet.training.jobs import Job, JobSet, release, train_jobs
+from hitnet.training.jobs import Job, JobSet, make_job, release, train_jobs
 
 BATCH = 10_000  # images on the device at once, in all their views
 VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
@@ -47,7 +45,7 @@ class Case:
         split: train, test or all.
         device: Where to compute.
         folder: Where to keep what is expensive, and to resume it from. None: nowhere.
-        progress: Called after every step and epoch of a training.
+        progress: Called for each part of the work, its steps, and the epochs of trainings.
     """
 
     data: Data
@@ -55,7 +53,7 @@ class Case:
     split: str
     device: torch.device
     folder: Path | None = None
-    progress: Progress | None = None
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from hitnet.audit.summary import summarise, verified_errors
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.runtime import files, locks, schemas
+from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import started_by_torchrun
@@ -42,8 +43,8 @@ def audit_labels(
     score: scores.Method = "margin",
     out: str | Path | None = None,
     resume: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
+    device: str | torch.device = "auto",
+    progress: Progress | bool = True,
 ) -> Audit:
     """Find the doubtful labels of a data set.
 
@@ -55,8 +56,8 @@ def audit_labels(
         score: How doubt is measured; see `scores.doubt`.
         out: Folder for the table, the summary and the page; new networks are kept in out/models.
         resume: Resume the audit in `out`.
-        device: auto, cpu or cuda.
-        progress: Called after every step and epoch of a training.
+        device: auto, cpu, cuda, cuda:1, or a torch.device.
+        progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
     """
     started = time.perf_counter()
     scores.check_method(score)
@@ -80,8 +81,9 @@ def audit_labels(
     settings = {"source": opened.address, "split": split, "images": len(images)}
     folder = prepare(out, settings, resume=resume, may_grow=grows)
     try:
-        case = Case(opened, images, split, pick_device(device), folder, progress)
-        return _audit(case, judges or SuitableJudges(), score, started)
+        with shown(progress, f"Auditing {opened.name}") as bar:
+            case = Case(opened, images, split, pick_device(device), folder, bar)
+            return _audit(case, judges or SuitableJudges(), score, started)
     finally:
         if folder is not None:
             locks.release(folder / CLAIM)
@@ -90,6 +92,7 @@ def audit_labels(
 def _audit(case: Case, judges: Judges, score: scores.Method, started: float) -> Audit:
     """Judge a case, and write the result into its folder, if there is one."""
     judgement = judges.judge(case)
+    case.progress.part("results")
     result = judge(
         judgement.distances,
         judgement.images,

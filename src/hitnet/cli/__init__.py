@@ -18,18 +18,22 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from hitnet.cli.terminal import errors, printable
-from hitnet.errors import HitNetError, ToldElsewhereError
+from hitnet import __version__
+from hitnet.cli.terminal import errors
+from hitnet.errors import HitNetError, ReportedElsewhereError
+from hitnet.runtime.terminal import printable
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
 
+RESUME_HINT = " Progress is saved; run the command again with --resume."
+SMALLER = ("image_size", "limit")  # options that save memory
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, too, exits so after Ctrl-C
 
 MODULES = {
@@ -40,7 +44,7 @@ MODULES = {
     "models": "train",
     "prototypes": "synthesis",
     "traverse": "synthesis",
-    "features": "synthesis",
+    "capsules": "synthesis",
     "generate": "synthesis",
     "augment": "synthesis",
     "plot": "plot",
@@ -116,9 +120,25 @@ app = typer.Typer(
 )
 
 
+def print_version(asked: bool) -> None:
+    if asked:
+        print(f"hitnet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def hitnet() -> None:
+def hitnet(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print what other libraries report")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results, warnings and errors")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version", callback=print_version, is_eager=True)
+    ] = False,
+) -> None:
     """HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels."""
+    logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("hitnet").setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+    if quiet:
+        os.environ["HITNET_PROGRESS"] = "0"
 
 
 def with_options(message: str) -> str:
@@ -137,6 +157,14 @@ def with_options(message: str) -> str:
         return f"--{option}" if value is None else f"--{option} {value}"
 
     return re.sub(r"`(\w+)`(?: = (\w+))?", translate, message)
+
+
+class Messages(logging.StreamHandler[IO[str]]):
+    """Prints log messages on standard error, which a progress bar replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 class OptionFormatter(logging.Formatter):
@@ -163,14 +191,14 @@ def main(program: typer.Typer = app) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Messages()
     handler.setFormatter(OptionFormatter("%(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(handlers=[handler])
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     try:
         refuse_empty(sys.argv[1:])
         program()
-    except ToldElsewhereError:
+    except ReportedElsewhereError:
         raise SystemExit(1) from None
     except HitNetError as error:
         errors.print(f"Error: {with_options(str(error))}", style="red")
@@ -179,10 +207,13 @@ def main(program: typer.Typer = app) -> None:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
             raise
-        errors.print("Interrupted. Nothing that was written is lost; commands that have --resume can continue it.")
+        errors.print(f"Interrupted.{RESUME_HINT if 'resume' in LazyGroup.options else ''}")
         raise SystemExit(code) from None
     except MemoryError:
-        errors.print("Error: there is not enough memory for this. Ask for less at a time.", style="red")
+        smaller = [f"--{name.replace('_', '-')}" for name in SMALLER if name in LazyGroup.options]
+        errors.print(
+            f"Error: Out of memory.{' Try a smaller ' + ' or '.join(smaller) + '.' if smaller else ''}", style="red"
+        )
         raise SystemExit(1) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:

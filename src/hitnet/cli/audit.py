@@ -21,7 +21,6 @@ from hitnet.audit import (
 )
 from hitnet.audit.choice import SuitableJudges
 from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
-from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table, print_written, short_name
 from hitnet.cli.train import check_ghosts
 from hitnet.data import open_data
@@ -114,17 +113,15 @@ def run_command(
     training = {"networks": networks, "model": model, "recipe": None if recipe == "fast" else recipe, **recipe_options}
     frozen = {"backbone": backbone, "weights": weights, "features": features}
     asked = ask_for_judges(judges, training, frozen, runs, seed, gpu=pick_device(device).type == "cuda")
-    with training_progress(f"Auditing {short_name(data)}") as bar:
-        audit = audit_labels(
-            open_data(data, **data_options),
-            judges=asked,
-            split=split,
-            score=score,  # type: ignore[arg-type]
-            out=out or Path("audits") / short_name(data),
-            resume=resume,
-            device=device,
-            progress=bar,
-        )
+    audit = audit_labels(
+        open_data(data, **data_options),
+        judges=asked,
+        split=split,
+        score=score,  # type: ignore[arg-type]
+        out=out or Path("audits") / short_name(data),
+        resume=resume,
+        device=device,
+    )
     print_audit(audit)
 
 

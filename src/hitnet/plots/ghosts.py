@@ -60,7 +60,7 @@ def analysis_figure(ghosts: Ghosts) -> Figure:
 def draw_agreement(axes: Axes, ghosts: Ghosts) -> Axes:
     """Draw how many images have 1, 2, … different ghost classes."""
     agreement = ghosts.agreement()
-    axes.bar(agreement["classes"], agreement["percent"], color=BLUE)
+    axes.bar(agreement["classes"], 100 * agreement["share"], color=BLUE)
     axes.set(xlabel="different ghost classes $N_c$", ylabel="% of the images", title=f"{ghosts.models} networks")
     axes.set_xticks(agreement["classes"])
     return axes

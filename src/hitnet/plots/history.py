@@ -63,8 +63,8 @@ def history_figure(histories: Histories) -> Figure:
 
 def draw_error(axes: Axes, histories: Histories) -> Axes:
     """Draw test errors as solid lines and training errors as dotted lines."""
-    _draw(axes, histories, "train_error", linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
-    tested = _draw(axes, histories, "test_error", linewidth=1.4)
+    _draw(axes, histories, "train_error", 100, linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
+    tested = _draw(axes, histories, "test_error", 100, linewidth=1.4)
     return _finish(axes, "error, % (dotted: in training)" if tested else "error in training, %")
 
 
@@ -81,11 +81,11 @@ def colours(count: int) -> list[Any]:
     return list(COLOURS[:count] if count <= len(COLOURS) else colormaps["turbo"](np.linspace(0.05, 0.95, count)))
 
 
-def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
-    """Draw one line per run whose history has `key`; return whether there is any."""
+def _draw(axes: Axes, histories: Histories, key: str, factor: float = 1, **style: Any) -> bool:
+    """Draw one line per run whose history has `key`, times a factor; return whether there is any."""
     drawn = False
     for (name, rows), colour in zip(histories.items(), colours(len(histories)), strict=True):
-        points = [(row["epoch"], row[key]) for row in rows if key in row]
+        points = [(row["epoch"], factor * row[key]) for row in rows if key in row]
         if points:
             marker = "." if len(points) == 1 else ""  # a single epoch would be an invisible line
             axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, **style)

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hitnet.synthesis.distributions import FeatureDistributions
-    from hitnet.synthesis.hybrid_images import HybridExamples
-    from hitnet.synthesis.prototype import Prototypes
-    from hitnet.synthesis.traversal import Traversal
+    from hitnet.synthesis import CapsuleDistributions, HybridExamples, Prototypes, Traversal
 
 MOST_STEPS = 40  # largest number of columns of a traversal; more would be too narrow to see
 X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
@@ -128,7 +125,7 @@ def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
     return figures
 
 
-def feature_figures(features: FeatureDistributions) -> list[Figure]:
+def distribution_figures(features: CapsuleDistributions) -> list[Figure]:
     """Distributions of capsule components: a panel per class, or per component if there is only one class."""
     present = features.labels.unique().tolist()
     if len(present) > 1:
@@ -150,7 +147,7 @@ def feature_figures(features: FeatureDistributions) -> list[Figure]:
 
 
 def _feature_page(
-    features: FeatureDistributions,
+    features: CapsuleDistributions,
     panels: list[tuple[str, Tensor]],
     title: str,
     columns: int,
@@ -166,7 +163,7 @@ def _feature_page(
     for i, axes in enumerate(grid.flat):
         if i < len(panels):
             name = fitting(panels[i][0], WIDTH / columns - 0.15, size=8)
-            draw_features(axes, panels[i][1], features, reach=reach, title=name)
+            draw_distribution(axes, panels[i][1], features, reach=reach, title=name)
             axes.tick_params(labelbottom=i + columns >= len(panels))
         else:
             axes.set_axis_off()
@@ -175,8 +172,8 @@ def _feature_page(
     return figure
 
 
-def draw_features(
-    axes: Axes, capsules: Tensor, features: FeatureDistributions, *, reach: float, title: str = ""
+def draw_distribution(
+    axes: Axes, capsules: Tensor, features: CapsuleDistributions, *, reach: float, title: str = ""
 ) -> Axes:
     """Draw the distribution of capsule components: all together filled, each as a line, the expected one dashed.
 

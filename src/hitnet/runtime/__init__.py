@@ -1,5 +1,5 @@
 """What all work here stands on: devices, processes, progress, files that are written whole, locks."""
 
-from hitnet.runtime.progress import Progress
+from hitnet.runtime.progress import Progress, Training
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "Training"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import lock_descriptor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, MissingFileError
 
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 LARGEST_JSON = 256 << 20  # bytes
@@ -178,7 +178,7 @@ def check_regular(path: str | Path, *, largest: int) -> None:
     try:
         status = Path(path).stat()
     except FileNotFoundError:
-        raise HitNetError(f"{path} does not exist.") from None
+        raise MissingFileError(f"{path} does not exist.") from None
     except (OSError, ValueError) as error:
         raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if not stat.S_ISREG(status.st_mode):

@@ -103,5 +103,5 @@ def fit_images(
 ) -> ImageLearner:
     """Train a network on images as `hitnet.train` does."""
     recipe = choose_recipe("fast", epochs=epochs, ghosts=ghosts)
-    run = train(images, model=model, recipe=recipe, seed=seed, device=device)
+    run = train(images, model=model, recipe=recipe, seed=seed, device=device, progress=False)
     return ImageLearner(run.model.cpu().eval())

@@ -7,22 +7,22 @@ The law "paper" draws each component from N(0.5, m/√n), as in the paper, and e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hitnet.data import Source
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError, check_choice, finite, whole
 from hitnet.models.coding import BATCH, need_decoder
 from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
 
-Law = Literal["fitted", "paper"]
-LAWS = ("fitted", "paper")
+Law = Literal["fitted", "paper"]  # which Gaussian capsules are drawn from
+LAWS: tuple[Law, ...] = get_args(Law)
 
 
 class Generated(NamedTuple):
@@ -47,7 +47,7 @@ def generate(
     seed: int = 0,
     batch_size: int = BATCH,
     data: Source | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> Iterator[Generated]:
     """Generate `count` new images per class, class by class, one batch at a time.
 
@@ -63,7 +63,7 @@ def generate(
         seed: An image depends only on the seed, its class and its position within the class.
         batch_size: Images per batch.
         data: The data to fit to. None: the run's training data.
-        device: "auto", "cpu" or "cuda".
+        device: auto, cpu, cuda, cuda:1, or a torch.device.
     """
     _check_numbers(count, spread, seed, batch_size)
     check_choice("generate", "law", law, LAWS)
@@ -102,11 +102,10 @@ def sample_images(
 
 
 def _check_numbers(count: int, spread: float, seed: int, batch_size: int) -> None:
-    for name, value in (("count", count), ("batch_size", batch_size)):
-        if value < 1:
-            raise HitNetError(f"generate: {name} must be at least 1; got {value}.")
-    if not 0 <= spread < float("inf") or seed < 0:
-        raise HitNetError(f"generate: spread and seed must not be negative or infinite; got {spread} and {seed}.")
+    whole("generate", "count", count, 1)
+    whole("generate", "batch_size", batch_size, 1)
+    whole("generate", "seed", seed, 0)
+    finite("generate", "spread", spread)
 
 
 def paper_gaussians(network: Network) -> CapsuleGaussians:

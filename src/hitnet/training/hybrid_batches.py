@@ -89,7 +89,7 @@ def hybrid_augmentation(
             "Hybrid augmentation modifies images with a trained network: set `augment_from` to a run that was trained "
             "on the same classes."
         )
-    trained = run if isinstance(run, Run) else open_run(run)
+    trained = open_run(run)
     network = frozen_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
     prepare = partial(
         HybridAugmentation,

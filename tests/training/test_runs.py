@@ -1,4 +1,4 @@
-"""How many images of known classes keep their class: the limit of misfits set by held-out images."""
+"""What a run says of images, and how many images of known classes keep their class."""
 
 import logging
 
@@ -10,9 +10,8 @@ from PIL import Image
 import hitnet
 from hitnet import HitNetError
 from hitnet.inference import open_onnx
-from hitnet.inference.evaluation import load_for
-from hitnet.inference.predictions import decision_rule
 from hitnet.models.inference import class_distances
+from hitnet.probabilities import fit_temperature
 from toy import toy_images
 
 
@@ -43,7 +42,7 @@ def write(images, folder):
 
 def test_the_wanted_share_of_test_images_keeps_its_class(folder, tmp_path, caplog):
     run = hitnet.open_run(folder)
-    test = load_for(run, None)
+    test = run.load()
     assert len(test) == 24
     paths = write(test, tmp_path)
     with caplog.at_level(logging.INFO, "hitnet"):
@@ -53,7 +52,7 @@ def test_the_wanted_share_of_test_images_keeps_its_class(folder, tmp_path, caplo
     assert [prediction.label is None for prediction in predictions] == [
         prediction.misfit > each[17] + 1e-4 for prediction in predictions
     ]
-    limit = decision_rule(run, keep=0.75, device="cpu").largest_misfit
+    limit = run.rule(keep=0.75, device="cpu").largest_misfit
     assert limit == pytest.approx(each[17], abs=2e-4)
     assert f'"none" beyond a misfit of {limit:.3f}: 75 % of 24 test images of bands have at most that.' in caplog.text
     everything = hitnet.predict(folder, paths, keep=1.0, device="cpu")
@@ -62,17 +61,17 @@ def test_the_wanted_share_of_test_images_keeps_its_class(folder, tmp_path, caplo
 
 def test_other_data_may_set_the_limit(folder):
     run, others = hitnet.open_run(folder), noisy_images(50, seed=7)
-    rule = decision_rule(run, keep=0.9, known=others, device="cpu")
+    rule = run.rule(keep=0.9, known=others, device="cpu")
     each = hitnet.misfit(class_distances(run.model, others.pixels))
     assert int((each <= rule.largest_misfit).sum()) == 45
     assert rule.radii == (0.1, 0.9)
-    assert decision_rule(run).largest_misfit is None
+    assert run.rule().largest_misfit is None
 
 
 def test_an_onnx_file_holds_the_limit(folder, tmp_path):
     run = hitnet.open_run(folder)
     file = hitnet.export_run(folder, tmp_path / "bands.onnx", keep=0.75)
-    limit = decision_rule(run, keep=0.75, device="cpu").largest_misfit
+    limit = run.rule(keep=0.75, device="cpu").largest_misfit
     assert open_onnx(file).about.largest_misfit == pytest.approx(limit, abs=1e-4)
     paths = write(noisy_images(20, seed=3), tmp_path)
     by_run, by_file = hitnet.predict(folder, paths, keep=0.75, device="cpu"), hitnet.predict(file, paths)
@@ -113,3 +112,43 @@ def test_a_network_with_softmax_never_answers_none():
     run = hitnet.train(toy_images(40), model=choice, recipe=recipe, device="cpu")
     with pytest.raises(HitNetError, match=r"others never answer \"none\""):
         hitnet.predict(run, [], keep=0.9, known=test, device="cpu")
+
+
+def test_probabilities_are_calibrated_on_the_test_images(folder, tmp_path):
+    """The softmax of the distances, at the temperature that fits the test images best; also in an ONNX file."""
+    run = hitnet.open_run(folder)
+    test = run.load()
+    distances = class_distances(run.model, test.pixels).numpy()
+    assert run.temperature == pytest.approx(fit_temperature(distances, test.labels.numpy()))
+    predictions = run.predict(test, device="cpu")
+    for prediction, row in zip(predictions, distances.astype(np.float64), strict=True):
+        weights = np.exp(-(row - row.min()) / run.temperature)
+        assert prediction.probability == pytest.approx(1 / weights.sum())
+    by_file = hitnet.predict(run.export(tmp_path / "bands.onnx"), test)
+    assert [each.probability for each in by_file] == pytest.approx([each.probability for each in predictions], abs=1e-3)
+
+
+def test_without_test_images_there_are_no_probabilities(tmp_path):
+    recipe = hitnet.choose_recipe("fast", epochs=1)
+    options = {"model": "hitnet-small", "recipe": recipe, "device": "cpu"}
+    for data in (toy_images(40), hitnet.open_data(toy_images(40), test=toy_images(19))):
+        run = hitnet.train(data, out=tmp_path / str(len(list(tmp_path.iterdir()))), **options)
+        assert run.temperature is hitnet.open_run(run.folder).temperature is None
+        assert run.predict(toy_images(3), device="cpu")[0].probability is None
+
+
+def test_the_largest_wins_and_is_the_likeliest_in_networks_with_softmax():
+    choice = hitnet.choose_model("hitnet-small", head="softmax", decoder="none")
+    recipe = hitnet.choose_recipe("fast", epochs=4, batch_size=16)
+    data = hitnet.open_data(toy_images(40), test=toy_images(30, seed=2))
+    run = hitnet.train(data, model=choice, recipe=recipe, device="cpu")
+    assert all(prediction.probability > 1 / 3 for prediction in run.predict(toy_images(6), device="cpu"))
+
+
+def test_a_run_does_what_the_functions_do(folder, tmp_path):
+    run = hitnet.open_run(folder)
+    assert hitnet.open_run(run) is run
+    assert run.evaluate(device="cpu").to_dict() == hitnet.evaluate(folder, device="cpu").to_dict()
+    assert run.export(tmp_path / "a.onnx").read_bytes() == hitnet.export_run(folder, tmp_path / "b.onnx").read_bytes()
+    images = noisy_images(4, seed=3)
+    assert run.predict(images, device="cpu") == hitnet.predict(folder, images, device="cpu")
