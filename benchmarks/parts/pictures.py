@@ -14,7 +14,7 @@ from hitnet.models.network import Network
 from hitnet.synthesis import capsule_distributions
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.synthesis.distributions import CapsuleGaussians, fit, true_capsules
-from hitnet.synthesis.generation import sample_images
+from hitnet.synthesis.generation import paper_gaussians, sample_images
 
 SPREADS = (1.0, 0.9, 0.8)
 
@@ -73,7 +73,8 @@ def laws(gaussians: CapsuleGaussians) -> dict[str, tuple[CapsuleGaussians | None
 def draw(network: Network, gaussians: CapsuleGaussians | None, spread: float, samples: int) -> tuple[Tensor, Tensor]:
     """Images (N, C, H, W) on the network's device and the classes that they were made as (N,), on the CPU."""
     classes = range(network.config.num_classes)
-    parts = list(sample_images(network, classes, samples, gaussians=gaussians, spread=spread))
+    drawn_from = paper_gaussians(network) if gaussians is None else gaussians
+    parts = list(sample_images(network, classes, samples, gaussians=drawn_from, spread=spread))
     return torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
 
 

@@ -80,11 +80,11 @@ def test_networks_that_push_capsules_outwards_are_sampled_from_fitted_gaussians(
     images, _ = whole(sample_images(network, [0, 1], 2, gaussians=fitted))
     assert images.shape == (4, 1, 28, 28)
     with pytest.raises(HitNetError, match="away from the centre"):
-        sample_images(network, [0], 1)
+        paper_gaussians(network)
 
 
 def test_extra_components_are_drawn(extra_network):
-    images, _ = whole(sample_images(extra_network, [0], 2, spread=1.0))
+    images, _ = whole(sample_images(extra_network, [0], 2, gaussians=paper_gaussians(extra_network), spread=1.0))
     assert images.shape == (2, 3, 12, 12)
 
 

@@ -104,8 +104,6 @@ def capsule_distributions(
         data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
         split: train, test or all. None: the images to train on.
         classes: Names of the classes to include. None: all.
-        limit: At most N images.
-        device: auto, cpu, cuda, cuda:1, or a torch.device.
     """
     trained = open_decoder(run, device=device)
     centre = need_centre(trained.model)
@@ -200,7 +198,7 @@ def fitted_gaussians(
             k, n = config.num_classes, config.capsule_dim + config.extra_dim
             shapes = {"mean": (k, n), "covariance": (k, n, n), "count": (k,)}
             if metadata.get("weights") == weights and {name: t.shape for name, t in tensors.items()} == shapes:
-                return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+                return CapsuleGaussians(**tensors)
         except HitNetError as error:
             log.warning("%s The Gaussians are fitted again.", error)
     images = run_images(trained, data)
@@ -212,9 +210,8 @@ def fitted_gaussians(
         )
     gaussians = fit(true_capsules(trained.model, images), images.labels, images.num_classes)
     if file is not None:
-        tensors = {"mean": gaussians.mean, "covariance": gaussians.covariance, "count": gaussians.count}
         try:
-            write_tensors(file, tensors, {"weights": weights})
+            write_tensors(file, vars(gaussians), {"weights": weights})
         except HitNetError as error:  # a read-only run folder is fine: only the next call is slower
             log.info("The fitted Gaussians are not saved: %s", error)
     return gaussians

@@ -66,8 +66,6 @@ def hybrid_examples(
         images: The images, with the classes of the run.
         count: Modifications per image.
         strength: Standard deviation of the noise in units of m/√n.
-        seed: Seed of the noise.
-        device: auto, cpu, cuda, cuda:1, or a torch.device.
     """
     _check_numbers(strength, seed, count=count)
     trained = open_decoder(run, device=device)
@@ -76,19 +74,10 @@ def hybrid_examples(
     examples = []
     for i, label in enumerate(matched.labels.tolist()):
         repeated = to_device(matched.pixels[i : i + 1], network_device).expand(count, -1, -1, -1)
-        change = _noise(trained.model, count, strength, [seed, i])
-        augmented = hybrid(
-            trained.model, repeated, torch.full((count,), label, device=network_device), change.to(network_device)
-        )
-        examples.append(
-            HybridExamples(
-                repeated[0].cpu(),
-                augmented.reconstruction[0].cpu(),
-                augmented.modified.cpu(),
-                augmented.result.cpu(),
-                trained.class_names[label],
-            )
-        )
+        change = _noise(trained.model, count, strength, [seed, i]).to(network_device)
+        labels = torch.full((count,), label, device=network_device)
+        rebuilt, modified, results = (part.cpu() for part in hybrid(trained.model, repeated, labels, change))
+        examples.append(HybridExamples(repeated[0].cpu(), rebuilt[0], modified, results, trained.class_names[label]))
     return examples
 
 
@@ -112,7 +101,6 @@ def augment(
         strength: Spread of the noise on each capsule component, in units of m/√n.
         originals: Whether the training images stay beside their copies.
         seed: The same seed gives the same images.
-        device: auto, cpu, cuda, cuda:1, or a torch.device.
     """
     _check_numbers(strength, seed, copies=copies)
     trained = open_decoder(run, device=device)

@@ -101,7 +101,6 @@ def traverse(
         image: uint8 (C, H, W), or an image file. None: sweep the central capsule.
         reach: How far to sweep to each side of the centre, in units of m/√n (paper: 2).
         steps: Values per component.
-        device: auto, cpu, cuda, cuda:1, or a torch.device.
     """
     trained = open_decoder(run, device=device)
     values = sweep_values(trained.model, reach=reach, steps=steps)
