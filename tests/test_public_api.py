@@ -67,7 +67,7 @@ def test_types_are_checked_for_exactly_the_public_names():
     assert sorted(name for name, _, _ in imports) == hitnet.__all__
     for name, renamed, module in imports:
         assert renamed == name
-        assert module == f"hitnet.{hitnet._ROOM_OF[name]}"
+        assert module == hitnet._ROOM_OF[name]
 
 
 def test_an_unknown_name_is_no_attribute():

@@ -199,6 +199,7 @@ def main(program: typer.Typer = app) -> None:
     handler = Messages()
     handler.setFormatter(OptionFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler])
+    logging.getLogger("hitnet").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     OPTIONS.clear()
     OPTIONS.update(option_names(get_command(program)))
@@ -214,10 +215,10 @@ def main(program: typer.Typer = app) -> None:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
             raise
-        errors.print(f"Interrupted.{RESUME_HINT if 'resume' in LazyGroup.options else ''}")
+        errors.print(f"Interrupted.{RESUME_HINT if 'resume' in OPTIONS else ''}")
         raise SystemExit(code) from None
     except MemoryError:
-        smaller = [f"--{name.replace('_', '-')}" for name in SMALLER if name in LazyGroup.options]
+        smaller = [f"--{name.replace('_', '-')}" for name in SMALLER if name in OPTIONS]
         errors.print(
             f"Error: Out of memory.{' Try a smaller ' + ' or '.join(smaller) + '.' if smaller else ''}", style="red"
         )

@@ -14,7 +14,7 @@ from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Images:
     """Labelled images in memory.
 
@@ -90,6 +90,9 @@ class Images:
         names = tuple(class_names) if class_names is not None else tuple(str(k) for k in range(count))
         files = tuple(paths) if paths is not None else None
         return cls(p.contiguous(), y, names, name, torch.arange(len(p)), files, flip)
+
+    def __repr__(self) -> str:
+        return f"<Images: {self.name}, {len(self):,} of shape {self.shape} in {self.num_classes} classes>"
 
     def __len__(self) -> int:
         return len(self.pixels)
