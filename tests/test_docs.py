@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from reproduction.cli import app as reproduction_app
 
 import hitnet
 from hitnet.cli import app
-from reproduction.cli import app as reproduction_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -60,7 +60,6 @@ def start(*arguments, **environment):
         (["generate"], "new images"),
         (["augment"], "Hybrid data augmentation"),
         (["plot"], "error and loss"),
-        (["reproduce"], "tables and figures that are rendered"),
     ],
 )
 def test_help_says_what_a_command_is_for(words, purpose):
@@ -155,7 +154,7 @@ def broken(*args, **options):
 
 def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
     monkeypatch.delenv("HITNET_TRACEBACK", raising=False)
-    monkeypatch.setattr("hitnet.cli.train.predict", broken)
+    monkeypatch.setattr("hitnet.cli.runs.predict", broken)
     ended = command("predict", "run", "a.png")
     assert ended.code == 70
     assert "Unexpected error: RuntimeError: wheels came off [/bold]" in ended.err
@@ -167,7 +166,7 @@ def test_too_little_memory_is_no_bug(command, monkeypatch):
     def too_much(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr("hitnet.cli.train.predict", too_much)
+    monkeypatch.setattr("hitnet.cli.runs.predict", too_much)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (
         1,
@@ -186,7 +185,7 @@ def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, says):
     def refused(*args, **options):
         raise error
 
-    monkeypatch.setattr("hitnet.cli.train.predict", refused)
+    monkeypatch.setattr("hitnet.cli.runs.predict", refused)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (1, f"Error: {says} Choose another place.\n")
 
@@ -195,7 +194,7 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
     from hitnet.cli import main
 
     monkeypatch.setenv("HITNET_TRACEBACK", "1")
-    monkeypatch.setattr("hitnet.cli.train.predict", broken)
+    monkeypatch.setattr("hitnet.cli.runs.predict", broken)
     monkeypatch.setattr(sys, "argv", ["hitnet", "predict", "run", "a.png"])
     with pytest.raises(RuntimeError, match="wheels came off"):
         main()

@@ -13,8 +13,8 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
+from hitnet.cli.runs import class_table
 from hitnet.cli.terminal import console
-from hitnet.cli.train import class_table
 from hitnet.data import save_npz
 from hitnet.models import MODELS
 from toy import toy_images
@@ -60,7 +60,7 @@ def test_several_seeds_end_with_mean_and_deviation(command, here):
     assert second.startswith("seed 4: ")
     assert " ± " in last
     assert last.endswith("% (mean ± standard deviation of 2 runs)")
-    assert command("train", "bands.npz", "--seeds", 0, *SMALL).code == 1
+    assert command("train", "bands.npz", "--seeds", 0, *SMALL).code == 2
 
 
 def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):

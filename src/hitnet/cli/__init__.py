@@ -39,9 +39,9 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, to
 
 MODULES = {
     "train": "train",
-    "evaluate": "train",
-    "predict": "train",
-    "export": "train",
+    "evaluate": "runs",
+    "predict": "runs",
+    "export": "runs",
     "models": "train",
     "prototypes": "synthesis",
     "traverse": "synthesis",
