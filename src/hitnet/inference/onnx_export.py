@@ -41,12 +41,9 @@ def export_network(
     """Export a trained network to an ONNX file; see `hitnet.export_run`.
 
     Args:
-        network: Stays as it is.
-        out: A file whose name ends in .onnx; an existing one is replaced.
-        rule: Gives how its distances become a class; called once the other arguments are checked.
+        rule: Gives how distances become a class; called once the other arguments are checked.
         model_name: The name that the network was chosen by.
         data: What to call the data that it was trained on.
-        part: "classifier" or "decoder".
     """
     check_choice("export", "`part`", part, (CLASSIFIER, DECODER))
     target = expand(out)

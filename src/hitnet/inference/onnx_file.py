@@ -88,13 +88,7 @@ class About:
 
 
 class OnnxNetwork:
-    """A classifier in an ONNX file.
-
-    Args:
-        session: ONNX Runtime's session.
-        about: What the file says about it.
-        path: The file, for messages.
-    """
+    """A classifier in an ONNX file, with ONNX Runtime's session and what the file says about it."""
 
     def __init__(self, session: Any, about: About, path: Path) -> None:
         self.session, self.about, self.path = session, about, path

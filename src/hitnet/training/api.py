@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from hitnet.runtime.device import pick_device, room_for_images
 from hitnet.runtime.progress import Progress, Together
 from hitnet.runtime.ranks import connect, watched
 from hitnet.training.configuration import at_backbone_size, configure, training_sets
-from hitnet.training.jobs import Job, JobSet, make_job, release, seed_jobs, train_jobs
+from hitnet.training.jobs import Job, JobSet, release, seed_jobs, train_jobs
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
 from hitnet.training.runs import Run
@@ -55,8 +54,8 @@ def train(
         callbacks: Further hooks, e.g. `[hitnet.TensorBoard()]`.
         profile: Write where a step's time goes into the run folder (profile.json, profile.txt).
     """
-    job = partial(_single_job, seed=seed, out=out, resume=resume)
-    with _prepared(data, job, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
+    jobs = partial(seed_jobs, seeds=[seed], out=out, resume=resume, single=True)
+    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
         return train_jobs(**prepared)[0]
 
 
@@ -136,9 +135,3 @@ def listed_seeds(seeds: int | Sequence[int]) -> list[int]:
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a whole number from 1 on, or seeds that all differ; got {seeds!r}.")
     return chosen
-
-
-def _single_job(
-    config: RunConfig, device: torch.device, *, seed: int, out: str | Path | None, resume: bool
-) -> list[Job]:
-    return [make_job(replace(config, seed=seed), out, resume=resume, device=device)]

@@ -62,15 +62,9 @@ class Trainer:
     """Trains one network, starting from the last checkpoint of its run folder.
 
     Args:
-        model: The network.
-        train: The images to train on.
         test: The images to test on after each epoch, if any.
-        recipe: How to train.
-        seed: Seed of everything that is random.
-        device: Where to train.
         modify: Modifies images before they are augmented, if given.
         run: Run folder for checkpoints and the result.
-        progress: Called at the start, after every step and epoch, and at the end.
         ranks: The processes that train this network together.
         profiling: Measures where a step's time goes.
     """
@@ -213,8 +207,10 @@ class Trainer:
         if self.test is None or len(self.test) < FEWEST_HELD_OUT:
             return None
         chosen = torch.linspace(0, len(self.test) - 1, min(len(self.test), MOST_HELD_OUT)).long()
-        distances, labels = torch.cat(self.last_distances).cpu()[chosen].numpy(), self.test.labels.cpu()[chosen].numpy()
-        return fit_temperature(distances if self.model.head.nearest_wins else -distances, labels)
+        distances, labels = torch.cat(self.last_distances).cpu()[chosen], self.test.labels.cpu()[chosen]
+        if not distances.isfinite().all():
+            return None
+        return fit_temperature((distances if self.model.head.nearest_wins else -distances).numpy(), labels.numpy())
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """Step `i` of this epoch, counted from 0."""

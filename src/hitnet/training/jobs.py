@@ -81,14 +81,20 @@ def make_job(config: RunConfig, out: str | Path | None, *, resume: bool, device:
 
 
 def seed_jobs(
-    config: RunConfig, device: torch.device, *, seeds: Sequence[int], out: str | Path | None, resume: bool
+    config: RunConfig,
+    device: torch.device,
+    *,
+    seeds: Sequence[int],
+    out: str | Path | None,
+    resume: bool,
+    single: bool = False,
 ) -> list[Job]:
-    """One job per seed, in out/seed-S."""
+    """One job per seed, in out/seed-S; a `single` one in `out` itself."""
     configs = [replace(config, seed=seed) for seed in seeds]  # checks all seeds before the first folder is made
     jobs: list[Job] = []
     try:
         for each in configs:
-            folder = None if out is None else Path(out) / f"seed-{each.seed}"
+            folder = out if out is None or single else Path(out) / f"seed-{each.seed}"
             jobs.append(make_job(each, folder, resume=resume, device=device))
     except HitNetError:
         release(jobs)

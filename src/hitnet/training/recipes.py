@@ -248,11 +248,8 @@ def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
     return RecipeChoice(name, {key: value for key, value in changes.items() if value is not None})
 
 
-def complete_recipe(
-    recipe: str | Recipe | RecipeChoice, *, features: str = "paper", images: int | None = None, side: int = 224
-) -> Recipe:
+def complete_recipe(recipe: str | Recipe | RecipeChoice, **facts: Any) -> Recipe:
     """The whole recipe that a name, a choice or a recipe stands for (see `RecipeChoice.complete`)."""
     if isinstance(recipe, Recipe):
         return recipe
-    choice = RecipeChoice(recipe) if isinstance(recipe, str) else recipe
-    return choice.complete(features=features, images=images, side=side)
+    return (RecipeChoice(recipe) if isinstance(recipe, str) else recipe).complete(**facts)
