@@ -88,7 +88,7 @@ def _room_of_each_name() -> dict[str, str]:
 
 
 _ROOM_OF = _room_of_each_name()
-_ROOMS = {*_ROOM_OF.values(), "hitnet.sklearn"}
+_ROOMS = {*_ROOM_OF.values(), "hitnet.sklearn"}  # the last one needs a package that may be missing
 __all__ = sorted(_ROOM_OF)
 
 
@@ -104,4 +104,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOM_OF, *(room.removeprefix("hitnet.") for room in _ROOMS)})
+    return sorted({*globals(), *_ROOM_OF, *(room.removeprefix("hitnet.") for room in _ROOM_OF.values())})

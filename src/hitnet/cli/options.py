@@ -21,7 +21,7 @@ from hitnet.training import Recipe
 
 
 class Split(StrEnum):
-    """Which images of a data set."""
+    """Which images of a dataset."""
 
     TRAIN, TEST, ALL = "train", "test", "all"
 
@@ -33,11 +33,9 @@ class RecipeName(StrEnum):
 
 
 Values = dict[str, Any]
-Data = Annotated[
-    str, typer.Argument(help="A data set's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")
-]
-OtherData = Annotated[str | None, typer.Argument(help="Another data set than the run's own")]
-OtherDataOption = Annotated[str | None, typer.Option("--data", help="Another data set than the run's own")]
+Data = Annotated[str, typer.Argument(help="A dataset's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")]
+OtherData = Annotated[str | None, typer.Argument(help="Another dataset than the run's own")]
+OtherDataOption = Annotated[str | None, typer.Option("--data", help="Another dataset than the run's own")]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` writes it")]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps", autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])

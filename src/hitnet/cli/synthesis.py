@@ -123,7 +123,7 @@ def generate_command(
     ] = Law.FITTED,
     spread: Annotated[float, typer.Option(help="Factor of the Gaussian's spread: less is safer, more is bolder")] = 1.0,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
-    data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another data set")] = None,
+    data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another dataset")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -200,7 +200,7 @@ def augment_command(
 ) -> None:
     """Hybrid data augmentation: modify capsules, decode them, put the lost details back.
 
-    Writes a data set that `hitnet train` reads: training images and their modified copies, test images untouched.
+    Writes a dataset that `hitnet train` reads: training images and their modified copies, test images untouched.
     """
     if out is None and picture is None:
         raise HitNetError("Nothing to write: give --out for the augmented set, --picture for examples, or both.")
@@ -212,7 +212,7 @@ def augment_command(
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower() not in ("", ".npz"):
         raise HitNetError(
-            f"{out}: --out takes a whole data set, a .npz or a folder without a dot. Pictures of examples: --picture."
+            f"{out}: --out takes a whole dataset, a .npz or a folder without a dot. Pictures of examples: --picture."
         )
     if out is not None:
         check_new(out)

@@ -41,7 +41,7 @@ class CapsuleDistributions:
         capsules: (N, n), float32.
         labels: (N,).
         class_names: The name of each class.
-        data: The name of the data set.
+        data: The name of the dataset.
         centre: Mean of the Gaussian that the paper expects, 0.5.
         spread: Its standard deviation, m/√n.
     """
@@ -97,7 +97,7 @@ def capsule_distributions(
     limit: int | None = None,
     device: str | torch.device = "auto",
 ) -> CapsuleDistributions:
-    """Compute the true-class capsules of a data set, for tables and plots.
+    """Compute the true-class capsules of a dataset, for tables and plots.
 
     Args:
         run: A run, or its folder.

@@ -1,4 +1,4 @@
-"""Hybrid data augmentation of whole data sets, and examples of it (the formula is in `models.hybrid`)."""
+"""Hybrid data augmentation of whole datasets, and examples of it (the formula is in `models.hybrid`)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def augment(
     seed: int = 0,
     device: str | torch.device = "auto",
 ) -> ImageStream:
-    """A data set with modified copies of its training images, for `write_images`. The test images stay as they are.
+    """A dataset with modified copies of its training images, for `write_images`. The test images stay as they are.
 
     Args:
         run: A run with a decoder, or its folder.

@@ -36,7 +36,7 @@ class Recipe:
         adam_epsilon: ε of Adam (Keras' default: 1e-7).
         shift: Shift images by up to N pixels in each direction (paper: 2).
         shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
-        flip: Mirror half of the images, on data sets whose images may be mirrored.
+        flip: Mirror half of the images, on datasets whose images may be mirrored.
         cutout: Side of a square that is set to 0.
         warp: Strength of random linear maps of the images (see data.augment).
         rotate: Turn images by up to this many degrees.
@@ -202,7 +202,7 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
-LEAST_STEPS = 750  # on small data sets, `fast` trains for more epochs
+LEAST_STEPS = 750  # on small datasets, `fast` trains for more epochs
 
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
