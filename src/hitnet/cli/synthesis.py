@@ -148,7 +148,10 @@ def generate_command(
         device=device,
     )
     if picture:
-        print_written(draw_generated(trained, list(batches), out))
+        made = list(batches)
+        labels = [trained.class_names[k] for batch in made for k in batch.labels.tolist()]
+        figures = plots.class_figures(torch.cat([batch.images for batch in made]), labels)
+        print_written(plots.save(figures, out))
         return
     stream = synthesis.ImageStream(
         batches=(("train", as_images(trained, batch)) for batch in batches),
@@ -165,11 +168,6 @@ def check_picture(out: Path) -> None:
         plots.check_file_type(out)
     except HitNetError as error:
         raise HitNetError(f"{error} Arrays go to a .npz file, single images to a folder without a dot.") from None
-
-
-def draw_generated(run: Run, batches: list[synthesis.Generated], out: Path) -> list[Path]:
-    labels = [run.class_names[k] for batch in batches for k in batch.labels.tolist()]
-    return plots.save(plots.class_figures(torch.cat([batch.images for batch in batches]), labels), out)
 
 
 def as_images(run: Run, batch: synthesis.Generated) -> Images:

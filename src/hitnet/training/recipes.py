@@ -38,7 +38,8 @@ class Recipe:
         shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
         flip: Mirror half of the images, on datasets whose images may be mirrored.
         cutout: Side of a square that is set to 0.
-        warp: Strength of random linear maps of the images (see data.augment).
+        warp: Apply a linear map about the middle of the image, whose matrix differs from the identity by up to this
+            much in each of its four entries: rotation, scaling and shear at once.
         rotate: Turn images by up to this many degrees.
         scale: Make images larger or smaller by up to this share, e.g. 0.15 for 85 to 115 %.
         invert: Turn half of the images into their negatives.
@@ -143,16 +144,8 @@ class Recipe:
 
     def augmentation(self, *, flip: bool) -> Augmentation:
         """The augmentation for images that may (`flip`) or may not be mirrored."""
-        return Augmentation(
-            self.shift,
-            self.flip and flip,
-            self.cutout,
-            self.warp,
-            self.invert,
-            self.shift_fill,
-            self.rotate,
-            self.scale,
-        )
+        options = {entry.name: getattr(self, entry.name) for entry in fields(Augmentation)}
+        return Augmentation(**options | {"flip": self.flip and flip})
 
     def in_effect(self) -> Recipe:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
