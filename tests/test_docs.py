@@ -13,6 +13,7 @@ import typer
 
 import hitnet
 from hitnet.cli import app
+from reproduction.cli import app as reproduction_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -52,13 +53,17 @@ def test_links_within_the_repository_lead_somewhere(page):
 
 # The changelog names what no longer exists.
 DESCRIBED = [page for page in PAGES if page not in ("CHANGELOG.md", "benchmarks/TRIALS.md")]
-COMMANDS = re.compile(r"^ {4}(?:.*-m )?hitnet ([a-z][^#\n]*)|`hitnet ([a-z][^`]*)`", re.MULTILINE)
+PROGRAMS = {"hitnet": app, "reproduction": reproduction_app}
+COMMANDS = re.compile(
+    r"^ {4}(?:.*-m )?(hitnet|reproduction) ([a-zA-Z-][^#\n]*)|`(?:python -m )?(hitnet|reproduction) ([a-zA-Z-][^`]*)`",
+    re.MULTILINE,
+)
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def options_of(words: list[str]) -> set[str]:
-    """The options of the command that these words begin with."""
-    command = typer.main.get_command(app)
+def options_of(program: typer.Typer, words: list[str]) -> set[str]:
+    """The options of the command of a program that these words begin with."""
+    command = typer.main.get_command(program)
     for word in words:
         if not hasattr(command, "commands"):
             break
@@ -71,11 +76,11 @@ def options_of(words: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("page", DESCRIBED)
 def test_commands_and_their_options_exist(page):
-    for in_block, in_sentence in COMMANDS.findall((ROOT / page).read_text(encoding="utf-8")):
-        line = in_block or in_sentence
+    for found in COMMANDS.findall((ROOT / page).read_text(encoding="utf-8")):
+        program, line = found[:2] if found[0] else found[2:]
         words = line.split()
         wanted = {word.strip("[]") for word in words if word.strip("[]").startswith("--")}
-        assert wanted - {"--help"} <= options_of(words), line
+        assert wanted - {"--help"} <= options_of(PROGRAMS[program], words), line
 
 
 @pytest.mark.parametrize("page", DESCRIBED)
@@ -115,9 +120,9 @@ OF_OTHER_PROGRAMS = {"--check", "--inplace", "--logdir", "--max-restarts", "--np
 
 @cache
 def all_options() -> set[str]:
-    """The options of all commands and benchmarks."""
+    """The options of all programs and benchmarks."""
     options = set(OPTION.findall("".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))))
-    groups = [typer.main.get_command(app)]
+    groups = [typer.main.get_command(program) for program in PROGRAMS.values()]
     while groups:
         command = groups.pop()
         options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}

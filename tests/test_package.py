@@ -17,7 +17,6 @@ NOT_CODE = {  # a change here must be meant
     "audit/page/": 18,
     "data/known/sample/": 7,
     "models/weights/": 2,
-    "paper/ledger.jsonl": 1,
 }
 EXAMPLE = """
 import sys

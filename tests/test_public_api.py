@@ -28,7 +28,6 @@ FUNCTIONS = {
     "audit export": "export_audit",
     "review": "serve_review",
     "ghosts": "analyse_ghosts",
-    "reproduce": "reproduce",
     "data list": "list_data",
     "data fetch": "fetch_data",
     "data check": "check_data",

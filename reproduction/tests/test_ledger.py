@@ -154,7 +154,7 @@ def test_two_branches_merge_without_conflict(tmp_path):
 
     attributes = Path(__file__).parents[2] / ".gitattributes"
     assert "merge=union" in attributes.read_text()
-    path = tmp_path / "src/hitnet/paper/ledger.jsonl"
+    path = tmp_path / "reproduction/ledger.jsonl"
     git("init", "-q", "-b", "main")
     shutil.copy(attributes, tmp_path)
     Ledger(path).add(entry(0))
@@ -181,8 +181,9 @@ def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(tmp_path, monk
         identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
         subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True)
 
-    module, ledger = tmp_path / "src/hitnet/paper/module.py", tmp_path / "src/hitnet/paper/ledger.jsonl"
-    module.parent.mkdir(parents=True)
+    module, ledger = tmp_path / "src/hitnet/module.py", tmp_path / "reproduction/ledger.jsonl"
+    for file in (module, ledger):
+        file.parent.mkdir(parents=True)
     module.write_text("1\n")
     ledger.write_text("a\n")
     git("init", "-q")

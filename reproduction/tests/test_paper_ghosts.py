@@ -126,7 +126,7 @@ def test_readings_must_be_of_the_ledgers_own_runs(work, ledger, tmp_path):
 
 
 def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     work("toy-ghosts", runs=1)
     few, many = (ledger.get(ANALYSIS, "toy-ghosts", seeds).facts["files"] for seeds in ((0,), (0, 1)))
@@ -136,7 +136,7 @@ def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, t
 
 
 def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     files = [tmp_path / "docs" / file for file in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]]
     drawn = {file: file.read_bytes() for file in files}
@@ -155,7 +155,7 @@ def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tm
 
 
 def test_pictures_are_not_drawn_of_other_images(work, book, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     (file, *_) = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]
     (tmp_path / "docs" / file).unlink()

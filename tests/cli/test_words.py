@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from typer.main import get_command
 
-from hitnet.cli import LazyGroup, OptionFormatter, app, with_options
+from hitnet.cli import OPTIONS, OptionFormatter, app, with_options
 from hitnet.cli.options import AUDIT_RECIPE, DATA, MODEL, RECIPE, TRAINING_DATA, attribute_help
 from hitnet.cli.train import app as train_app
 from hitnet.data import DataOptions, save_npz
@@ -18,7 +18,7 @@ from toy import toy_images
 @pytest.fixture
 def train_options(monkeypatch):
     """As if `hitnet train` had been called."""
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     get_command(app).get_command(None, "train")
 
 
@@ -41,10 +41,10 @@ def test_parameters_become_options(train_options, message, said):
 
 
 def test_options_are_those_of_the_command_that_is_called(monkeypatch):
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     assert with_options("`out`") == "out"
     get_command(app).get_command(None, "audit")
-    assert {"networks", "out", "format"} <= LazyGroup.options  # of all its commands
+    assert {"networks", "out", "format"} <= OPTIONS  # of all its commands
     assert with_options("`out`, `decoder`") == "--out, decoder"
 
 

@@ -15,6 +15,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 from hitnet.cli.terminal import errors, printable
 from hitnet.errors import HitNetError, ToldElsewhereError
@@ -51,6 +52,7 @@ MODULES = {
     "data": "data",
 }
 GROUPS = ("audit", "data")  # commands that have commands of their own
+OPTIONS: set[str] = set()  # of the command that is called, by the names of their parameters; messages name them
 
 
 def ready() -> None:
@@ -63,7 +65,6 @@ class LazyGroup(TyperGroup):
     """The group of all commands; a command's module is imported when the command is called."""
 
     listing = False
-    options: frozenset[str] = frozenset()  # of the command that is called
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -77,13 +78,7 @@ class LazyGroup(TyperGroup):
         group = get_group(importlib.import_module(f"hitnet.cli.{MODULES[cmd_name]}").app)
         ready()
         command: Any = group if cmd_name in GROUPS else group.commands[cmd_name]
-        subcommands = getattr(command, "commands", {}).values()
-        LazyGroup.options = frozenset(
-            parameter.name
-            for each in (command, *subcommands)
-            for parameter in each.params
-            if parameter.param_type_name == "option"
-        )
+        OPTIONS.update(option_names(command))
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -92,6 +87,12 @@ class LazyGroup(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self.listing = False
+
+
+def option_names(command: Any) -> Iterator[str]:
+    """The names of the options of a command and of those in it."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        yield from (parameter.name for parameter in each.params if parameter.param_type_name == "option")
 
 
 @cache
@@ -129,7 +130,7 @@ def with_options(message: str) -> str:
 
     def translate(match: re.Match[str]) -> str:
         name, value = match.groups()
-        if name not in LazyGroup.options:
+        if name not in OPTIONS:
             return match[0].replace("`", "")
         option = name.replace("_", "-")
         if value in ("True", "False"):
@@ -159,7 +160,11 @@ def refuse_empty(arguments: list[str]) -> None:
 
 
 def main(program: typer.Typer = app) -> None:
-    """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
+    """Run a program; a user's mistake ends in one sentence and exit code 1, never in a traceback.
+
+    Args:
+        program: `hitnet` itself, or another that is built on this library.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
@@ -167,6 +172,8 @@ def main(program: typer.Typer = app) -> None:
     handler.setFormatter(OptionFormatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
+    OPTIONS.clear()
+    OPTIONS.update(option_names(get_command(program)))
     try:
         refuse_empty(sys.argv[1:])
         program()
