@@ -19,7 +19,7 @@ from hitnet.data.images import Images
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import mean_distances
 from hitnet.models import choose_model
-from hitnet.models.heads import HEADS
+from hitnet.models.registry import HEADS
 from hitnet.runtime.files import replacing
 from reproduction.experiments import Experiment
 from reproduction.ledger import ANALYSIS, Entry, Ledger, today

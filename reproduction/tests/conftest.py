@@ -1,10 +1,11 @@
 """A toy book and an empty ledger for each test, and what does the work."""
 
 import pytest
+from toy_book import toy_book
+
 from reproduction import PAPER, Ledger, reproduce, runner, write_page
 from reproduction import page as results_page
 from reproduction.cli import app
-from toy_book import toy_book
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from scipy import stats
+from toy_book import add, record, table_row
+
 from reproduction import PAPER, reproduce
 from reproduction.ledger import ARM, RUN, Entry
 from reproduction.records import full_runs
-from scipy import stats
-from toy_book import add, record, table_row
 
 
 def add_arm(ledger, name, seed, wrong):

@@ -1,10 +1,10 @@
 """The book of the paper: which names it knows, and how far each result has come."""
 
 import pytest
-from reproduction import PAPER, Ledger, standing
-from reproduction.cost import H200, Costs
 
 from hitnet.errors import HitNetError
+from reproduction import PAPER, Ledger, standing
+from reproduction.cost import H200, Costs
 
 
 def test_every_result_is_made_of_known_experiments():

@@ -6,6 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from toy_book import add, record
+
+from hitnet import open_data, open_run
+from hitnet.errors import HitNetError
+from hitnet.models.inference import class_distances
 from reproduction import Result, reproduce
 from reproduction.book import Page
 from reproduction.committee_sections import committee_row
@@ -20,11 +25,6 @@ from reproduction.committees import (
 from reproduction.ghost_sections import top_k_section
 from reproduction.ledger import ANALYSIS, Entry
 from reproduction.records import full_runs
-from toy_book import add, record
-
-from hitnet import open_data, open_run
-from hitnet.errors import HitNetError
-from hitnet.models.inference import class_distances
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from toy_book import CPU, record
+
 from reproduction import PAPER
 from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, in_words, known_speed
-from toy_book import CPU, record
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import pytest
+
+from hitnet.losses import MISS_WEIGHT
+from hitnet.models import choose_model
+from hitnet.training import RECIPES
 from reproduction import PAPER
 from reproduction.arms import ARMS
 from reproduction.cost import H200, Costs
 from reproduction.our_sections import SOFTMAX_PAIRS
 from reproduction.plan import DROPCONNECT_EXPERIMENTS, OUR_EXPERIMENTS, PAPER_EXPERIMENTS
-
-from hitnet.losses import MISS_WEIGHT
-from hitnet.models import choose_model
-from hitnet.training import RECIPES
 
 
 def test_recipes():

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from toy_book import add, table_row
+
 from reproduction import reproduce
 from reproduction.figures import components_section, draw_components, measure_components
 from reproduction.ledger import PICTURE, Entry
-from toy_book import add, table_row
 
 
 def test_a_picture_names_its_run_and_a_missing_file(page, book, ledger, tmp_path):

@@ -10,14 +10,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from reproduction import Ledger
-from reproduction import ledger as ledger_module
-from reproduction.ledger import RUN, SHORT, Entry, canonical, checksum
 
 import hitnet
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
 from patience import PATIENCE
+from reproduction import Ledger
+from reproduction import ledger as ledger_module
+from reproduction.ledger import RUN, SHORT, Entry, canonical, checksum
 
 
 def entry(seed, error=1, kind=RUN, label=""):

@@ -5,11 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from reproduction import PAPER, Ledger, write_page
-from reproduction.cost import Costs
-from reproduction.experiments import Length, PlannedRun
-from reproduction.ledger import ANALYSIS, Entry
-from reproduction.runner import Runner
 from toy_book import HERE, add, record, table_row
 
 import hitnet
@@ -21,6 +16,11 @@ from hitnet.inference import find_ghosts
 from hitnet.models.inference import class_distances
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
+from reproduction import PAPER, Ledger, write_page
+from reproduction.cost import Costs
+from reproduction.experiments import Length, PlannedRun
+from reproduction.ledger import ANALYSIS, Entry
+from reproduction.runner import Runner
 
 TEN = list("0123456789")
 

@@ -4,15 +4,15 @@ import math
 from dataclasses import replace
 
 import pytest
+from scipy import stats
+from toy_book import add, record
+
+from hitnet.errors import HitNetError
 from reproduction import PAPER, Ledger
 from reproduction.cli import PACKAGED
 from reproduction.ledger import ANALYSIS, ARM, RUN, Entry
 from reproduction.plan import SOFTMAX_HEAD
 from reproduction.records import difference, differs, full_runs, summarise, why_not_full
-from scipy import stats
-from toy_book import add, record
-
-from hitnet.errors import HitNetError
 
 T_975 = {1: 12.706205, 2: 4.302653}  # Student's t, from a printed table
 

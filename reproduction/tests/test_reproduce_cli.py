@@ -3,11 +3,12 @@
 import shutil
 
 import pytest
+from toy_book import add, add_short, toy_book
+
 import reproduction as paper
 from reproduction import Ledger
 from reproduction import cli as reproduce_cli
 from reproduction.records import full_runs
-from toy_book import add, add_short, toy_book
 
 
 @pytest.fixture

@@ -5,16 +5,16 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from reproduction import Ledger, reproduce, runner
-from reproduction.cost import Costs
-from reproduction.ledger import ANALYSIS, PICTURE, RUN
-from reproduction.records import full_runs, short_runs
 from toy_book import HERE, Clock, add, record
 
 import hitnet
 from hitnet.errors import HitNetError
 from hitnet.runtime.progress import Progress
 from hitnet.training.run_folder import RunFolder
+from reproduction import Ledger, reproduce, runner
+from reproduction.cost import Costs
+from reproduction.ledger import ANALYSIS, PICTURE, RUN
+from reproduction.records import full_runs, short_runs
 
 
 def test_missing_runs_are_made_and_recorded(work, book, ledger, tmp_path):

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from reproduction.cost import H200
-from reproduction.ledger import DIVERGED, Entry
 from toy_book import add, add_short, record, table_row
 
 from hitnet.errors import HitNetError
+from reproduction.cost import H200
+from reproduction.ledger import DIVERGED, Entry
 
 
 def test_an_empty_ledger_says_so_in_every_cell(page):

@@ -4,17 +4,17 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from toy_book import HERE, Clock, add, record
+
+import hitnet
+from hitnet.errors import DivergedError, HitNetError
+from hitnet.runtime.progress import Progress
 from reproduction import Ledger, reproduce, runner
 from reproduction.book import Standing, standing
 from reproduction.cost import Costs
 from reproduction.guard import Guard
 from reproduction.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from reproduction.records import full_runs, short_runs
-from toy_book import HERE, Clock, add, record
-
-import hitnet
-from hitnet.errors import DivergedError, HitNetError
-from hitnet.runtime.progress import Progress
 
 SOFT = {"head": "softmax", "decoder": "none"}
 

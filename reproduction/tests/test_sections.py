@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from toy_book import add, record, table_row
+
 from reproduction import PAPER
 from reproduction.cost import H200
 from reproduction.our_sections import recipe_words
-from toy_book import add, record, table_row
 
 
 def test_every_result_of_the_paper_has_its_section_while_nothing_is_done(page):

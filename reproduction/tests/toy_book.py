@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from hitnet.data import open_data, save_npz
+from hitnet.runtime.device import pick_device
 from reproduction import Book, Experiment, Ledger, Result
 from reproduction.claims import Claim
 from reproduction.cost import device_name
@@ -13,9 +15,6 @@ from reproduction.ghost_sections import ghosts_section
 from reproduction.ledger import RUN, SHORT, Entry
 from reproduction.page import error_table
 from reproduction.records import RunRecord
-
-from hitnet.data import open_data, save_npz
-from hitnet.runtime.device import pick_device
 from toy import toy_images
 
 CPU = "cpu (toy, 1 threads)"

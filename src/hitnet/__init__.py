@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "capsules": ("HitOrMiss", "distances", "dynamic_routing", "mask", "squash"),
+    "capsules": ("HitOrMiss", "distances", "mask"),
     "losses": (
         "CentripetalLoss",
         "GhostLoss",
-        "MarginLoss",
         "centripetal_loss",
         "ghost_loss",
-        "margin_loss",
         "misfit",
         "staircase",
     ),
@@ -98,9 +96,7 @@ if TYPE_CHECKING:
     from hitnet.audit import open_audit as open_audit
     from hitnet.capsules import HitOrMiss as HitOrMiss
     from hitnet.capsules import distances as distances
-    from hitnet.capsules import dynamic_routing as dynamic_routing
     from hitnet.capsules import mask as mask
-    from hitnet.capsules import squash as squash
     from hitnet.data import Data as Data
     from hitnet.data import Images as Images
     from hitnet.data import check_data as check_data
@@ -117,10 +113,8 @@ if TYPE_CHECKING:
     from hitnet.inference import predict as predict
     from hitnet.losses import CentripetalLoss as CentripetalLoss
     from hitnet.losses import GhostLoss as GhostLoss
-    from hitnet.losses import MarginLoss as MarginLoss
     from hitnet.losses import centripetal_loss as centripetal_loss
     from hitnet.losses import ghost_loss as ghost_loss
-    from hitnet.losses import margin_loss as margin_loss
     from hitnet.losses import misfit as misfit
     from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet

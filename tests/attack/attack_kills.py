@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reproduction
 import torch
 from PIL import Image
 from toy_book import toy_book
 
 import hitnet
+import reproduction
 from hitnet import cli
 from hitnet.audit.feature_judges import FeatureHeads
 from hitnet.data import save_npz

@@ -48,7 +48,7 @@ TWICE = """
             )
             run = hitnet.train(
                 hitnet.open_data(images, test=images), recipe=recipe, device="cpu", augment_from=source,
-                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2, shared_norm=count == 129),
+                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2, norm=["each", "class"][count == 129]),
                 out=Path(out) / str(count),
             )
             assert "forward" not in vars(run.model.head.norm)

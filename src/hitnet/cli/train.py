@@ -29,7 +29,7 @@ from hitnet.errors import HitNetError
 from hitnet.inference import Evaluation, evaluate, export_run, predict
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import unknown_backbone
-from hitnet.models.extractors import is_backbone
+from hitnet.models.registry import is_backbone
 from hitnet.runtime import ranks
 from hitnet.training import Run, RunFolder, TensorBoard, choose_recipe, train, train_many
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from hitnet.errors import HitNetError
 from hitnet.models import efficientnet_lite
 
-CLASSIFIERS = ("fc", "classifier", "heads", "head")  # what torchvision's networks call theirs
 AUXILIARY = ("AuxLogits", "aux1", "aux2")  # further classifiers in files of weights, for training only
 
 
@@ -36,12 +35,7 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
         file = weights if weights is not None else _from_hub(name, config)
         heads = [layer.partition(".")[0] for layer in _names(config.get("classifier"))]  # what is around the last layer
         return fitting(module, file, name, [*heads, *AUXILIARY])
-    if weights is not None:
-        return fitting(module, weights, name, [*CLASSIFIERS, *AUXILIARY])
-    raise HitNetError(
-        f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
-        "the state dict with safetensors.torch.save_file, or take the same network from timm."
-    )
+    return fitting(module, str(weights), name)
 
 
 def _from_hub(name: str, config: dict[str, Any]) -> Path:

@@ -15,10 +15,10 @@ import torch
 from scipy.io import savemat
 
 from hitnet.data import check_data, data_folder, fetch_data, list_data, open_data
+from hitnet.data.known import catalogue
 from hitnet.data.known.catalogue import SetFiles, recorded_folder
 from hitnet.data.known.cifar import RECORD
 from hitnet.data.known.facts import KNOWN_SETS, known_set
-from hitnet.data.known import catalogue
 from hitnet.errors import HitNetError
 
 

@@ -9,8 +9,8 @@ import torch
 
 import hitnet
 from hitnet.data import check_data, open_data
-from hitnet.data.known.clothing_sample import CLASSES
 from hitnet.data.known import clothing_sample
+from hitnet.data.known.clothing_sample import CLASSES
 from hitnet.errors import HitNetError
 
 COUNTS = {  # of train and test, by class
