@@ -25,8 +25,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from hitnet.cli.terminal import errors, printable
+from hitnet.cli.terminal import console, errors, make_table, printable
 from hitnet.errors import HitNetError, ToldElsewhereError
+
+__all__ = ["app", "console", "main", "make_table", "training_progress"]
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
@@ -120,6 +122,14 @@ app = typer.Typer(
 @app.callback()
 def hitnet() -> None:
     """HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "training_progress":
+        from hitnet.cli.progress import training_progress
+
+        return training_progress
+    raise AttributeError(f"module 'hitnet.cli' has no attribute {name!r}")
 
 
 def with_options(message: str) -> str:

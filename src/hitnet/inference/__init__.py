@@ -1,6 +1,6 @@
 """What trained networks say: evaluation, predictions, ONNX files."""
 
-from hitnet.inference.evaluation import Evaluation, evaluate
+from hitnet.inference.evaluation import Evaluation, evaluate, mean_distances, network_distances
 from hitnet.inference.ghosts import Ghosts, analyse_ghosts, find_ghosts
 from hitnet.inference.onnx_export import export_run
 from hitnet.inference.onnx_file import OnnxNetwork, is_onnx, open_onnx, predict_onnx
@@ -19,8 +19,10 @@ __all__ = [
     "export_run",
     "find_ghosts",
     "is_onnx",
+    "mean_distances",
     "misfit_limit",
     "misfits",
+    "network_distances",
     "open_onnx",
     "predict",
     "predict_onnx",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hitnet.models.network import Network
+from typing import Any
 
 
 class Progress:
@@ -26,9 +22,6 @@ class Progress:
 
     def epoch(self, row: dict[str, Any]) -> None:
         """Called after each epoch, with its row of history."""
-
-    def network(self, folder: Path | None, epoch: int, network: Network) -> None:
-        """Called after each epoch, with the network as it is now, which must not be changed, and its run folder."""
 
 
 class Stopped(Exception):

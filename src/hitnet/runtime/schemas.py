@@ -27,9 +27,6 @@ LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
 
 ENVIRONMENT = {"threads?": int}
 HISTORY = [{"epoch": int, "beside?": int, str: float}]
-COUNTED_HISTORY = [
-    {"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}
-]
 RUN_DATA = {
     "source": str,
     "in_memory?": bool,
@@ -50,16 +47,6 @@ RUN_CONFIG = {
     "data": RUN_DATA,
     "augment_from?": ({"run?": (str, None), "weights?": str}, None),
 }
-ORIGIN = [{"device": str, "torch": str, "code": str}]
-LEDGER_LINE = {
-    "kind": str,
-    "experiment": str,
-    "label": str,
-    "seeds": [int],
-    "facts": {str: ANYTHING},
-    "check": str,
-}
-DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 CHECKSUMS = {str: str}
 SETTINGS = {"source": str, "split": str, "images": int}
 SUMMARY = {

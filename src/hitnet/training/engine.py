@@ -187,7 +187,6 @@ class Trainer:
             row = self.row(epoch, watch, first, tested)
             self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
             self.progress.epoch(self.history[-1])
-            self.progress.network(None if self.run is None else self.run.path, epoch, self.trained)
             for callback in self.callbacks:
                 callback.epoch(self.training())
             if epoch < self.recipe.epochs:

@@ -125,19 +125,14 @@ def train_job_sets(
     *,
     device: torch.device,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     at_once: int | None = None,
 ) -> None:
-    """Train networks on several sets of images side by side, those with low seeds first.
-
-    Args:
-        on_end: Called with each job and its outcome as soon as it ends. A network that diverges does not stop the
-            others.
-        at_once: How many networks to train side by side.
-    """
+    """Train networks on several sets of images side by side, those with low seeds first; see `plans.train_plans`."""
     feeds: Feeds = {}
     pairs: list[tuple[Job, Callable[[], Trainer]]] = []
     for job_set in job_sets:
-        factories = _trainer_factories(job_set, device, progress, SINGLE, feeds)
+        factories = _trainer_factories(job_set, device, progress, SINGLE, feeds, callbacks=callbacks)
         pairs += zip(job_set.jobs, factories, strict=True)
     pairs.sort(key=lambda pair: pair[0].config.seed)
     if progress is not None:
