@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hitnet.training.scheduler import AT_ONCE
+from hitnet.training import AT_ONCE
 from reproduction.experiments import Experiment, Shape
 from reproduction.records import RunRecord
 
