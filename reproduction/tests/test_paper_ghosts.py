@@ -195,7 +195,9 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    standing = "- mnist-ghosts-shared-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all"
+    standing = (
+        "- mnist-ghosts-shared-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all"
+    )
     assert standing in text
     assert "experiment, epochs" not in text
     assert table_row(text, "networks")[1:] == ["20", "20", "–", "–", "–", "–"]

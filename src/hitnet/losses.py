@@ -94,12 +94,12 @@ def centripetal_loss(
 ) -> Tensor:
     """The centripetal loss per image (Eq. 3): Σ_k y_k L_{l,h,m}(d_k) + λ (1 − y_k) L_{l',h',√n/2−m'}(√n/2 − d_k).
 
-    The argument of the second staircase minus its start is m' − d_k for every n, so the code uses m' − d_k.
+    The argument of the second staircase minus its start is m' − d_k for every n, so the code uses m' − d_k. The options
+    that are not explained here are those of `CentripetalLoss`.
 
     Args:
         distances: d (B, K).
         truth: y (B, K), booleans.
-        hit_radius, miss_radius, hit_step, hit_height, miss_step, miss_height, miss_weight: As in `CentripetalLoss`.
         excused: (B, K) booleans: capsules without loss (ghosts, Eq. 4).
 
     Returns:
