@@ -70,8 +70,9 @@ def translated(values: dict[str, Any]) -> dict[str, Any]:
     """The values of a line in today's words; those of a new line stay as they are."""
     old, facts = values["experiment"], dict(values["facts"])
     name = NAMES.get(old, old)
-    if "network" in facts and "norm" not in facts.get("model_options", {}):
-        facts["model_options"] = full_options(facts["network"], facts.get("model_options", {}))
+    network, options = facts.get("network"), facts.get("model_options", {})
+    if isinstance(network, str) and isinstance(options, dict) and "norm" not in options:
+        facts["model_options"] = full_options(network, options)
     if isinstance(facts.get("files"), list):
         facts["files"] = [image_place(file, old, name) for file in facts["files"]]
     return {**values, "kind": "run" if values["kind"] == "arm" else values["kind"], "experiment": name, "facts": facts}

@@ -141,7 +141,7 @@ def run_reproduce(root: Path, resume: bool) -> None:
         runs=1,
         book=toy_book(root),
         ledger=reproduction.Ledger(root / "ledger.jsonl"),
-        docs=root / "docs",
+        folder=root / "pages",
         runs_dir=root / "runs",
         device="cpu",
     )
