@@ -4,7 +4,7 @@
 results.md, and `PAPER` is the book of all results and experiments. It uses only hitnet's public names.
 """
 
-from reproduction.book import Book, Result, standing
+from reproduction.book import Book, Result, completion
 from reproduction.contents import PAPER
 from reproduction.experiments import Experiment
 from reproduction.ledger import Ledger
@@ -19,8 +19,8 @@ __all__ = [
     "Ledger",
     "Outcome",
     "Result",
+    "completion",
     "reproduce",
-    "standing",
     "write_page",
     "write_summary",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hitnet import Run
 from hitnet.errors import unknown_name
 from reproduction.claims import Claim
-from reproduction.cost import H200, Costs, in_words
+from reproduction.cost import H200, Costs, duration_text
 from reproduction.experiments import Experiment
 from reproduction.ledger import ANALYSIS, PICTURE, Entry, Ledger
 from reproduction.records import RunRecord, all_records, diverged_runs, full_runs, ghost_analysis
@@ -106,7 +106,7 @@ class Book:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Completion:
     """How far a result or an experiment has come; `seconds` is the time that its missing runs take here."""
 
     done: int
@@ -114,13 +114,13 @@ class Standing:
     seconds: float
 
 
-def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
+def completion(book: Book, name: str, ledger: Ledger, costs: Costs) -> Completion:
     """Runs done and wanted, diverged runs included; a picture wants one run and is done once it is drawn."""
     results, experiments = book.look_up(name)
     if len(results) == 1 and results[0].draw:
         if results[0].picture(ledger, own=True):
-            return Standing(1, 1, 0.0)
-        return Standing(0, 1, costs.seconds_for_runs(experiments[0], 1))
+            return Completion(1, 1, 0.0)
+        return Completion(0, 1, costs.seconds_for_runs(experiments[0], 1))
     done = wanted = 0
     seconds = 0.0
     for experiment in experiments:
@@ -128,7 +128,7 @@ def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
         finished = len(seeds & set(experiment.seeds()))
         done, wanted = done + finished, wanted + experiment.wanted
         seconds += costs.seconds_for_runs(experiment, experiment.wanted - finished)
-    return Standing(done, wanted, seconds)
+    return Completion(done, wanted, seconds)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Page:
 
     def cost(self, name: str, runs: int) -> str:
         """How long this many runs take, in words."""
-        cost = in_words(Costs(H200).seconds_for_runs(self.experiment(name), runs))
+        cost = duration_text(Costs(H200).seconds_for_runs(self.experiment(name), runs))
         return f"{runs} take{'s' if runs == 1 else ''} {cost} on an H200"
 
     def missing(self, name: str) -> str:

@@ -61,10 +61,10 @@ def change_cell(between: Difference | None) -> str:
 def runs_cell(page: Page, name: str) -> str:
     """Runs made and wanted, and how many diverged."""
     diverged = f", {len(page.diverged(name))} diverged" if page.diverged(name) else ""
-    return made_of(len(page.records(name)), page.experiment(name).wanted) + diverged
+    return runs_text(len(page.records(name)), page.experiment(name).wanted) + diverged
 
 
-def made_of(made: int, wanted: int) -> str:
+def runs_text(made: int, wanted: int) -> str:
     """Runs made and wanted: "3 of 5", or "4, 3 planned" where more were made than wanted."""
     return f"{made} of {wanted}" if made <= wanted and wanted else f"{made}, {wanted or 'not'} planned"
 

@@ -13,8 +13,8 @@ import reproduction as paper
 from hitnet import HitNetError
 from hitnet.cli import console, make_table, training_progress
 from hitnet.runtime import pick_device
-from reproduction.cells import made_of
-from reproduction.cost import device_name, in_words
+from reproduction.cells import runs_text
+from reproduction.cost import device_name, duration_text
 from reproduction.ledger import SHORT
 from reproduction.ledger import repair as repair_ledger
 from reproduction.missing_runs import OWN_LEDGER
@@ -146,7 +146,7 @@ def make_runs(names: list[str], *, book: paper.Book, ledger: paper.Ledger, **opt
             book=book,
             ledger=ledger,
             progress=bar,
-            say=lambda text: console.print(text, soft_wrap=True),
+            report=lambda text: console.print(text, soft_wrap=True),
             **options,
         )
     print_outcome(outcome, ledger)
@@ -180,15 +180,15 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     costs = book.costs(here, ledger)
     table = make_table("name", "what it is", "in the paper", "runs of plan", "left of plan here")
     for name, result in book.results.items():
-        now = paper.standing(book, name, ledger, costs)
-        left = in_words(now.seconds) if now.done < now.wanted else "done"
+        now = paper.completion(book, name, ledger, costs)
+        left = duration_text(now.seconds) if now.done < now.wanted else "done"
         table.add_row(name, result.title, result.where, f"{now.done} of {now.wanted}", left)
     table.add_section()
     for name, experiment in book.experiments.items():
-        now = paper.standing(book, name, ledger, costs)
-        planned = made_of(max(now.done, len(full_runs(ledger, experiment))), experiment.wanted)
+        now = paper.completion(book, name, ledger, costs)
+        planned = runs_text(max(now.done, len(full_runs(ledger, experiment))), experiment.wanted)
         short = len(ledger.select(SHORT, name))
-        left = f"{in_words(costs.seconds(experiment))} per run, {experiment.epochs} epochs"
+        left = f"{duration_text(costs.seconds(experiment))} per run, {experiment.epochs} epochs"
         table.add_row(f"  {name}", experiment.title, f"{short} short, not counted" if short else "", planned, left)
     console.print(f"Results, then the experiments behind them; times are estimates for {here}.")
     console.print(table)

@@ -66,14 +66,14 @@ def wrong_within(distances: Tensor, labels: Tensor, *, nearest: bool, most: int 
 
 
 def judge_committees(
-    experiment: Experiment, files: Mapping[int, Path], test: Images, ledger: Ledger, say: Callable[[str], None]
+    experiment: Experiment, files: Mapping[int, Path], test: Images, ledger: Ledger, report: Callable[[str], None]
 ) -> None:
     """Judge the test images by each committee whose runs are all there, and record the number of wrong ones.
 
     Args:
         files: Where each run's predictions are, by seed; some may not exist.
         test: The test images.
-        say: Called with what is missing, and with the results.
+        report: Called with what is missing, and with the results.
 
     Raises:
         HitNetError: A file is damaged, or of another network than the ledger's run.
@@ -85,7 +85,7 @@ def judge_committees(
         absent = [str(seed) for seed in seeds if not files[seed].is_file()]
         if absent:
             example = files[seeds[0]]
-            say(
+            report(
                 f"{experiment.name}: no committee of seeds {seeds[0]} to {seeds[-1]}: the predictions of seeds "
                 f"{', '.join(absent)} are missing. Copy {example.name} of each from the machine that made the run to "
                 f"{example.parent.parent}/seed-…"
@@ -108,7 +108,7 @@ def judge_committees(
             "date": today(),
         }
         ledger.add_if_new(Entry(ANALYSIS, experiment.name, seeds, facts, LABEL))
-        say(f"{experiment.name}: seeds {seeds[0]} to {seeds[-1]} together: error {100 * wrong / len(test):.2f} %")
+        report(f"{experiment.name}: seeds {seeds[0]} to {seeds[-1]} together: error {100 * wrong / len(test):.2f} %")
 
 
 def committee_errors(ledger: Ledger, experiment: Experiment) -> list[float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from reproduction import figures, ghost_sections, readings, sections
+from reproduction.beyond import DROPCONNECT, OUR_TEACHER, TOP_K
 from reproduction.book import Book, Result
 from reproduction.claims import CLAIMS, MNIST_GHOSTS
-from reproduction.plan import ARMS, DROPCONNECT, EXPERIMENTS, OUR_TEACHER, TABLE2, TABLE3, TOP_K
+from reproduction.plan import ARMS, EXPERIMENTS, TABLE2, TABLE3
 from reproduction.verdicts import findings
 
 MNIST_TITLE = "Four networks on MNIST"

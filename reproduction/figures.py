@@ -131,7 +131,7 @@ def components_section(page: Page) -> str:
     return note + "\n".join(tables) + "\n" + picture_section(page)
 
 
-def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, folder: Path, say: Callable[[str], None]) -> None:
+def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, folder: Path, report: Callable[[str], None]) -> None:
     """Draw a result's picture, and record in the ledger which run it shows."""
     if result.draw is None:
         return
@@ -143,7 +143,7 @@ def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, folder: Path,
         facts["measured"] = result.measure(drawing)
     ledger.add_if_new(Entry(PICTURE, name, (PICTURE_SEED,), facts, result.name))
     for file in files:
-        say(f"written: {file}")
+        report(f"written: {file}")
 
 
 def image_line(page: Page, title: str, file: str, *, drawn_by: str | None = None) -> str:

@@ -29,7 +29,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
     analyses = {name: entry.facts for name in names if (entry := page.ghost_analysis(name))}
     cells = [name for name in names if page.experiment(name).arm_of is None]
     note = "The paper does not say how long it trained for this analysis; elsewhere it trained for 250 epochs."
-    parts = [note, "\n".join(f"- {standing_line(page, name)}" for name in cells)]
+    parts = [note, "\n".join(f"- {progress_line(page, name)}" for name in cells)]
     parts += [figures_table(page, analyses, claim), epochs_table(analyses)]
     for name, facts in analyses.items():
         parts += [f"### {name}", agreement_line(facts), draw_analysis(page, name, facts)]
@@ -50,7 +50,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def standing_line(page: Page, name: str) -> str:
+def progress_line(page: Page, name: str) -> str:
     """What an experiment is, how many runs there are, and what is left to do."""
     title = page.experiment(name).title
     line = f"{name}: {title}. Runs here: {runs_cell(page, name)}."

@@ -102,7 +102,7 @@ def analyse_ghosts(
     images: Images,
     ledger: Ledger,
     folder: Path,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Analyse the ghosts of several runs together, and record the analysis.
 
@@ -110,14 +110,14 @@ def analyse_ghosts(
         readings: The file of each reading, by epoch and seed; some may not exist.
         images: The training images.
         folder: The folder of the pages, where the pictures of doubtful images go.
-        say: Called with what is missing, and with the result.
+        report: Called with what is missing, and with the result.
     """
     by_epoch = []
     for epoch, files in readings.items():
         absent = [str(seed) for seed, file in files.items() if not file.is_file()]
         if absent:
             some = next(iter(files.values()))
-            say(
+            report(
                 f"{experiment.name}: the ghosts of seeds {', '.join(absent)} after {epoch} epochs are missing "
                 f"({some.name} in {some.parent.parent}/seed-…)"
             )
@@ -126,7 +126,7 @@ def analyse_ghosts(
         by_epoch.append([epoch, len(ghosts.agreed()), len(ghosts.doubtful())])
     if not by_epoch or by_epoch[-1][0] != experiment.epochs:
         text = "not analysed. Copy the files named above from their run folders, and repeat the command"
-        say(f"{experiment.name}: {text}")
+        report(f"{experiment.name}: {text}")
         return
     seeds = tuple(files)
     drawn = draw_doubtful(experiment, ghosts.models, ghosts.doubtful(), images, folder)
@@ -134,7 +134,7 @@ def analyse_ghosts(
     facts = analysis_facts(ghosts, images)
     facts |= {"epochs": experiment.epochs, "by_epoch": by_epoch, "files": drawn, "weights": weights, "date": today()}
     ledger.add_if_new(Entry(ANALYSIS, experiment.name, seeds, facts))
-    say(f"{experiment.name}: {len(ghosts.doubtful())} doubtful images by {len(seeds)} networks")
+    report(f"{experiment.name}: {len(ghosts.doubtful())} doubtful images by {len(seeds)} networks")
 
 
 def read_ghosts(
@@ -197,7 +197,7 @@ def draw_doubtful(
 
 
 def redraw_doubtful(
-    experiment: Experiment, analysis: Entry, images: Images, ledger: Ledger, folder: Path, say: Callable[[str], None]
+    experiment: Experiment, analysis: Entry, images: Images, ledger: Ledger, folder: Path, report: Callable[[str], None]
 ) -> None:
     """Draw the doubtful images of a recorded analysis again.
 
@@ -214,4 +214,4 @@ def redraw_doubtful(
     ids, *columns = zip(*facts["doubtful"], strict=True)
     doubtful = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)), index=[places[image] for image in ids])
     for file in draw_doubtful(experiment, facts["models"], doubtful, images, folder):
-        say(f"written: {folder / file}")
+        report(f"written: {folder / file}")

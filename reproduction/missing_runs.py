@@ -18,7 +18,7 @@ from hitnet import HitNetError, Progress
 from hitnet.runtime import remove_litter
 from reproduction.book import PICTURE_SEED, TEACHER_SEED, Book, Result
 from reproduction.committees import judge_committees
-from reproduction.cost import in_words
+from reproduction.cost import duration_text
 from reproduction.experiments import Experiment, Length, PlannedRun
 from reproduction.figures import FOLDER, draw_picture
 from reproduction.ghosts import analyse_ghosts, redraw_doubtful
@@ -28,7 +28,7 @@ from reproduction.records import RunRecord, diverged_runs, full_runs, ghost_anal
 from reproduction.runner import Runner
 
 OWN_LEDGER = LABORATORY / "ledger.jsonl"
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass
@@ -55,7 +55,7 @@ def reproduce(
     side_by_side: int | None = None,
     uncommitted: bool = False,
     progress: Progress | None = None,
-    say: Say = lambda text: None,
+    report: Report = lambda text: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Make the missing runs of results or experiments, then their ghost analyses and pictures.
@@ -69,7 +69,7 @@ def reproduce(
         budget: Minutes for all of it; None: no limit.
         side_by_side: How many networks to train together; None: as many as suit the device.
         uncommitted: Add runs to the repository's own ledger although no commit holds the sources; they say so.
-        say: Called with each message.
+        report: Called with each message.
 
     Raises:
         HitNetError: A name is unknown, a number is not above 0, a run cannot be counted, or the sources were changed
@@ -99,8 +99,8 @@ def reproduce(
     length = Length(epochs, limit)
     outcome = Outcome()
     for group in missing_groups(names, runner, runs, length):
-        run_group(group, runner, length, outcome, say)
-    analyse_and_draw(names, runner, runs, length, Path(folder), say)
+        run_group(group, runner, length, outcome, report)
+    analyse_and_draw(names, runner, runs, length, Path(folder), report)
     return outcome
 
 
@@ -168,20 +168,21 @@ def share_out(jobs: list[PlannedRun], most: int) -> list[list[PlannedRun]]:
     return groups
 
 
-def run_group(group: list[PlannedRun], runner: Runner, length: Length, outcome: Outcome, say: Say) -> None:
+def run_group(group: list[PlannedRun], runner: Runner, length: Length, outcome: Outcome, report: Report) -> None:
     """Train those runs of a group that fit into the budget."""
     titles = {job: job_title(job, length) for job in group}
-    fitting = fitting_jobs(group, runner, length, lambda job, reason: say(f"{titles[job]}: {reason}"))
+    fitting = fitting_jobs(group, runner, length, lambda job, reason: report(f"{titles[job]}: {reason}"))
     ended: set[PlannedRun] = set()
 
     def tell(job: PlannedRun, ending: RunRecord | str) -> None:
         ended.add(job)
         if isinstance(ending, str):
             outcome.failed.append(f"{titles[job]}: {ending}")
-            say(f"{titles[job]}: {ending}")
+            report(f"{titles[job]}: {ending}")
         else:
             outcome.done.append(titles[job])
-            say(f"{titles[job]}: error {ending.error:.2f} % after {ending.epochs} epochs, {in_words(ending.seconds)}")
+            took = duration_text(ending.seconds)
+            report(f"{titles[job]}: error {ending.error:.2f} % after {ending.epochs} epochs, {took}")
 
     try:
         if fitting:
@@ -193,23 +194,23 @@ def run_group(group: list[PlannedRun], runner: Runner, length: Length, outcome: 
     for job in fitting:
         if job not in ended:
             epochs, _ = runner.folder(job.experiment, job.seed, length).position()
-            say(f"{titles[job]}: stopped after epoch {epochs}, the budget is spent; the same command resumes it")
+            report(f"{titles[job]}: stopped after epoch {epochs}, the budget is spent; the same command resumes it")
     outcome.left += [titles[job] for job in group if job not in ended]
 
 
 def fitting_jobs(
-    group: list[PlannedRun], runner: Runner, length: Length, say: Callable[[PlannedRun, str], None]
+    group: list[PlannedRun], runner: Runner, length: Length, report: Callable[[PlannedRun, str], None]
 ) -> list[PlannedRun]:
     """The runs to start now, claimed for this process.
 
     No other process is training them, their teachers are finished, and side by side they fit into the budget. For each
-    of the other runs, `say` is called with the reason.
+    of the other runs, `report` is called with the reason.
     """
     fitting: list[PlannedRun] = []
     costs, seconds_left = runner.costs, runner.seconds_left()
     for job in group:
         if reason := runner.without_teacher(job, length):
-            say(job, reason)
+            report(job, reason)
             continue
         folder = runner.folder(job.experiment, job.seed, length)
         unfinished = [
@@ -223,10 +224,10 @@ def fitting_jobs(
             if folder.finished or folder.claim():
                 fitting.append(job)
             else:
-                say(job, "another process is training it")
+                report(job, "another process is training it")
         else:
-            left = in_words(max(0.0, seconds_left))
-            say(job, f"not started: it would end in {in_words(needed)}, but the budget ends in {left}")
+            left = duration_text(max(0.0, seconds_left))
+            report(job, f"not started: it would end in {duration_text(needed)}, but the budget ends in {left}")
     return fitting
 
 
@@ -236,7 +237,7 @@ def job_title(job: PlannedRun, length: Length) -> str:
 
 
 def analyse_and_draw(
-    names: Sequence[str], runner: Runner, runs: int | None, length: Length, folder: Path, say: Say
+    names: Sequence[str], runner: Runner, runs: int | None, length: Length, folder: Path, report: Report
 ) -> None:
     """Make ghost analyses and pictures of runs of full length, once these are there."""
     experiments: dict[str, Experiment] = {}
@@ -248,21 +249,21 @@ def analyse_and_draw(
         if length.short_label(experiment) is not None:
             continue
         if experiment.read_ghosts:
-            analyse_if_complete(experiment, runner, runs, folder, say)
+            analyse_if_complete(experiment, runner, runs, folder, report)
         if experiment.committees:
             files, test = runner.prediction_files(experiment), runner.images(experiment, "test")
-            judge_committees(experiment, files, test, runner.ledger, say)
+            judge_committees(experiment, files, test, runner.ledger, report)
     for result in results.values():
         if result.draw is None or result.picture(runner.ledger, own=True):
             continue
         experiment = runner.book.experiments[result.experiments[0]]
         if length.short_label(experiment) is not None:
-            say(f"{result.name}: not drawn: its run is a short one")
+            report(f"{result.name}: not drawn: its run is a short one")
         elif runner.finished(experiment, PICTURE_SEED):
-            draw_picture(result, runner.drawing(experiment, PICTURE_SEED), runner.ledger, folder, say)
+            draw_picture(result, runner.drawing(experiment, PICTURE_SEED), runner.ledger, folder, report)
 
 
-def analyse_if_complete(experiment: Experiment, runner: Runner, runs: int | None, folder: Path, say: Say) -> None:
+def analyse_if_complete(experiment: Experiment, runner: Runner, runs: int | None, folder: Path, report: Report) -> None:
     """Analyse the ghosts of an experiment once all its runs are recorded.
 
     If the ledger has the analysis, only draw those of its pictures that are missing.
@@ -274,6 +275,6 @@ def analyse_if_complete(experiment: Experiment, runner: Runner, runs: int | None
     analysis = ghost_analysis(runner.ledger, experiment, seeds)
     if analysis is None:
         readings, images = runner.ghost_readings(experiment, seeds), runner.images(experiment, "train")
-        analyse_ghosts(experiment, readings, images, runner.ledger, folder, say)
+        analyse_ghosts(experiment, readings, images, runner.ledger, folder, report)
     elif not all((folder / file).is_file() for file in analysis.facts["files"]):
-        redraw_doubtful(experiment, analysis, runner.images(experiment, "train"), runner.ledger, folder, say)
+        redraw_doubtful(experiment, analysis, runner.images(experiment, "train"), runner.ledger, folder, report)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hitnet import HitNetError
 from hitnet.runtime import write_text
-from reproduction.book import Book, Page, Result, standing
+from reproduction.book import Book, Page, Result, completion
 from reproduction.cells import MARK, NONE, table
-from reproduction.cost import H200, Costs, in_words
+from reproduction.cost import H200, Costs, duration_text
 from reproduction.ledger import RUN, Ledger
 from reproduction.provenance import source_root
 from reproduction.records import all_records, diverged_runs, short_runs
@@ -80,8 +80,8 @@ def overview_table(book: Book, ledger: Ledger) -> str:
     costs = Costs(H200)
     rows = []
     for name, result in book.results.items():
-        now = standing(book, name, ledger, costs)
-        left = in_words(now.seconds) if now.seconds else "nothing"
+        now = completion(book, name, ledger, costs)
+        left = duration_text(now.seconds) if now.seconds else "nothing"
         runs_here = f"{now.done} of {now.wanted}" if result.experiments else NONE
         rows.append([f"[{name}](#{name})", result.title, result.where, result.paper_runs or NONE, runs_here, left])
     runs = sum(len(ledger.select(RUN, name)) for name in book.experiments)

@@ -10,58 +10,23 @@ from typing import Any
 
 from torch import Tensor
 
-from hitnet import Callback, HitNetError, Images, Network, Progress, Run, Training, choose_model, open_data, open_run
+from hitnet import HitNetError, Images, Network, Progress, Run, choose_model, open_data, open_run
 from hitnet.errors import DivergedError
 from hitnet.inference import network_distances
 from hitnet.models import weights_fingerprint
 from hitnet.runtime import pick_device
 from hitnet.training import AT_ONCE, RunFolder, TrainingPlan, train_plans
 from reproduction.book import TEACHER_SEED, Book, Drawing
+from reproduction.callbacks import Guard, Notes
 from reproduction.committees import predictions_path, save_predictions, wrong_within
 from reproduction.cost import Costs, device_name
 from reproduction.experiments import Experiment, Length, PlannedRun, network_options
 from reproduction.ghosts import reading_path, save_reading
 from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger
-from reproduction.provenance import is_uncommitted, note_origin, read_origin, today
+from reproduction.provenance import is_uncommitted, read_origin, today
 from reproduction.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 
 Tell = Callable[[PlannedRun, RunRecord | str], None]
-
-
-class Guard(Progress):
-    """Passes on the progress of training, and stops it where another epoch would exceed a budget of time.
-
-    Args:
-        inner: Receives all progress.
-        end: The end of the budget by `clock`; None: no budget.
-    """
-
-    def __init__(self, inner: Progress, end: float | None, clock: Callable[[], float]) -> None:
-        self.inner, self.end, self.clock = inner, end, clock
-
-    def plan(self, steps: int) -> None:
-        self.inner.plan(steps)
-
-    def step(self) -> None:
-        self.inner.step()
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.inner.epoch(row)
-        late = self.end is not None and self.clock() + row["seconds"] > self.end
-        self.stop = self.stop or self.inner.stop or late
-
-
-class Notes(Callback):
-    """Notes where a run is trained, and reads ghosts after the epochs that an experiment names."""
-
-    def __init__(self, device: str, read: Callable[[Path, int, Network], None]) -> None:
-        self.device, self.read = device, read
-
-    def start(self, training: Training) -> None:
-        note_origin(Path(str(training.folder)), self.device)
-
-    def epoch(self, training: Training) -> None:
-        self.read(Path(str(training.folder)), len(training.history), training.network)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 
 from hitnet.losses import MISS_WEIGHT
+from reproduction.beyond import OUR_TEACHER, RESNET9_DATA
 from reproduction.book import TEACHER_SEED, Page
 from reproduction.cells import (
     ERROR_HEADER,
@@ -27,7 +28,6 @@ from reproduction.claims import CAPSNET_ELSEWHERE, CAPSNET_SLOWER, WAN, Claim
 from reproduction.committees import committee_errors
 from reproduction.experiments import COMMITTEE, TITLES, Experiment
 from reproduction.measures import difference, summarise, summarise_errors
-from reproduction.plan import OUR_TEACHER, RESNET9_DATA
 from reproduction.records import AVERAGED_EPOCHS, RunRecord
 
 TABLE1 = {

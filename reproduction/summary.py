@@ -8,7 +8,7 @@ from pathlib import Path
 from hitnet.runtime import write_text
 from reproduction.book import EVERYTHING, Book, Finding
 from reproduction.cells import table
-from reproduction.cost import H200, Costs, in_words
+from reproduction.cost import H200, Costs, duration_text
 from reproduction.experiments import AFFNIST, CIFAR10, FASHION, MNIST, SVHN
 from reproduction.ledger import ANALYSIS, Ledger
 from reproduction.verdicts import AGREES, DIFFERS, MARGINS, UNDECIDED
@@ -73,7 +73,7 @@ def commands(book: Book) -> str:
     for name in (name for name in COMMANDS if name in (*book.results, EVERYTHING)):
         _, experiments = book.look_up(name)
         seconds = sum(costs.seconds_for_runs(experiment, experiment.wanted) for experiment in experiments)
-        lines.append(f"    python -m reproduction {name:<18}# {in_words(seconds)}")
+        lines.append(f"    python -m reproduction {name:<18}# {duration_text(seconds)}")
     return (
         "## Make the runs yourself\n\n"
         "The times are of all planned runs on one NVIDIA H200, networks side by side. A command makes only the runs "

@@ -1,4 +1,4 @@
-"""The networks of the comparison (reproduction/networks.py), for benchmarks, which run from their own folder."""
+"""The networks of the comparison (in reproduction/), for benchmarks, which run from their own folder."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2]))
 
+from reproduction.dropconnect import PlainSoftmaxHead as PlainSoftmaxHead
 from reproduction.networks import MarginLoss as MarginLoss
-from reproduction.networks import PlainSoftmaxHead as PlainSoftmaxHead

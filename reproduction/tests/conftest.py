@@ -36,7 +36,7 @@ def work(book, ledger, tmp_path):
             folder=tmp_path / "pages",
             runs_dir=tmp_path / "runs",
             device="cpu",
-            say=said.append,
+            report=said.append,
             **options,
         )
         return outcome, said

@@ -3,7 +3,7 @@
 import pytest
 
 from hitnet import HitNetError
-from reproduction import PAPER, Ledger, standing
+from reproduction import PAPER, Ledger, completion
 from reproduction.cost import H200, Costs
 
 
@@ -19,12 +19,12 @@ def test_names_are_not_shared_between_results_and_experiments():
     assert not set(PAPER.results) & set(PAPER.experiments)
 
 
-def test_standing_of_an_empty_ledger(tmp_path):
+def test_how_far_an_empty_ledger_is(tmp_path):
     ledger = Ledger(tmp_path / "none.jsonl")
-    now = standing(PAPER, "table1-constant", ledger, Costs(H200))
+    now = completion(PAPER, "table1-constant", ledger, Costs(H200))
     assert (now.done, now.wanted) == (0, 50)
     assert 33 * 60 < now.seconds < 45 * 60
-    assert standing(PAPER, "prototypes", ledger, Costs(H200)).wanted == 1
+    assert completion(PAPER, "prototypes", ledger, Costs(H200)).wanted == 1
 
 
 def test_unknown_names():

@@ -55,7 +55,7 @@ def test_wrong_within_against_a_loop(nearest):
 def test_a_committee_from_training_to_the_page(five_book, five, ledger, tmp_path):
     options = {"book": five_book, "ledger": ledger, "folder": tmp_path / "pages", "runs_dir": tmp_path / "runs"}
     said = []
-    reproduce(five.name, device="cpu", say=said.append, **options)
+    reproduce(five.name, device="cpu", report=said.append, **options)
     folders = {seed: tmp_path / "runs" / five.name / f"seed-{seed}" for seed in range(6)}
     assert [predictions_path(folders[seed]).is_file() for seed in range(6)] == [False] + [True] * 5
     entry = ledger.get(ANALYSIS, five.name, (1, 2, 3, 4, 5), "committee")

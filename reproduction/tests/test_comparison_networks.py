@@ -11,6 +11,7 @@ import hitnet
 from hitnet import HitNetError, build, choose_model, choose_recipe
 from hitnet.inference import open_onnx
 from hitnet.training import Recipe, Run, RunConfig
+from reproduction import dropconnect  # noqa: F401
 from reproduction.networks import MarginLoss, dynamic_routing, margin_loss, squash
 from toy import toy_images
 

@@ -6,7 +6,7 @@ import pytest
 from toy_book import CPU, record
 
 from reproduction import PAPER
-from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, in_words, known_speed
+from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, duration_text, known_speed
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, in
     ],
 )
 def test_times_in_words(seconds, words):
-    assert in_words(seconds) == words
+    assert duration_text(seconds) == words
 
 
 def test_an_epoch_of_mnist_on_an_h200_takes_the_measured_time():

@@ -8,7 +8,7 @@ import torch
 import hitnet
 from hitnet import HitNetError
 from hitnet.models.random_layers import given_draws, random_layers
-from reproduction.networks import DropConnect
+from reproduction.dropconnect import DropConnect
 
 
 def layer_of(inputs=5, units=4, keep=0.5, seed=0):

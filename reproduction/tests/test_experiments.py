@@ -7,8 +7,9 @@ import pytest
 from hitnet.losses import MISS_WEIGHT
 from hitnet.training import RECIPES
 from reproduction import PAPER
+from reproduction.beyond import DROPCONNECT, OURS
 from reproduction.cost import H200, Costs
-from reproduction.plan import ARMS, DROPCONNECT, OURS, PAPER_EXPERIMENTS
+from reproduction.plan import ARMS, PAPER_EXPERIMENTS
 from reproduction.sections import SOFTMAX_PAIRS
 
 

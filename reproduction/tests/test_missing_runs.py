@@ -190,7 +190,7 @@ def test_what_has_ended_is_recorded_and_the_others_are_kept_when_the_budget_ends
     options = {"book": small, "ledger": ledger, "folder": ".", "runs_dir": ledger.path.parent / "runs", "device": "cpu"}
     # Two epochs of each, then the third of the longer ones.
     steps = Steps(clock, [0.1] * 6 + [100.0])
-    outcome = reproduce("all", budget=1, clock=clock, progress=steps, say=said.append, **options)
+    outcome = reproduce("all", budget=1, clock=clock, progress=steps, report=said.append, **options)
     assert (outcome.done, outcome.left) == (["toy, seed 0"], ["longer, seed 0", "longer, seed 1"])
     assert [text.split(",")[1] for text in said[1:]] == [
         " seed 0: stopped after epoch 3",

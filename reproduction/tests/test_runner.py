@@ -10,12 +10,12 @@ import hitnet
 from hitnet import HitNetError, Progress
 from hitnet.errors import DivergedError
 from reproduction import Ledger, reproduce, runner
-from reproduction.book import Standing, standing
+from reproduction.book import Completion, completion
+from reproduction.callbacks import Guard
 from reproduction.cost import Costs
 from reproduction.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
 from reproduction.provenance import note_origin
 from reproduction.records import full_runs, short_runs
-from reproduction.runner import Guard
 
 SOFT = {"head": "softmax", "decoder": "none"}
 
@@ -62,7 +62,7 @@ def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monk
     outcome, _ = work("toy-ghosts", runs=2)
     assert (outcome.done, outcome.left, outcome.failed) == ([], [], [])
     assert trained == [[], [("toy-ghosts", 1)]]
-    assert standing(book, "toy-ghosts", ledger, Costs(HERE)) == Standing(2, 2, 0.0)
+    assert completion(book, "toy-ghosts", ledger, Costs(HERE)) == Completion(2, 2, 0.0)
 
 
 def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger, monkeypatch):

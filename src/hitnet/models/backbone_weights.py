@@ -57,9 +57,9 @@ def _from_hub(name: str, config: dict[str, Any]) -> Path:
 
 
 def fitting(
-    module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)
+    module: nn.Module, weights: str | Path, name: str, ignored: Iterable[str] = ("classifier",)
 ) -> dict[str, Tensor]:
-    """The content of a safetensors file that fits a module, without parameters under `left_out` that it has not."""
+    """The content of a safetensors file that fits a module, without parameters under `ignored` that it has not."""
     path = Path(weights)
     if not path.is_file():
         raise HitNetError(f"weights: there is no file {path}.")
@@ -68,7 +68,7 @@ def fitting(
     except (OSError, SafetensorError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
     state = _as_in_timm(module, state)
-    own, prefixes = module.state_dict(), tuple(f"{part}." for part in left_out)
+    own, prefixes = module.state_dict(), tuple(f"{part}." for part in ignored)
     state = {key: value for key, value in state.items() if key in own or not key.startswith(prefixes)}
     missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
     other = [key for key in state if key not in own or state[key].shape != own[key].shape]
