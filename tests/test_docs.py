@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from reproduction.cli import app as reproduction_app
 
 import hitnet
 from hitnet.cli import app
+from reproduction.cli import app as reproduction_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
+    for folder in (".", "docs", "benchmarks", "reproduction", "reproduction/discussion")
+    for path in (ROOT / folder).glob("*.md")
 )
 CODE_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -33,7 +34,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_pages_are_found():
-    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide.md", "docs/results.md"} <= set(PAGES)
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide.md", "reproduction/results.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -41,12 +42,13 @@ def test_links_within_the_repository_lead_somewhere(page):
     text = CODE_BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
     # Words on a result are shown on the page of results, and their links count from there.
     folder = (ROOT / page).parent
-    folder = ROOT / "docs" if folder.name == "discussion" and not page.endswith("README.md") else folder
+    shown_elsewhere = folder.name == "discussion" and not page.endswith("README.md")
+    folder = folder.parent if shown_elsewhere else folder
     for link in LINK.findall(text):
         if re.match(r"[a-z]+:", link):
             continue
         name, _, anchor = link.partition("#")
-        target = folder / name if name else (ROOT / "docs/results.md" if "discussion" in page else ROOT / page)
+        target = folder / name if name else (folder / "results.md" if shown_elsewhere else ROOT / page)
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 

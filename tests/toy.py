@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from PIL import Image
@@ -45,7 +46,9 @@ def write_images(root: Path, images: Images) -> Path:
 
 
 class TinyBackbone(nn.Module):
-    """A backbone of 8 features: convolution, batch-norm, ReLU and the mean of each map."""
+    """A backbone of 8 features, as timm would build it: convolution, batch-norm, ReLU and the mean of each map."""
+
+    pretrained_cfg: ClassVar[dict[str, str]] = {"classifier": "fc"}
 
     def __init__(self) -> None:
         super().__init__()

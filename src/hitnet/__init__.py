@@ -25,9 +25,7 @@ if TYPE_CHECKING:  # the only list of public names: type checkers import from it
     from hitnet.audit import open_audit as open_audit
     from hitnet.capsules import HitOrMiss as HitOrMiss
     from hitnet.capsules import distances as distances
-    from hitnet.capsules import dynamic_routing as dynamic_routing
     from hitnet.capsules import mask as mask
-    from hitnet.capsules import squash as squash
     from hitnet.data import Data as Data
     from hitnet.data import Images as Images
     from hitnet.data import check_data as check_data
@@ -40,10 +38,8 @@ if TYPE_CHECKING:  # the only list of public names: type checkers import from it
     from hitnet.inference import Prediction as Prediction
     from hitnet.losses import CentripetalLoss as CentripetalLoss
     from hitnet.losses import GhostLoss as GhostLoss
-    from hitnet.losses import MarginLoss as MarginLoss
     from hitnet.losses import centripetal_loss as centripetal_loss
     from hitnet.losses import ghost_loss as ghost_loss
-    from hitnet.losses import margin_loss as margin_loss
     from hitnet.losses import misfit as misfit
     from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def about(args: argparse.Namespace) -> dict[str, object]:
-    from reproduction.ledger import code_version
+    from reproduction.provenance import code_version
 
     return {
         "command": "python tests/attack/attack.py " + " ".join(sys.argv[1:]),

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from reproduction import Ledger
 from safetensors.torch import save_file
 from scipy.io import savemat
 from toy_book import add, toy_book
@@ -28,6 +27,7 @@ from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
 from hitnet.features.cache import FeatureCache
 from hitnet.training import RunFolder, engine
+from reproduction import Ledger
 from toy import Interrupting, Stop, toy_images
 
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)

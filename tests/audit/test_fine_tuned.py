@@ -26,7 +26,7 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setattr(heads_module, "default_steps", lambda *_: 20)
     torch.manual_seed(3)
     save_file(TinyBackbone().state_dict(), tmp_path / "w.safetensors")
-    return {"backbone": "torchvision:tiny", "weights": tmp_path / "w.safetensors"}
+    return {"backbone": "timm:tiny", "weights": tmp_path / "w.safetensors"}
 
 
 def judged(judges, images, folder=None):
@@ -44,7 +44,7 @@ def test_both_kinds_judge_and_the_trained_come_first(tiny, tmp_path):
     assert (together.trained, together.capsules) == (2, 2 + heads.capsules)
     assert torch.equal(together.features, heads.features)
     assert together.about["models"] == len(together.distances) == 10
-    assert together.about["model"] == "hitnet-pretrained, heads and neighbours on torchvision:tiny"
+    assert together.about["model"] == "hitnet-pretrained, heads and neighbours on timm:tiny"
     assert [network.get("seed") for network in together.about["networks"]] == [5, 6, None]
 
 
@@ -55,7 +55,7 @@ def test_networks_from_scratch_beside_heads(tiny):
     np.testing.assert_array_equal(together.distances[:1], judged(networks, images).distances)
     np.testing.assert_array_equal(together.distances[1:], judged(heads, images).distances)
     assert together.trained == 1
-    assert together.about["model"] == "hitnet-small, heads and neighbours on torchvision:tiny"
+    assert together.about["model"] == "hitnet-small, heads and neighbours on timm:tiny"
     assert together.prototypes.shape == (3, *images.shape)
     assert together.kinds == ("networks", *judged(heads, images).kinds)
 

@@ -245,7 +245,7 @@ FAST = hitnet.choose_recipe("fast")
         ({"features": Path("f.npy")}, FeatureHeads(features=Path("f.npy"))),
         ({"judges": "scratch"}, NewNetworks(None, None, FAST)),
         ({"networks": 2, "seed": 7}, NewNetworks(None, 2, FAST, 7)),
-        ({"model": ["hitnet", "n2b"]}, NewNetworks(["hitnet", "n2b"], None, FAST)),
+        ({"model": ["hitnet", "hitnet-conv"]}, NewNetworks(["hitnet", "hitnet-conv"], None, FAST)),
         ({"epochs": 3, "recipe": "paper"}, NewNetworks(None, None, hitnet.choose_recipe("paper", epochs=3))),
         ({"judges": "fine-tuned"}, FineTuned(recipe=FAST)),
         (

@@ -29,15 +29,15 @@ def call(*arguments):
 
 def test_options_of_the_network(data):
     options = ("--decoder", "conv", "--capsule-dim", 5, "--extra-dim", 2, "--reconstruction-weight", 1.5)
-    call(data, "--out", "run", "--shared-norm", *options)
+    call(data, "--out", "run", "--norm", "class", *options)
     config = hitnet.open_run("run").config.model
     assert (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight) == ("conv", 5, 2, 1.5)
-    assert config.shared_norm
+    assert config.norm == "class"
     call(data, "--out", "plain")
     config = hitnet.open_run("plain").config.model
     values = (config.decoder, config.capsule_dim, config.extra_dim, config.reconstruction_weight)
     assert values == ("standardised", 16, 0, 0.392)
-    assert not config.shared_norm
+    assert config.norm == "each"
 
 
 def test_options_of_the_recipe(data):
@@ -49,10 +49,10 @@ def test_options_of_the_recipe(data):
 def test_a_network_s_own_value_can_be_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_npz(toy_images(30, shape=(3, 12, 12)), tmp_path / "colours.npz")
-    for name, options in (("own", ()), ("refused", ("--no-shared-norm",))):
+    for name, options in (("own", ()), ("refused", ("--norm", "each"))):
         call("colours.npz", "--out", name, *options)
-    assert hitnet.open_run("own").config.model.shared_norm
-    assert not hitnet.open_run("refused").config.model.shared_norm
+    assert hitnet.open_run("own").config.model.norm == "shared"
+    assert hitnet.open_run("refused").config.model.norm == "each"
 
 
 def test_hybrid_augmentation(data):

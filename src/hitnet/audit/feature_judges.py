@@ -27,7 +27,7 @@ class FeatureHeads(Judges):
     """Hit-or-Miss heads on the features of a frozen backbone; for photographs, on any machine.
 
     Attributes:
-        backbone: "efficientnet-lite0" (in the package), "timm:NAME", "torchvision:NAME", or a `Backbone` from
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", or a `Backbone` from
             `open_backbone`.
         weights: A .safetensors file with the backbone's weights. None: its published weights.
         features: Your own features instead: an .npy, .npz or .parquet file with one row per image.

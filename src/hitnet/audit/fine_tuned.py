@@ -22,7 +22,7 @@ class FineTuned(Judges):
     """A pretrained backbone, fine-tuned; for fewer than 20,000 images also heads on its features, frozen.
 
     Attributes:
-        backbone: "efficientnet-lite0" (in the package), "timm:NAME" or "torchvision:NAME".
+        backbone: "efficientnet-lite0" (in the package) or "timm:NAME".
         weights: A .safetensors file with the backbone's weights. None: its published weights.
         count: How many networks. None: 4, or 3 for many images.
         recipe: How the networks are trained. `fast` uses the audit's own number of epochs.

@@ -12,7 +12,7 @@ import torch
 from hitnet import models
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
-from hitnet.models.heads import HEADS
+from hitnet.models.registry import HEADS
 from hitnet.training.recipes import complete_recipe
 
 Model = str | models.ModelChoice
@@ -63,10 +63,13 @@ def plan(
     return list(islice(cycle(kinds), count))
 
 
-def default_kinds(images: Images, device: torch.device) -> list[str]:
-    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one."""
+def default_kinds(images: Images, device: torch.device) -> list[Model]:
+    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one.
+
+    The paper's network judges with batch-norm of each class, as it was measured (docs/audit.md).
+    """
     if device.type == "cuda" and images.shape[0] == 1:
-        return ["hitnet", "hitnet-resnet9"]
+        return [models.choose_model("hitnet", norm="each"), "hitnet-resnet9"]
     return [models.default_name(images.shape, device.type)]
 
 

@@ -26,9 +26,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from hitnet import __version__
-from hitnet.cli.terminal import errors
+from hitnet.cli.terminal import console, errors, make_table
 from hitnet.errors import HitNetError, ReportedElsewhereError
 from hitnet.runtime.terminal import printable
+
+__all__ = ["app", "console", "main", "make_table"]
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)

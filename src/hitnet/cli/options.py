@@ -81,9 +81,7 @@ class OptionGroup:
 
 DATA = OptionGroup(DataOptions, ("image_size", "flip", "limit", "strict", "data_dir"))
 TRAINING_DATA = OptionGroup(DataOptions, (*DATA.names, "stream"))
-MODEL = OptionGroup(
-    ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "shared_norm", "weights")
-)
+MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "norm", "weights"))
 RECIPE = OptionGroup(
     Recipe,
     (
@@ -102,9 +100,7 @@ RECIPE = OptionGroup(
     ),
 )
 AUDIT_RECIPE = OptionGroup(Recipe, ("epochs", "ghosts", "ghost_rule"))
-Backbone = Annotated[
-    str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0, timm:NAME or torchvision:NAME")
-]
+Backbone = Annotated[str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0 or timm:NAME")]
 
 
 def takes(**groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -25,7 +25,7 @@ from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import unknown_backbone
-from hitnet.models.extractors import is_backbone
+from hitnet.models.registry import is_backbone
 from hitnet.runtime import ranks
 from hitnet.training import Run, TensorBoard, choose_recipe, train, train_many
 

@@ -40,7 +40,7 @@ def extract_features(
     Args:
         data: Opened data, or what `open_data` takes.
         out: The .npy file to write. The result is mapped to it: features and images are not kept in memory.
-        backbone: "efficientnet-lite0" (in the package), "timm:NAME", "torchvision:NAME", or a `Backbone`.
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", or a `Backbone`.
         weights: A .safetensors file with the backbone's weights. None: its published weights.
         split: train, test or all. None: what an audit looks at.
         device: auto, cpu, cuda, cuda:1, or a torch.device.

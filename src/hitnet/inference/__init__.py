@@ -1,6 +1,6 @@
 """What trained networks say: evaluation, predictions, ghosts, ONNX files."""
 
-from hitnet.inference.evaluation import Evaluation
+from hitnet.inference.evaluation import Evaluation, mean_distances, network_distances
 from hitnet.inference.ghosts import Ghosts, find_ghosts
 from hitnet.inference.onnx_file import OnnxNetwork, is_onnx, open_onnx
 from hitnet.inference.prediction import DecisionRule, Prediction, check_share, misfit_limit, misfits
@@ -14,7 +14,9 @@ __all__ = [
     "check_share",
     "find_ghosts",
     "is_onnx",
+    "mean_distances",
     "misfit_limit",
     "misfits",
+    "network_distances",
     "open_onnx",
 ]

@@ -25,19 +25,6 @@ from hitnet.errors import HitNetError
 ANYTHING = object()
 LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
 
-COUNTED_HISTORY = [
-    {"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}
-]
-ORIGIN = [{"device": str, "torch": str, "code": str}]
-LEDGER_LINE = {
-    "kind": str,
-    "experiment": str,
-    "label": str,
-    "seeds": [int],
-    "facts": {str: ANYTHING},
-    "check": str,
-}
-DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 CHECKSUMS = {str: str}
 SETTINGS = {"source": str, "split": str, "images": int}
 SUMMARY = {

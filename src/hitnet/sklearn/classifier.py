@@ -17,7 +17,7 @@ from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
 from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.models import ModelChoice, choose_model
-from hitnet.models.heads import HEADS
+from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import pick_device
 from hitnet.sklearn.inputs import check_shape, images_of, kind_of, read_at, read_paths

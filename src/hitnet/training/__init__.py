@@ -2,32 +2,31 @@
 
 from hitnet.training.api import train, train_many
 from hitnet.training.committees import analyse_ghosts, evaluate
-from hitnet.training.configuration import configure
-from hitnet.training.jobs import Job, JobSet, train_job_sets
+from hitnet.training.plans import TrainingPlan, train_plans
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, export_run, open_run, predict
+from hitnet.training.scheduler import AT_ONCE
 from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [
+    "AT_ONCE",
     "RECIPES",
-    "Job",
-    "JobSet",
     "Recipe",
     "RecipeChoice",
     "Run",
     "RunConfig",
     "RunFolder",
     "TensorBoard",
+    "TrainingPlan",
     "analyse_ghosts",
     "choose_recipe",
-    "configure",
     "evaluate",
     "export_run",
     "open_run",
     "predict",
     "train",
-    "train_job_sets",
     "train_many",
+    "train_plans",
 ]

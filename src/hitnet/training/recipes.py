@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
-from hitnet.models.extractors import is_backbone
 from hitnet.models.hybrid import NOISES, Noise
 from hitnet.models.inference import PRETRAINED_BATCH
+from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
 from hitnet.training.augmentation import Augmentation, Fill
 
