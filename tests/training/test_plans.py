@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import Callback, HitNetError, Progress, choose_model, choose_recipe, open_data
+from hitnet import HitNetError, Progress, choose_model, choose_recipe, open_data
 from hitnet.errors import DivergedError
 from hitnet.training import RunFolder, TrainingPlan, train_plans
 from toy import toy_images
@@ -26,7 +26,7 @@ def same(run, other):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-class Watching(Callback):
+class Watching(Progress):
     def __init__(self):
         self.started, self.epochs = [], []
 
@@ -45,7 +45,7 @@ def test_each_network_is_the_one_that_train_gives(toy, tmp_path, at_once):
         plan(tmp_path / "b", other, [2], recipe=choose_recipe(epochs=3, batch_size=16)),
     ]
     ended, watching = [], Watching()
-    train_plans(plans, lambda *told: ended.append(told), device="cpu", at_once=at_once, callbacks=[watching])
+    train_plans(plans, lambda *told: ended.append(told), device="cpu", at_once=at_once, progress=watching)
     assert sorted((each.out.name, seed) for each, seed, _ in ended) == [("a", 1), ("a", 3), ("b", 2)]
     for each, seed, run in ended:
         options = {"model": each.model, "recipe": each.recipe, "seed": seed, "device": "cpu"}
@@ -58,7 +58,7 @@ def test_each_network_is_the_one_that_train_gives(toy, tmp_path, at_once):
 
 def test_what_is_finished_is_opened_and_what_was_stopped_is_resumed(toy, tmp_path):
     class Stop(Progress):
-        def epoch(self, row):
+        def epoch(self, training):
             self.stop = True
 
     ended = []
