@@ -53,7 +53,7 @@ from hitnet.features.heads import fit_heads
 from hitnet.features.neighbours import neighbour_votes
 from hitnet.features.opinions import SOFTMAX, all_distances, judge_features
 from hitnet.models.backbones import Backbone, open_backbone
-from hitnet.models.efficientnet_lite import MEAN, STD, efficientnet_lite0
+from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
 from parts.noisy_labels import KINDS, clothing_files, with_noise
 from parts.record import Row, about, replace_rows
 
@@ -173,7 +173,9 @@ class Plain(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def plain(files: Sequence[Path], size: int) -> torch.Tensor:
-    network = efficientnet_lite0()
+    network = EfficientNetLite0()
+    network.load_state_dict(shipped_weights())
+    network.eval()
     loader = torch.utils.data.DataLoader(Plain(files, size), batch_size=32, num_workers=torch.get_num_threads())
     with torch.inference_mode():
         return torch.cat([network.forward_features(batch) for batch in loader])

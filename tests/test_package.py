@@ -18,7 +18,6 @@ NOT_CODE = {  # a change here must be meant
     "data/known/sample/": 7,
     "data/known/sets.toml": 1,
     "models/weights/": 2,
-    "paper/ledger.jsonl": 1,
 }
 EXAMPLE = """
 import sys

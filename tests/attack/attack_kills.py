@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reproduction
 import torch
 from PIL import Image
 from toy_book import toy_book
 
 import hitnet
+import reproduction
 from hitnet import cli
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.labels import judged_audit
@@ -142,7 +142,7 @@ def run_reproduce(root: Path, resume: bool) -> None:
         runs=1,
         book=toy_book(root),
         ledger=reproduction.Ledger(root / "ledger.jsonl"),
-        docs=root / "docs",
+        folder=root / "pages",
         runs_dir=root / "runs",
         device="cpu",
     )

@@ -10,10 +10,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from attack_samples import COUNT, PICTURES
-from reproduction import Ledger, write_page
-from reproduction.ghosts import load_readings
-from reproduction.ledger import read_origin
-from reproduction.records import all_records, diverged_runs, full_runs, history_facts
 from toy_book import toy_book
 
 import hitnet
@@ -36,6 +32,10 @@ from hitnet.runtime.files import checksum, write_json
 from hitnet.training import RunFolder
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
+from reproduction import Ledger, write_page
+from reproduction.ghosts import load_readings
+from reproduction.provenance import read_origin
+from reproduction.records import all_records, diverged_runs, full_runs, history_facts
 from toy import toy_images
 
 
@@ -106,7 +106,7 @@ def read_ledger(root: Path) -> None:
     for experiment in book.experiments.values():
         full_runs(ledger, experiment)
         diverged_runs(ledger, experiment)
-    write_page(book, ledger, root / "out" / "docs")
+    write_page(book, ledger, root / "out" / "pages")
 
 
 def read_table(name: str) -> Callable[[Path], object]:

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from reproduction import Ledger
 from safetensors.torch import save_file
 from scipy.io import savemat
 from toy_book import add, toy_book
@@ -30,6 +29,7 @@ from hitnet.data.reading.decode import FORMATS
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.features.cache import FeatureCache
 from hitnet.training import RunFolder, engine
+from reproduction import Ledger
 from toy import Interrupting, Stop, toy_images
 
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)

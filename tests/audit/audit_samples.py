@@ -204,10 +204,11 @@ class Counting(Progress):
     def __init__(self, most: int = 10**9) -> None:
         self.most, self.planned, self.steps = most, list[int](), 0
 
-    def plan(self, steps: int) -> None:
-        self.planned.append(steps)
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        if steps is not None:
+            self.planned.append(steps)
 
-    def step(self) -> None:
-        self.steps += 1
+    def step(self, count: int = 1) -> None:
+        self.steps += count
         if self.steps > self.most:
             raise Stop

@@ -79,7 +79,7 @@ def test_the_choice_and_its_reason(images, device, judges, reason):
         ({"features": Path("f.npy")}, "features"),
         ({"kind": "scratch"}, "scratch"),
         ({"networks": 2, "seed": 7}, "scratch"),
-        ({"model": ["hitnet", "n2b"]}, "scratch"),
+        ({"model": ["hitnet", "hitnet-conv"]}, "scratch"),
         ({"epochs": 3, "recipe": "paper"}, "scratch"),
         ({"neighbours": True}, "scratch"),
         ({"kind": "fine-tuned"}, "fine-tuned"),

@@ -21,7 +21,7 @@ def images(count=60_000, channels=1):
 def test_defaults():
     assert (
         plan(images(), device=GPU)
-        == [Planned(ModelChoice("hitnet"), 12), Planned(ModelChoice("hitnet-resnet9"), 12)] * 2
+        == [Planned(ModelChoice("hitnet", {"norm": "each"}), 12), Planned(ModelChoice("hitnet-resnet9"), 12)] * 2
     )
     assert plan(images(channels=3), device=GPU) == [Planned(ModelChoice("hitnet-resnet9"), 40)] * 4
     for channels in (1, 3):

@@ -246,7 +246,7 @@ def test_options_of_a_training_do_not_go_with_finished_runs(command, audited, tm
         (("--judges", "features", "--backbone", "timm:x"), Judges("features", backbone="timm:x")),
         (("--features", "f.npy"), Judges(features=Path("f.npy"))),
         (("--networks", 2, "--seed", 7), Judges(networks=2, seed=7)),
-        (("--model", "hitnet", "--model", "n2b"), Judges(model=["hitnet", "n2b"])),
+        (("--model", "hitnet", "--model", "hitnet-conv"), Judges(model=["hitnet", "hitnet-conv"])),
         (("--epochs", 3, "--recipe", "paper"), Judges(epochs=3, recipe="paper")),
         (("--judges", "fine-tuned", "--weights", "w.st"), Judges("fine-tuned", weights=Path("w.st"))),
         (("--runs", "a", "--runs", "b"), Judges(runs=[Path("a"), Path("b")])),

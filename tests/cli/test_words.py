@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from hitnet.audit import Judges
-from hitnet.cli import LazyGroup, OptionFormatter, app, with_options
+from hitnet.cli import OPTIONS, OptionFormatter, app, with_options
 from hitnet.cli.audit import JUDGES
 from hitnet.cli.audit import app as audit_app
 from hitnet.cli.options import DATA, MODEL, RECIPE, TRAINING_DATA, attribute_help
@@ -21,7 +21,7 @@ from toy import toy_images
 @pytest.fixture
 def train_options(monkeypatch):
     """As if `hitnet train` had been called."""
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     get_command(app).get_command(None, "train")
 
 
@@ -44,10 +44,10 @@ def test_parameters_become_options(train_options, message, said):
 
 
 def test_options_are_those_of_the_command_that_is_called(monkeypatch):
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     assert with_options("`out`") == "out"
     get_command(app).get_command(None, "audit")
-    assert {"networks", "out", "format"} <= LazyGroup.options  # of all its commands
+    assert {"networks", "out", "format"} <= OPTIONS  # of all its commands
     assert with_options("`out`, `decoder`") == "--out, decoder"
 
 

@@ -136,7 +136,7 @@ def test_every_verb_takes_a_name_a_path_images_or_opened_data(bands, tmp_path, m
     same, other = hitnet.train_many(data, seeds=2, **OPTIONS)
     assert same.config == run.config
     assert hitnet.evaluate(run, data, split="all", device="cpu").images >= 60
-    assert len(hitnet.feature_distributions(run, data, device="cpu").labels) >= 48
+    assert len(hitnet.capsule_distributions(run, data, device="cpu").labels) >= 48
     generated = list(hitnet.generate(run, list(run.class_names[:2]), count=3, data=data, device="cpu"))
     assert sum(len(batch.images) for batch in generated) == 2 * 3
     hitnet.write_images(hitnet.augment(run, data, device="cpu"), tmp_path / "augmented.npz")

@@ -30,7 +30,7 @@ def tiny(monkeypatch, tmp_path):
     module.norm.running_mean.normal_()
     save_file(module.state_dict(), tmp_path / "w.safetensors")
     model = choose_model(
-        "hitnet-pretrained", features="torchvision:tiny", weights=str(tmp_path / "w.safetensors"), capsule_dim=4
+        "hitnet-pretrained", features="timm:tiny", weights=str(tmp_path / "w.safetensors"), capsule_dim=4
     )
     return model, module.state_dict()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Case:
         split: train, test or all.
         device: Where to compute.
         folder: Where to keep what is expensive, and to resume it from. None: nowhere.
-        progress: Called after every step and epoch of a training.
+        progress: Called for each part of the work, its steps, and the epochs of trainings.
     """
 
     data: Data
@@ -33,7 +33,7 @@ class Case:
     split: str
     device: torch.device
     folder: Path | None = None
-    progress: Progress | None = None
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)

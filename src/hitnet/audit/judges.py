@@ -54,8 +54,8 @@ class Judges:
     Attributes:
         kind: auto (what suits images and device), features (heads on a frozen backbone), fine-tuned (a backbone; for
             fewer than 20,000 images also heads on it, frozen), scratch (new networks) or mixed (features and scratch).
-        backbone: Pretrained backbone: efficientnet-lite0 (in the package), timm:NAME or torchvision:NAME. In Python,
-            also a `Backbone` from `open_backbone`, for heads.
+        backbone: Pretrained backbone: efficientnet-lite0 (in the package) or timm:NAME. In Python, also a
+            `Backbone` from `open_backbone`, for heads.
         weights: The backbone's weights, a .safetensors file. None: its published weights.
         features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
         repeats: Heads of each kind that judge an image, none of which has seen its label.
@@ -170,12 +170,14 @@ class Judges:
 
     def _judge_by_heads(self, case: Case) -> Judgement:
         images = case.images
+        case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
         if self.features is not None:
             features, name = read_features(self.features, images), Path(self.features).name
         else:
             backbone = open_backbone(self.backbone or DEFAULT, self.weights)
             features = features_of(case.data, images, backbone, device=case.device, progress=case.progress)
             name = backbone.name
+        case.progress.part("fitting heads")
         opinions = judge_features(
             features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=case.device
         )

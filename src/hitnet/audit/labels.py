@@ -23,6 +23,7 @@ from hitnet.audit.summary import Summary, summarise, verified_errors
 from hitnet.data import Source, open_data
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
+from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import started_by_torchrun
@@ -37,8 +38,8 @@ def audit_labels(
     split: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
+    device: str | torch.device = "auto",
+    progress: Progress | bool = True,
 ) -> Audit:
     """Find the doubtful labels of a dataset.
 
@@ -49,8 +50,8 @@ def audit_labels(
         split: train, test or all. None: train for known sets, all for samples and your own data.
         out: Folder for the table, the summary and the page; new networks are kept in out/models.
         resume: Resume the audit in `out`.
-        device: auto, cpu or cuda.
-        progress: Called after every step and epoch of a training.
+        device: auto, cpu, cuda, cuda:1, or a torch.device.
+        progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
     """
     started = time.perf_counter()
     if started_by_torchrun():
@@ -74,8 +75,11 @@ def audit_labels(
         )
     settings = Settings(opened.address, split, len(images))
     with claimed(out, settings, resume=resume, may_grow=opened.by_path and opened.options.limit is None) as folder:
-        case = Case(opened, images, split, where, folder, progress)
-        audit = judged_audit(case, judges.judge(case), started)
+        with shown(progress, f"Auditing {opened.name}") as bar:
+            case = Case(opened, images, split, where, folder, bar)
+            judgement = judges.judge(case)
+            case.progress.part("results")
+            audit = judged_audit(case, judgement, started)
         if folder is not None:
             audit_folder.check_in_place(folder)
             _warn_of_other_judges(folder, audit.summary)

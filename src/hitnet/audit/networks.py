@@ -21,15 +21,13 @@ from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Opinion
 from hitnet.inference.evaluation import check_fit
-from hitnet.models.heads import HEADS
 from hitnet.models.inference import class_distances
 from hitnet.models.network import Network, weights_fingerprint
-from hitnet.synthesis.decoding import to_pixels
-from hitnet.synthesis.prototype import class_prototypes
+from hitnet.models.registry import HEADS
+from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe
-from hitnet.training.api import make_job
 from hitnet.training.configuration import at_backbone_size, configure
-from hitnet.training.jobs import Job, JobSet, release, train_jobs
+from hitnet.training.jobs import Job, JobSet, make_job, release, train_jobs
 from hitnet.training.recipes import complete_recipe
 
 Model = str | models.ModelChoice
@@ -70,10 +68,13 @@ def plan(
     return list(islice(cycle(kinds), count))
 
 
-def default_kinds(images: Images, device: torch.device) -> list[str]:
-    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one."""
+def default_kinds(images: Images, device: torch.device) -> list[Model]:
+    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one.
+
+    The paper's network judges with batch-norm of each class, as it was measured.
+    """
     if device.type == "cuda" and images.shape[0] == 1:
-        return ["hitnet", "hitnet-resnet9"]
+        return [models.choose_model("hitnet", norm="each"), "hitnet-resnet9"]
     return [models.default_name(images.shape, device.type)]
 
 

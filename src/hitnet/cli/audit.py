@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
 from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
-from hitnet.cli.progress import training_progress
 from hitnet.cli.terminal import console, make_table, print_written, short_name
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
@@ -81,16 +80,14 @@ def run_command(
     device: Device = "auto",
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
-    with training_progress(f"Auditing {short_name(data)}") as bar:
-        audit = audit_labels(
-            open_data(data, **data_options),
-            judges=Judges(judges, model=model, runs=runs or None, **judge_options),
-            split=split,
-            out=out or Path("audits") / short_name(data),
-            resume=resume,
-            device=device,
-            progress=bar,
-        )
+    audit = audit_labels(
+        open_data(data, **data_options),
+        judges=Judges(judges, model=model, runs=runs or None, **judge_options),
+        split=split,
+        out=out or Path("audits") / short_name(data),
+        resume=resume,
+        device=device,
+    )
     print_audit(audit)
 
 

@@ -137,6 +137,9 @@ class Data(ABC):
         if self.options.test is not None:
             self._refuse_test()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}, {self.address}>"
+
     @classmethod
     @abstractmethod
     def accepts(cls, source: Any) -> bool:

@@ -25,41 +25,6 @@ from hitnet.errors import HitNetError
 ANYTHING = object()
 LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
 
-ENVIRONMENT = {"threads?": int}
-HISTORY = [{"epoch": int, "beside?": int, str: float}]
-COUNTED_HISTORY = [
-    {"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}
-]
-RUN_DATA = {
-    "source": str,
-    "in_memory?": bool,
-    "name?": str,
-    "images": int,
-    "class_names": [str],
-    "fingerprint?": str,
-    "flip?": bool,
-    "limit?": (int, None),
-    "data_dir?": (str, None),
-}
-RUN_CONFIG = {
-    "format": int,
-    "model_name": str,
-    "model": {str: ANYTHING},
-    "recipe": {str: ANYTHING},
-    "seed": int,
-    "data": RUN_DATA,
-    "augment_from?": ({"run?": (str, None), "weights?": str}, None),
-}
-ORIGIN = [{"device": str, "torch": str, "code": str}]
-LEDGER_LINE = {
-    "kind": str,
-    "experiment": str,
-    "label": str,
-    "seeds": [int],
-    "facts": {str: ANYTHING},
-    "check": str,
-}
-DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 CHECKSUMS = {str: str}
 SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they were asked for
 
