@@ -208,7 +208,7 @@ def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion,
     from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
     photographs.
     """
-    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(NEIGHBOURS):
+    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= NEIGHBOURS:
         return ()
     blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
     opinions = judge_neighbours(blurred.flatten(1).to(device), images.labels, images.num_classes)

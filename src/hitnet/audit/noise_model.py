@@ -13,8 +13,7 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
 
-A judge that was trained on the label that it judges cannot say how much it counts: w would grow without bound. Such
-judges have a fixed weight.
+How much a judge counts can only be learned where it has not seen the label that it judges.
 """
 
 from __future__ import annotations
@@ -49,28 +48,30 @@ class NoiseModel:
     posterior: Tensor
 
 
-def fit_noise_model(logits: Tensor, labels: Tensor, *, fixed: Tensor | None = None) -> NoiseModel:
+def fit_noise_model(logits: Tensor, labels: Tensor, *, weights: Tensor | None = None) -> NoiseModel:
     """Fit the model to J judges of N labels.
 
     Args:
-        logits: (J, N, K) of judges that have not seen the label that they judge; J may be 0.
+        logits: (J, N, K).
         labels: (N,), the given classes.
-        fixed: (N, K), logits of judges that have, times their weight.
+        weights: (J,), for judges that have seen the labels; None: they are learned.
     """
-    exact = logits.double()
-    base = exact.new_zeros(exact.shape[1:]) if fixed is None else fixed.double()
-    weights, errors = _fit(exact, labels, base, PULLS[len(PULLS) // 2])
-    prior = log_prior(exact, weights, base)
+    exact, learn = logits.double(), weights is None
+    classes = exact.shape[2]
+    weights = exact.new_full((len(exact),), 1 / len(exact)) if weights is None else weights.double()
+    errors = exact.new_full((classes, classes), FIRST_RATE / (classes - 1)).fill_diagonal_(1 - FIRST_RATE)
+    weights, errors = _fit(exact, labels, weights, errors, pull=PULLS[len(PULLS) // 2], learn=learn)
+    prior = log_prior(exact, weights)
     likelihoods = [_held_out_likelihood(prior, labels, errors, pull) for pull in PULLS]
     pull = PULLS[likelihoods.index(max(likelihoods))]
-    weights, errors = _fit(exact, labels, base, pull, weights, errors)
-    prior = log_prior(exact, weights, base)
+    weights, errors = _fit(exact, labels, weights, errors, pull=pull, learn=learn)
+    prior = log_prior(exact, weights)
     return NoiseModel(weights, errors, pull, prior, posterior(prior, labels, errors))
 
 
-def log_prior(logits: Tensor, weights: Tensor, base: Tensor) -> Tensor:
-    """ln q (N, K), from logits (J, N, K), weights (J,) and what has a fixed weight (N, K)."""
-    return torch.log_softmax(torch.einsum("j,jnk->nk", weights, logits) + base, dim=1)
+def log_prior(logits: Tensor, weights: Tensor) -> Tensor:
+    """ln q (N, K), from logits (J, N, K) and weights (J,)."""
+    return torch.log_softmax(torch.einsum("j,jnk->nk", weights, logits), dim=1)
 
 
 def posterior(prior: Tensor, labels: Tensor, errors: Tensor) -> Tensor:
@@ -95,43 +96,36 @@ def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
     return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
 
 
-def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, base: Tensor) -> Tensor:
+def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tensor:
     """One step of Newton's method towards the maximum of the mean of Σ posterior · ln q over w ≥ 0.
 
     The mean is over the images and one more, which would have the weights stay as they are: they cannot run away where
     judges are never wrong.
     """
     count = logits.shape[1] + 1
-    prior = log_prior(logits, weights, base).exp()
+    prior = log_prior(logits, weights).exp()
     expected = torch.einsum("nk,jnk->jn", prior, logits)
     gradient = torch.einsum("nk,jnk->j", posteriors - prior, logits) / count
     spread = logits - expected[..., None]
     curvature = torch.stack([torch.einsum("nk,nk,jnk->j", prior, each, spread) for each in spread]) / count
     curvature += torch.eye(len(weights), dtype=curvature.dtype, device=curvature.device) / count
     stepped = weights + torch.linalg.solve(curvature, gradient)
-    return torch.minimum(stepped.clamp_min(0), 4 * weights + 0.05)  # no leaps: far from the maximum the step is too long
+    return torch.minimum(
+        stepped.clamp_min(0), 4 * weights + 0.05
+    )  # no leaps: far from the maximum the step is too long
 
 
 def _fit(
-    logits: Tensor,
-    labels: Tensor,
-    base: Tensor,
-    pull: float,
-    weights: Tensor | None = None,
-    errors: Tensor | None = None,
+    logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, *, pull: float, learn: bool
 ) -> tuple[Tensor, Tensor]:
-    """Weights (J,) and T (K, K) for one pull, from a first guess or from where an earlier fit ended."""
-    judges, _, classes = logits.shape
-    if weights is None or errors is None:
-        weights = logits.new_full((judges,), 1 / max(judges, 1))
-        errors = logits.new_full((classes, classes), FIRST_RATE / (classes - 1)).fill_diagonal_(1 - FIRST_RATE)
+    """Weights (J,) and T (K, K) for one pull, from those of an earlier fit."""
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
-        prior = log_prior(logits, weights, base)
+        prior = log_prior(logits, weights)
         for _ in range(3):
             errors = error_matrix(posterior(prior, labels, errors), labels, pull)
-        if judges:
-            weights = improve_weights(logits, posterior(prior, labels, errors), weights, base)
+        if learn:
+            weights = improve_weights(logits, posterior(prior, labels, errors), weights)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
     return weights, errors

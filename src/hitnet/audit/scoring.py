@@ -1,26 +1,46 @@
-"""From opinions and labels to scores: the only place that calls the formulas of scores.py and calibration.py."""
+"""From opinions and labels to scores, flags and suggestions, by the noise model."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from hitnet.audit import scores
-from hitnet.audit.calibration import calibrate
-from hitnet.audit.margins import Floats, Ints, margins
+from hitnet.audit.margins import Floats, Ints, Margins, margins
+from hitnet.audit.noise_model import fit_noise_model
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.features.opinions import Opinion, all_distances
 
-FLAGS = scores.FLAGS  # by name, with the rule of each
+log = logging.getLogger("hitnet")
+SEEN_WEIGHT = 0.5  # of networks that were trained on the labels that they judge
+PRECISION = 0.9  # expected of the labels that are flagged as wrong
+FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
+HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
+# By which factors the number of wrong labels may differ from the expected one; see the evidence of the audit.
+LESS, MORE = 1.35, 2.3
+
+FLAGS = {
+    "wrong": "another class is so much more probable that about nine of ten such labels are wrong",
+    "doubtful": "among the most doubtful labels, but not sure enough to be called wrong",
+    "ambiguous: two labels": (
+        f"given and suggested class both nearer than {HALFWAY} on average, less than {HIT_RADIUS * 3:.1f} apart"
+    ),
+    "none of the classes": f"every class's capsule misses on average (distance of at least {MISS_RADIUS})",
+    "ok": "none of the other rules",
+}
 
 
 @dataclass(frozen=True)
 class Scores:
     """What opinions come to, for N labels."""
 
-    score: Floats  # (N,), 0 = surely wrong, 1 = surely right
-    doubt: Floats  # (N,), by which labels are ranked, the highest first
+    score: Floats  # (N,), the probability that the label is right
+    doubt: Floats  # (N,), the log-odds that it is wrong, by which labels are ranked, the highest first
     suggested: Ints  # (N,), the class to propose
     flag: list[str]  # (N,), one of FLAGS, which also has the rule of each
     # Where the opinions can tell: between which numbers that of the wrong labels probably lies, and a sentence on it.
@@ -38,21 +58,111 @@ def capsule_opinions(opinions: Sequence[Opinion]) -> list[Opinion]:
     return [opinion for opinion in opinions if opinion.capsules] or list(opinions)
 
 
+def logits_by_kind(opinions: Sequence[Opinion]) -> Tensor:
+    """Logits (J, N, K) of the J kinds of judges: the mean of their distances, in hit radii, turned round."""
+    kinds = dict.fromkeys(opinion.kind for opinion in opinions)
+    means = [all_distances(each for each in opinions if each.kind == kind).mean(axis=0) for kind in kinds]
+    return -torch.from_numpy(np.stack(means)).double() / HIT_RADIUS
+
+
 def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     """Score labels (N,) by all opinions.
 
-    Where heads have not seen the labels that they judge, the opinions of all that have not also say how many labels are
-    wrong. Neighbours alone do not.
+    Judges that have not seen the labels say how much each of them counts and how errors came about. Networks that have
+    seen them join with a fixed weight; alone, they do not say how many labels are wrong.
     """
-    distances = all_distances(opinions)
-    doubts = scores.doubt(margins(distances, labels), labels)
-    values, wrong = scores.score(doubts.value), None
-    told: tuple[tuple[float, float] | None, str | None] = None, None
-    unseen = [opinion for opinion in opinions if not opinion.in_sample]
-    if any(opinion.capsules for opinion in unseen):
-        calibration = calibrate(all_distances(unseen).astype(np.float64), labels, doubts.value)
-        values, wrong = 1 - calibration.probability, calibration.flagged
-        told = calibration.range, calibration.sentence
+    given = torch.from_numpy(labels)
+    unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
+    known = SEEN_WEIGHT * logits_by_kind(seen).sum(dim=0) if seen else None
+    if unseen:
+        model = fit_noise_model(logits_by_kind(unseen), given)
+        prior = model.log_prior if known is None else torch.log_softmax(model.log_prior + known, dim=1)
+    else:
+        assert known is not None
+        model = fit_noise_model(known[None], given, weights=torch.ones(1))
+        prior = model.log_prior
+    joint = prior + model.errors.log().T[given]
+    rest = joint.scatter(1, given[:, None], -torch.inf)
+    doubt = (rest.logsumexp(dim=1) - joint.gather(1, given[:, None])[:, 0]).numpy()
+    rival = rest.argmax(dim=1).numpy()
+    lonely = single_images(labels)
+    doubt[lonely] = 0.0
+    score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
+    wrong = flagged(1 - score) if unseen else score < 0.5
+    told = count_errors(1 - score, wrong, lonely) if unseen else (None, None)
+    if told[0] is None:
+        wrong &= not unseen
     shown = margins(all_distances(capsule_opinions(opinions)), labels)
-    flags = scores.flags(shown, doubts, wrong, expected=round(float((1 - values).sum())))
-    return Scores(values, doubts.value, scores.suggest(doubts, labels, flags), flags, *told)
+    flags = flag_labels(shown, doubt, rival, wrong & ~lonely, expected=round(float((1 - score)[~lonely].sum())))
+    two_labels = np.array(flags) == "ambiguous: two labels"
+    suggested = np.where(((doubt > 0) & ~lonely) | two_labels, rival, labels)
+    return Scores(score, doubt, suggested, flags, *told)
+
+
+def single_images(labels: Ints) -> npt.NDArray[np.bool_]:
+    """Which labels (N,) no other image has: nothing can be said of them."""
+    lonely: npt.NDArray[np.bool_] = np.bincount(labels)[labels] < 2
+    if lonely.any():
+        log.warning("%d classes have a single image; their labels cannot be judged.", lonely.sum())
+    return lonely
+
+
+def flagged(probability: Floats) -> npt.NDArray[np.bool_]:
+    """The most probably wrong labels, as many as keep the mean of their probabilities at PRECISION or more."""
+    order = np.argsort(-probability, kind="stable")
+    running = np.cumsum(probability[order]) / np.arange(1, len(order) + 1)
+    chosen = np.zeros(len(order), np.bool_)
+    chosen[order] = (running >= PRECISION) & (probability[order] > 0.5)
+    return chosen
+
+
+def count_errors(
+    probability: Floats, wrong: npt.NDArray[np.bool_], lonely: npt.NDArray[np.bool_]
+) -> tuple[tuple[float, float] | None, str]:
+    """Between which numbers that of the wrong labels probably lies, where this can be told, and a sentence on it.
+
+    Args:
+        probability: (N,), that each label is wrong.
+        wrong: (N,), which are flagged.
+        lonely: (N,), which cannot be judged.
+    """
+    judged = probability[~lonely]
+    count, contradicted = len(judged), int((judged > 0.5).sum())
+    if contradicted < FEWEST_CONTRADICTED:
+        return None, (
+            f"Too few labels are contradicted ({contradicted} of {count:,}) to say how many are wrong: go through the "
+            "most doubtful ones."
+        )
+    expected, spread = float(judged.sum()), 2 * float(np.sqrt((judged * (1 - judged)).sum()))
+    low, high = max(0.0, expected / LESS - spread), min(float(count), expected * MORE + spread)
+    about = f"About {expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
+    if not wrong.any():
+        return (low, high), (
+            f"{about}, but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+        )
+    share = float(probability[wrong].mean())
+    return (low, high), f"{about}. {int(wrong.sum()):,} are flagged as wrong; about {share:.0%} of these are."
+
+
+def flag_labels(
+    evidence: Margins, doubt: Floats, rival: Ints, wrong: npt.NDArray[np.bool_], *, expected: int
+) -> list[str]:
+    """One of FLAGS per image. If several rules hold, the first one below counts.
+
+    Args:
+        evidence: The distances of the capsules.
+        doubt: (N,), see `Scores`.
+        rival: (N,), the strongest other class.
+        wrong: (N,), which labels are wrong by their score.
+        expected: How many labels are expected to be wrong. As many of the most doubtful ones are at least "doubtful".
+    """
+    doubtful = np.zeros(len(doubt), np.bool_)
+    doubtful[np.argsort(-doubt, kind="stable")[:expected]] = True
+    given, other = evidence.given_distance, evidence.mean[np.arange(len(rival)), rival]
+    rules = {
+        "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
+        "wrong": wrong,
+        "ambiguous: two labels": (given < HALFWAY) & (other < HALFWAY) & (np.abs(given - other) < 3 * HIT_RADIUS),
+        "doubtful": doubtful,
+    }
+    return np.select(list(rules.values()), list(rules), default="ok").tolist()

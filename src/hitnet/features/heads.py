@@ -325,7 +325,12 @@ class _Heads:
         layer = HitOrMiss(len(self.weight), classes, n, norm="each", momentum=QUICK_MOMENTUM).double()
         own = slice(head * classes * n, (head + 1) * classes * n)
         layer.linear.weight.copy_(self.weight[:, own].T)
-        norm = {"weight": self.gain, "bias": self.bias, "running_mean": self.running_mean, "running_var": self.running_variance}
+        norm = {
+            "weight": self.gain,
+            "bias": self.bias,
+            "running_mean": self.running_mean,
+            "running_var": self.running_variance,
+        }
         for name, values in norm.items():
             getattr(layer.norm, name).copy_(values[own])
         return layer.eval()
