@@ -73,9 +73,10 @@ class FittedHeads:
     """What fitting gives.
 
     Attributes:
-        layer: The head that was trained on all images, in float64 on the CPU: features (B, D), as given, to capsules (B, K, n).
+        layer: The head that was trained on all images, in float64 on the CPU: features (B, D) as they are to capsules
+            (B, K, n).
         distances: (N, K), of each image by the head that has not seen it; float32 on the CPU.
-        least_squares: (N, K), what least squares without the image say of it: 1 for its class and 0 for others, at best.
+        least_squares: (N, K), what least squares without the image say of it; at best 1 for its class, 0 for others.
     """
 
     layer: HitOrMiss
