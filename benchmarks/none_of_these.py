@@ -20,9 +20,9 @@ heads     Heads on features of the frozen EfficientNet-Lite0. Known and foreign:
           one number: features that hardly vary among the known images become huge on foreign ones in the first case
           only. FOLDER keeps the features.
 trained   `hitnet-resnet9` from scratch by the recipe `fast`, with 10 epochs: with capsules (no decoder), with softmax
-          after a batch-norm, as in reproduction/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10 and SVHN;
-          up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test split of the
-          others.
+          after a batch-norm, as in reproduction/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10
+          and SVHN; up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test
+          split of the others.
 classifier
           `HitNetClassifier(keep=0.95)` on the first 5,000 training images of MNIST and of Fashion-MNIST, each foreign
           to the other, on a CPU. It holds out 500 of them, which set the limit. Counted: the 10,000 test images of
