@@ -37,24 +37,26 @@ class HitNetClassifier(
 
     X is one of:
 
-    - features (N, D): a Hit-or-Miss layer is fitted on them, standardised;
+    - features (N, D): a Hit-or-Miss layer is fitted on them;
     - images (N, H, W), (N, H, W, C) or (N, C, H, W), uint8: a network is trained as `hitnet.train` does;
     - paths: N image files, which are scaled to `image_size`; then as for images.
 
     Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
-    fitted on a part of the data that is held out of the training (`calibration`). With `keep`, the same part says which
-    rows are none of the classes (`none_of_these`); `predict` still gives each row a class.
+    fitted on rows that training has not seen: for features, all rows, each by layers that were trained without it; for
+    images, a part that is held out (`calibration`). With `keep`, the same rows say which are none of the classes
+    (`none_of_these`); `predict` still gives each row a class.
 
     Args:
         model: For images, the name of a network or `hitnet.choose_model(...)`. None: what suits the images and the
             device.
         capsule_dim: Components per capsule, n (paper: 16).
-        epochs: Passes over the data. None: the recipe's own for images; for features 10, and at least 600 steps.
+        epochs: Passes over the data. None: the recipe's own for images; for features 300 steps, or three passes
+            if that is more.
         ghosts: Wrong classes per row that go unpunished in training (paper: 1; 0 = off).
-        calibration: Share of the data that is held out, to fit the temperature on. If that is fewer than 20 rows, or
-            if a class has a single row, all data is trained on, and the temperature is the hit radius, 0.1.
+        calibration: For images, the share that is held out, to fit the temperature on; 0: no calibration. With fewer
+            than 20 rows to calibrate on, or a class of a single row, the temperature is the hit radius, 0.1.
         keep: Share of rows of known classes that are to keep their class, e.g. 0.95. A row whose misfit is larger than
-            that of this share of the held-out rows is none of the classes. None: `none_of_these` cannot be asked.
+            that of this share of these rows is none of the classes. None: `none_of_these` cannot be asked.
         image_size: Height and width that image files are scaled to; one number is both.
         device: For images: auto, cpu, cuda, cuda:1, or a torch.device.
         random_state: Seed, generator or None.
@@ -105,14 +107,12 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME}: X has {len(inputs)} rows, but y has {len(labels)} labels.")
         self._shape: Any = tuple(inputs.shape[1:])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        learned, held_out = self._divide(labels, calibration, seed)
-        self._learner = self._learn(inputs[learned], torch.from_numpy(labels[learned]), seed)
+        self._learner, rows, distances = self._learn(inputs, labels, calibration, seed)
         self._n_features_out = len(self.classes_) * self.capsule_dim
         self.temperature_ = HIT_RADIUS
         self.largest_misfit_ = None
-        if len(held_out):
-            distances = self._learner.judge(inputs[held_out])[1].double().numpy()
-            self.temperature_ = fit_temperature(distances, labels[held_out])
+        if len(rows):
+            self.temperature_ = fit_temperature(distances, labels[rows])
             if self.keep is not None:
                 self.largest_misfit_ = misfit_limit(distances, self.keep)
         return self
@@ -126,34 +126,49 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME} needs labels of at least two classes; y has only one class.")
         return np.asarray(labels, dtype=np.int64)
 
-    def _divide(self, labels: np.ndarray, calibration: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to learn from, and rows that are held out, each with rows of all classes."""
-        rows = np.arange(len(labels))
-        count = round(calibration * len(labels))
+    def _calibrating(self, labels: np.ndarray, share: float) -> int:
+        """How many rows calibrate, of a share of all; 0 if they are too few."""
+        count = round(share * len(labels))
         least, smallest = max(FEWEST_HELD_OUT, len(self.classes_)), np.bincount(labels).min()
-        if count < least or smallest < 2:
-            if self.keep is not None:
-                raise HitNetError(
-                    f"{NAME}: `keep` needs at least {least} rows that are held out, and 2 rows per class. "
-                    f"calibration={calibration!r} holds out {count} of {len(rows)} rows, and the smallest class "
-                    f"has {smallest}. Raise `calibration`, give more rows, or leave out `keep`."
-                )
-            return rows, rows[:0]
-        learned, held_out = next(StratifiedShuffleSplit(1, test_size=count, random_state=seed).split(rows, labels))
-        return learned, held_out
+        if share and count >= least and smallest >= 2:
+            return count
+        if self.keep is not None:
+            raise HitNetError(
+                f"{NAME}: `keep` needs at least {least} rows to calibrate on, and 2 rows per class. There are {count} "
+                f"of {len(labels)} rows, and the smallest class has {smallest}. Raise `calibration`, give more rows, "
+                "or leave out `keep`."
+            )
+        return 0
 
-    def _learn(self, inputs: Tensor, labels: Tensor, seed: int) -> Learner:
+    def _learn(
+        self, inputs: Tensor, labels: np.ndarray, calibration: float, seed: int
+    ) -> tuple[Learner, np.ndarray, np.ndarray]:
+        """What has learned, the rows to calibrate on, and their distances (R, K) by what has not seen them."""
         ghosts = whole(NAME, "ghosts", self.ghosts, 0)
         epochs = None if self.epochs is None else whole(NAME, "epochs", self.epochs, 1)
         capsule_dim = whole(NAME, "capsule_dim", self.capsule_dim, 1)
-        classes = len(self.classes_)
+        classes, rows = len(self.classes_), np.arange(len(labels))
         if self._kind == "features":
-            return fit_features(
-                inputs, labels, classes, capsule_dim=capsule_dim, ghosts=ghosts, epochs=epochs, seed=seed
+            used = self._calibrating(labels, float(calibration > 0))
+            learner, unseen = fit_features(
+                inputs,
+                torch.from_numpy(labels),
+                classes,
+                capsule_dim=capsule_dim,
+                ghosts=ghosts,
+                epochs=epochs,
+                seed=seed,
             )
-        images = Images.from_arrays(inputs, labels, class_names=[str(name) for name in self.classes_], name="X")
+            return learner, rows[:used], unseen[:used].double().numpy()
+        used, learned, held_out = self._calibrating(labels, calibration), rows, rows[:0]
+        if used:
+            learned, held_out = next(StratifiedShuffleSplit(1, test_size=used, random_state=seed).split(rows, labels))
+        names = [str(name) for name in self.classes_]
+        images = Images.from_arrays(inputs[learned], labels[learned], class_names=names, name="X")
         choice = self._choice(images, capsule_dim)
-        return fit_images(images, choice, ghosts=ghosts, epochs=epochs, seed=seed, device=self.device)
+        network = fit_images(images, choice, ghosts=ghosts, epochs=epochs, seed=seed, device=self.device)
+        distances = network.judge(inputs[held_out])[1] if used else torch.empty(0, classes)
+        return network, held_out, distances.double().numpy()
 
     def _choice(self, images: Images, capsule_dim: int) -> ModelChoice:
         """The network to train: without a decoder, unless one is asked for."""

@@ -6,22 +6,20 @@ Once they are fitted, both are on the CPU.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, distances
+from hitnet.capsules import HitOrMiss, distances
 from hitnet.data import Images
-from hitnet.losses import CentripetalLoss
+from hitnet.features.heads import HeadOptions, fit_heads
 from hitnet.models import ModelChoice, Network, unit_images
 from hitnet.runtime.device import evaluation_batch
 from hitnet.training import choose_recipe, train
 
-BATCH = 64
-RATE = 3e-2
-EPOCHS, LEAST_STEPS = 10, 600  # small sets get more epochs
+DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 
 
 class Learner(Protocol):
@@ -34,55 +32,38 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class FeatureLearner:
-    """A Hit-or-Miss layer on standardised features (N, D).
+    """A Hit-or-Miss layer on features (N, D).
 
     It computes in float64, so that the result of a row does not depend on the rows beside it.
     """
 
     layer: HitOrMiss
-    mean: Tensor
-    deviation: Tensor
 
     @torch.inference_mode()
     def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        capsules = self.layer((inputs - self.mean) / self.deviation)
+        capsules = self.layer(inputs)
         return capsules, distances(capsules)
 
 
 def fit_features(
     features: Tensor, labels: Tensor, classes: int, *, capsule_dim: int, ghosts: int, epochs: int | None, seed: int
-) -> FeatureLearner:
-    """Fit a layer on features (N, D) by Adam, whose rate falls in a straight line to 0. Global seeds stay as they are.
+) -> tuple[FeatureLearner, Tensor]:
+    """Fit a layer on features (N, D) and labels (N,); also distances (N, K) of rows by layers that did not see them.
 
     Args:
         features: float64.
-        labels: Class indices (N,).
+        labels: Class indices.
         classes: K.
         capsule_dim: n.
         ghosts: Wrong classes per row that go unpunished.
-        epochs: Passes over the rows. None: 10, and at least 600 steps.
+        epochs: Passes over the rows. None: see `HeadOptions`.
         seed: Decides first weights and batches.
     """
-    mean, deviation = features.mean(dim=0), features.std(dim=0, correction=0)
-    deviation = torch.where(deviation > 0, deviation, 1.0)
-    standardised = ((features - mean) / deviation).float()
-    loss = CentripetalLoss(capsule_dim, ghosts=ghosts)
-    per_epoch = math.ceil(len(features) / BATCH)
-    if epochs is None:
-        epochs = max(EPOCHS, math.ceil(LEAST_STEPS / per_epoch))
-    steps = epochs * per_epoch
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        layer = HitOrMiss(features.shape[1], classes, capsule_dim, norm="each", momentum=QUICK_MOMENTUM)
-        optimizer = torch.optim.Adam(layer.parameters(), RATE)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
-        for _ in range(epochs):
-            for rows in torch.randperm(len(features)).split(BATCH):
-                optimizer.zero_grad()
-                loss(distances(layer(standardised[rows])), labels[rows]).backward()
-                optimizer.step()
-                schedule.step()
-    return FeatureLearner(layer.double().eval(), mean, deviation)
+    options = HeadOptions(dropout=DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
+    if epochs is not None:
+        options = replace(options, steps=epochs * math.ceil(len(features) / options.batch))
+    fitted = fit_heads(features, labels, classes, options=options, seed=seed)
+    return FeatureLearner(fitted.layer), fitted.distances
 
 
 @dataclass(frozen=True)
