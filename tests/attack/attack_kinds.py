@@ -25,7 +25,6 @@ from hitnet.features.user_features import read_features
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
 from hitnet.plots import plot_history
-from hitnet.review.ranking import estimate_left
 from hitnet.review.selection import Query
 from hitnet.review.server import open_review
 from hitnet.runtime.files import checksum, write_json
@@ -130,13 +129,12 @@ def read_review(root: Path) -> None:
     review = open_review(audit, reviewer="anna")
     board = review.board
     board.history()
-    board.window(Query(grouped=True), version=None, offset=0, limit=COUNT, near=None)
+    board.window(Query(grouped=True), offset=0, limit=COUNT, near=None)
     board.agreement()
-    known, truth = board.truths()
-    estimate_left(board.rows, known, truth)
+    board.left()
     for row in range(COUNT):
         board.record(row)
-        review.evidence.of(row, board.rows.own_ranking, board.rows.given)
+        review.evidence.of(row, board.labels)
     settled(Decisions(read_steps(root / "audit")), audited_images(audit.table))
 
 

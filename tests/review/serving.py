@@ -17,22 +17,19 @@ KEYS = {"shift": "\ue008", "escape": "\ue00c", "enter": "\ue007", "down": "\ue01
 
 
 @contextmanager
-def serving(folder: Path, reviewer: str = "anna", every: int = 50) -> Iterator[str]:
+def serving(folder: Path, reviewer: str = "anna") -> Iterator[str]:
     """The address of a server for an audit folder."""
     review = open_folder(folder, reviewer)
-    review.ranker.every = every
     with listen(0) as listening:
         port = listening.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(review.build(port=port, token=TOKEN), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        review.ranker.start()
         try:
             yield f"http://127.0.0.1:{port}/?token={TOKEN}"
         finally:
             server.should_exit = True
             thread.join(timeout=PATIENCE)
-            review.ranker.close()
 
 
 class ServedPage:

@@ -15,11 +15,11 @@ from hitnet.review.selection import SORTS, STATES, Query, read_query
 
 def naive(board, query):
     """Ids that a query asks for, by a loop over the table."""
-    table, ranking = board.rows.table, board.ranking()
+    table = board.rows.table
     names, flags = board.rows.class_names, FLAG_NAMES
     rows = {"file": sorted(range(len(table)), key=lambda i: table["path"][i].lower())}.get(query.sort)
     ids = []
-    for i in rows or ranking.order.tolist():
+    for i in rows or range(len(table)):
         line = table.iloc[i]
         given, suggested = names.index(line["given"]), names.index(line["suggested"])
         decided = board.current(i)
@@ -79,7 +79,7 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_filters_give_what_a_loop_gives(folder, query):
     board = decide_some(folder)
-    order = board.select(query, board.ranking()).order
+    order = board.select(query).order
     assert board.rows.ids[order].tolist() == naive(board, query)
     if query.state is None or query.state in ("undecided", "decided", "disputed", "by others", "keep"):
         assert len(order) > 0
@@ -88,7 +88,7 @@ def test_filters_give_what_a_loop_gives(folder, query):
 def test_windows_of_a_query_join_to_the_whole(review):
     board, query = review.board, Query(either=1)
     whole = naive(board, query)
-    windows = [board.window(query, version=None, offset=i, limit=4, near=None) for i in range(0, len(whole), 4)]
+    windows = [board.window(query, offset=i, limit=4, near=None) for i in range(0, len(whole), 4)]
     assert [number for window in windows for number in window["columns"]["id"]] == whole
     assert {window["total"] for window in windows} == {len(whole)}
 
@@ -98,8 +98,8 @@ def test_an_image_is_found_in_any_order(review):
     for sort in SORTS:
         for grouped in (False, True):
             query = Query(sort=sort, grouped=grouped)
-            order = board.rows.ids[board.select(query, board.ranking()).order].tolist()
-            window = board.window(query, version=None, offset=0, limit=10, near=17)
+            order = board.rows.ids[board.select(query).order].tolist()
+            window = board.window(query, offset=0, limit=10, near=17)
             assert window["position"] == order.index(17)
             assert 17 in window["columns"]["id"]
 
@@ -107,13 +107,13 @@ def test_an_image_is_found_in_any_order(review):
 def test_groups_hold_one_pair_each_and_all_images(review):
     board = review.board
     board.decide([(int(board.rows.ids[0]), "keep", "")])
-    selection = board.select(Query(grouped=True), board.ranking())
+    selection = board.select(Query(grouped=True))
     assert sorted(selection.order.tolist()) == list(range(60))
     covered = 0
     for group in selection.groups:
         rows = selection.order[group.start : group.start + group.count]
         assert set(board.rows.given[rows].tolist()) == {group.given}
-        assert set(board.ranking().suggested[rows].tolist()) == {group.suggested}
+        assert set(board.rows.suggested[rows].tolist()) == {group.suggested}
         assert np.all(np.diff(rows) > 0)  # the table's order within
         assert group.undecided == int((board.states.decision[rows] == 0).sum())
         covered += group.count
@@ -135,7 +135,7 @@ def test_two_servers_see_each_other(folder):
     anna, ben = open_folder(folder, "anna").board, open_folder(folder, "ben").board
     number = int(anna.rows.ids[0])
     anna.decide([(number, "drop", "")])
-    window = ben.window(Query(state="by others"), version=None, offset=0, limit=9, near=None)
+    window = ben.window(Query(state="by others"), offset=0, limit=9, near=None)
     assert window["columns"]["id"] == [number]
     assert window["records"][0]["reviewer"] == "anna"
     ben.decide([(number, "keep", "")])
@@ -148,16 +148,14 @@ def test_two_servers_see_each_other(folder):
     assert not anna.record(0)["disputed"]
 
 
-def naive_truths(board):
-    """Row by row: the class that all who are sure agree on; −1 if they agree that it is none of the known ones."""
-    found = []
-    for row in range(len(board.rows)):
+def naive_labels(board):
+    """Row by row: the class that all who are sure agree on, else the given one."""
+    names, labels = list(board.rows.class_names), []
+    for row, given in enumerate(board.rows.given.tolist()):
         sure = {naive_answer(d) for d in board.current(row).values() if d.change.decision != "unsure"}
-        if len(sure) == 1:
-            (answer,) = sure
-            names = list(board.rows.class_names)
-            found.append((row, names.index(answer) if answer in names else -1))
-    return found
+        answer = sure.pop() if len(sure) == 1 else None
+        labels.append(names.index(answer) if answer in names else given)
+    return labels
 
 
 def naive_answer(decision):
@@ -185,7 +183,7 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
             board.decide([*changes, (number, "relabel", board.rows.class_names[other])])
     for board in boards:
         board.catch_up()
-        assert list(zip(*(part.tolist() for part in board.truths()), strict=True)) == naive_truths(board)
+        assert board.labels.tolist() == naive_labels(board)
         for reviewer, answers in board._answers.items():
             decided = {row: board.current(row).get(reviewer) for row in range(60)}
             assert answers == {row: naive_answer(decision) for row, decision in decided.items() if decision}
@@ -195,6 +193,16 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
         for row in range(60):
             board._update(board.rows.paths[row])
         assert fresh.states.decision.tolist() == board.states.decision.tolist()
+
+
+def test_wrong_labels_left_are_those_expected_of_the_undecided_images(folder):
+    board = open_folder(folder).board
+    assert board.left() == (pytest.approx(float((1 - board.rows.table["score"]).sum())), 60)
+    board = decide_some(folder)
+    scores = [board.rows.table["score"][row] for row in range(60) if not board.current(row)]
+    assert board.left() == (pytest.approx(sum(1 - score for score in scores)), 54)
+    board.decide([(number, "keep", "") for number in board.rows.ids.tolist()])
+    assert board.left() == (0, 0)
 
 
 def test_undo_takes_back_the_own_last_step(folder):
@@ -214,16 +222,14 @@ def test_undo_takes_back_the_own_last_step(folder):
 
 def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):
     board = review.board
-    group = board.select(Query(grouped=True), board.ranking()).groups[0]
+    group = board.select(Query(grouped=True)).groups[0]
     query = Query(given=group.given, suggested=group.suggested)
-    rows = board.select(query, board.ranking()).order
+    rows = board.select(query).order
     kept = int(board.rows.ids[rows[0]])
     board.decide([(kept, "keep", "")])
     with pytest.raises(StaleError, match="Nothing was decided"):
-        board.decide_group(query, "relabel", version=0, expected=group.count)
-    with pytest.raises(StaleError, match="ranked again"):
-        board.decide_group(query, "relabel", version=5, expected=group.count - 1)
-    step = board.decide_group(query, "relabel", version=0, expected=group.count - 1)
+        board.decide_group(query, "relabel", expected=group.count)
+    step = board.decide_group(query, "relabel", expected=group.count - 1)
     assert {change.label for change in step.changes} == {board.rows.class_names[group.suggested]}
     assert kept not in {change.id for change in step.changes}  # it was decided on already
     assert len(step.changes) == group.count - 1

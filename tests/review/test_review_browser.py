@@ -305,19 +305,15 @@ def test_two_reviewers_and_two_tabs(folder, browser, audit):
     assert set(on_disk(folder)) == {second}
 
 
-def test_the_order_improves_when_the_reader_asks_for_it(folder, browser, audit):
-    with serving(folder, every=5) as address:
-        page = ServedPage(browser, address)
-        page.keys("1", "2", "1", "2", "1")
-        page.decided(5)
-        place = page.current
-        page.wait("!document.querySelector('#new-order').hidden && !document.querySelector('#new-order').disabled")
-        assert page.current == place  # nothing moves by itself
-        assert "New ranking (5 decisions)" in page.text("#new-order")
-        page.keys("r")
-        page.wait("document.querySelector('#new-order').hidden")
-        page.wait("document.querySelector('#count b').textContent === '55'")
-        assert page.complaints() == []
+def test_the_page_tells_how_many_wrong_labels_are_left_from_the_first_decision_on(page, audit):
+    assert page.js("document.querySelector('#review-state').hidden")
+    page.keys("2")
+    page.decided(1)
+    expected = round(float((1 - audit.table["score"][1:]).sum()))
+    assert page.text("#review-state") == f"About {expected} wrong labels are left among 59 images not yet decided"
+    page.keys("u")
+    page.decided(0)
+    assert page.js("document.querySelector('#review-state').hidden")
 
 
 def test_names_and_reviewers_never_run_as_script(tmp_path, browser):

@@ -38,7 +38,7 @@ class Kept:
 
 
 def _rescaled(features: Tensor) -> Tensor:
-    """Features as float16, at a scale that it can hold: similarities and heads do not depend on the scale."""
+    """Features as float16, at a scale that it can hold: similarities do not depend on the scale."""
     largest = features.abs().amax().item() if features.numel() else 0.0
     scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e4 or 0 < largest < 1e-2 else 1.0
     return (features.float() / scale).to("cpu", torch.float16)

@@ -153,7 +153,7 @@ def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:
 
 
 def _page_data(head: Mapping[str, Any], rows: Rows, chosen: Ints) -> dict[str, Any]:
-    return {**head, **rows.overview(chosen), "rows": rows.columns(chosen, rows.own_ranking)}
+    return {**head, **rows.overview(chosen), "rows": rows.columns(chosen)}
 
 
 def _fitting(head: Mapping[str, Any], rows: Rows, chosen: Ints, *, budget: int) -> tuple[Ints, int]:

@@ -1,7 +1,6 @@
 """The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second.
 
-Texts that repeat (classes, flags) are numbers here. What a ranking says of the images (order, score, suggestion) is
-kept apart from the rows, since it changes as people decide.
+Texts that repeat (classes, flags) are numbers here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
-from hitnet.features.opinions import Opinion
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,27 +28,12 @@ LARGEST_ID = 2**63
 
 
 @dataclass(frozen=True)
-class Ranking:
-    """What judges say of N images, from the audit itself or from heads that were fitted during the review."""
-
-    version: int  # 0 for the audit's own, counting up
-    order: Ints  # (N,) rows, most doubtful first
-    score: npt.NDArray[np.floating]  # (N,), 0 = surely wrong, 1 = surely right
-    suggested: Ints  # (N,) class indices
-    votes: Ints  # (N,) judges for the suggested class
-    distances: np.ndarray  # (N, K), those that the page draws
-    opinions: tuple[Opinion, ...] = ()  # of each judge, where they are kept
-    decisions: int = 0  # that were known
-
-
-@dataclass(frozen=True)
 class Rows:
-    """The audit's table as columns."""
+    """The audit's table as columns, most doubtful label first."""
 
     table: pd.DataFrame
     distances: np.ndarray  # (N, K), in the table's order
     class_names: tuple[str, ...]
-    opinions: tuple[Opinion, ...] = ()  # of each judge, where the audit kept them
 
     def __len__(self) -> int:
         return len(self.table)
@@ -72,17 +55,13 @@ class Rows:
         return np.array([FLAG_CODES.get(flag, -1) for flag in self.table["flag"]], np.int8)
 
     @cached_property
-    def own_ranking(self) -> Ranking:
-        """The audit's own order, scores and suggestions."""
-        return Ranking(
-            version=0,
-            order=np.arange(len(self)),
-            score=self.table["score"].to_numpy(np.float64),
-            suggested=class_codes(self.table["suggested"], self.class_names),
-            votes=self.table["votes"].to_numpy(np.int64),
-            distances=self.distances,
-            opinions=self.opinions,
-        )
+    def score(self) -> npt.NDArray[np.float64]:
+        """0 = surely wrong, 1 = surely right."""
+        return self.table["score"].to_numpy(np.float64)
+
+    @cached_property
+    def suggested(self) -> Ints:
+        return class_codes(self.table["suggested"], self.class_names)
 
     @cached_property
     def _searchable(self) -> pa.Array:
@@ -136,12 +115,12 @@ class Rows:
 
     def warm(self) -> None:
         """Compute what a first request would otherwise wait for."""
-        self.row_of_key, self.given, self.flag, self._by_id, self._searchable, self.by_path, self.outliers_first  # noqa: B018
+        self.row_of_key, self.given, self.suggested, self.flag, self._by_id, self.by_path, self.outliers_first  # noqa: B018
 
-    def columns(self, rows: Ints, ranking: Ranking) -> dict[str, Any]:
+    def columns(self, rows: Ints) -> dict[str, Any]:
         """What the page shows of these rows, by column; classes and flags as indices."""
         part = self.table.iloc[rows]
-        given, suggested, distances = self.given[rows], ranking.suggested[rows], ranking.distances[rows]
+        given, suggested, distances = self.given[rows], self.suggested[rows], self.distances[rows]
         near = nearest_classes(distances, given, suggested)
         index = {name: k for k, name in enumerate(self.class_names)}
         columns: dict[str, Any] = {
@@ -149,8 +128,8 @@ class Rows:
             "path": [self.paths[row] for row in rows],
             "given": given.tolist(),
             "suggested": suggested.tolist(),
-            "score": ranking.score[rows].astype(np.float64).round(6).tolist(),
-            "votes": ranking.votes[rows].tolist(),
+            "score": self.score[rows].round(6).tolist(),
+            "votes": part["votes"].tolist(),
             "flag": self.flag[rows].tolist(),
             "rule": [str(rule) for rule in part["rule"]],
             "ghost": [index[name] for name in part["ghost"]],
@@ -166,7 +145,7 @@ class Rows:
 
     def overview(self, rows: Ints) -> dict[str, Any]:
         """What the page counts of these rows: images per flag, and per pair of given and suggested class."""
-        pairs = self.given[rows] * len(self.class_names) + self.own_ranking.suggested[rows]
+        pairs = self.given[rows] * len(self.class_names) + self.suggested[rows]
         values, counts = np.unique(pairs, return_counts=True)
         triples = zip(*divmod(values, len(self.class_names)), counts, strict=True)
         return {

@@ -28,8 +28,8 @@ def review_command(
 
     \b
     The page is served to this machine only. Every decision is written to
-    AUDIT/decisions.jsonl before the page shows it as saved. As you decide,
-    the remaining images are ranked again. Then write the corrected data:
+    AUDIT/decisions.jsonl before the page shows it as saved. Then write the
+    corrected data:
     hitnet audit apply AUDIT --out NEW
     """
 

@@ -1,4 +1,4 @@
-"""Review an audit in the browser: decisions are saved as they are made, and the rest is ranked again."""
+"""Review an audit in the browser: decisions are saved as they are made."""
 
 from typing import Any
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio.to_thread
-import numpy as np
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -24,7 +23,6 @@ from hitnet.review.access import Access
 from hitnet.review.board import Board, StaleError
 from hitnet.review.evidence import Evidence
 from hitnet.review.pictures import Picture, Pictures
-from hitnet.review.ranking import Ranker
 from hitnet.review.selection import MOST_ROWS, read_query, read_whole
 
 LONGEST = 32 * 2**20  # bytes of a request
@@ -33,8 +31,8 @@ LONGEST = 32 * 2**20  # bytes of a request
 class ReviewApp:
     """Everything that answers requests."""
 
-    def __init__(self, board: Board, pictures: Pictures, evidence: Evidence, ranker: Ranker, html: str) -> None:
-        self.board, self.pictures, self.evidence, self.ranker, self.html = board, pictures, evidence, ranker, html
+    def __init__(self, board: Board, pictures: Pictures, evidence: Evidence, html: str) -> None:
+        self.board, self.pictures, self.evidence, self.html = board, pictures, evidence, html
 
     def build(self, *, port: int, token: str) -> Starlette:
         """The application behind its guard."""
@@ -61,32 +59,23 @@ class ReviewApp:
     # What is asked
 
     def rows(self, values: Mapping[str, str]) -> dict[str, Any]:
-        version, offset, limit, near = (read_whole(values.get(n), n) for n in ("version", "offset", "limit", "near"))
+        offset, limit, near = (read_whole(values.get(name), name) for name in ("offset", "limit", "near"))
         limit = 100 if limit is None else limit
-        return self.board.window(read_query(values), version=version, offset=offset or 0, limit=limit, near=near)
+        return self.board.window(read_query(values), offset=offset or 0, limit=limit, near=near)
 
     def state(self) -> dict[str, Any]:
         """What a page asks every few seconds."""
         self.board.catch_up()
-        self.ranker.wake()
-        left, ranking = self.ranker.left, self.board.ranking()
         return {
             "changed": self.board.changed,
             "counts": self.board.counts(),
-            "version": ranking.version,
-            "ranked_with": ranking.decisions,
-            "ranking": self.ranker.busy,
-            "left": None if left is None else [left.expected, left.low, left.high, left.unseen],
+            "left": self.board.left(),
             "agreement": self.board.agreement(),
         }
 
     def why(self, request: Request) -> dict[str, Any]:
         row = self.board.rows.need_row(_number(request))
-        ranking = self.board.ranking(read_whole(request.query_params.get("version"), "version"))
-        known, truth = self.board.truths()
-        labels = self.board.rows.given.copy()
-        labels[known] = np.where(truth >= 0, truth, labels[known])
-        return self.evidence.of(row, ranking, labels)
+        return self.evidence.of(row, self.board.labels.copy())
 
     def typical(self, k: int) -> int:
         """The row of the most typical image of a class."""
@@ -130,11 +119,10 @@ class ReviewApp:
             raise HitNetError("review: `query` must be an object.")
         texts = {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in asked.items()}
         try:
-            version, expected = whole_number(body["version"]), whole_number(body["expected"])
+            expected = whole_number(body["expected"])
         except (KeyError, TypeError):
-            raise HitNetError("review: `version` and `expected` must be whole numbers.") from None
-        decision = str(body.get("decision"))
-        return self.board.decide_group(read_query(texts), decision, version=version, expected=expected)
+            raise HitNetError("review: `expected` must be a whole number.") from None
+        return self.board.decide_group(read_query(texts), str(body.get("decision")), expected=expected)
 
     def undo(self, body: dict[str, Any]) -> Step:
         name = body.get("step")

@@ -1,4 +1,4 @@
-"""The state of a review: rows, decisions and rankings, and the answers to what a page asks of them.
+"""The state of a review: rows and decisions, and the answers to what a page asks of them.
 
 All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
 """
@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hitnet.audit.rows import Ints, Ranking, Rows
+from hitnet.audit.rows import Rows
 from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
 from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
 from hitnet.errors import HitNetError
 from hitnet.review.selection import CODES, MOST_ROWS, Query, Selection, States, select_rows
 
 log = logging.getLogger("hitnet")
-KEPT_RANKINGS = 4  # pages may still show an earlier one
 KEPT_ORDERS = 16
-UNSETTLED = -2  # in place of a true class; -1: no label is right, or none is known
 
 
 class StaleError(HitNetError):
@@ -39,11 +37,10 @@ class Board:
         self.lock = threading.RLock()
         self.log = StepLog(folder / NAME)
         self.decisions = Decisions()
-        self.rankings: OrderedDict[int, Ranking] = OrderedDict({0: rows.own_ranking})
         self.states = States.undecided(len(rows))
+        self.labels = rows.given.copy()  # (N,), as given or relabelled
         self.changed = 0  # counts changes of decisions
         self._answers: dict[str, dict[int, str]] = {}  # by reviewer and row
-        self._truth = np.full(len(rows), UNSETTLED, np.int64)
         self._class = {name: k for k, name in enumerate(rows.class_names)}
         self._agreed: tuple[int, list[dict[str, Any]]] = (-1, [])  # with the `changed` that it is of
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
@@ -75,7 +72,7 @@ class Board:
         self.states.decision[row] = 0 if shown is None else CODES.get(shown.change.decision, 0)
         self.states.own[row] = self.reviewer in current
         self.states.disputed[row] = bool(current) and decided is None
-        self._truth[row] = self._true_class(row, decided)
+        self.labels[row] = self._label(row, decided)
         for reviewer in (*self._answers, *current):
             answers = self._answers.setdefault(reviewer, {})
             answers.pop(row, None)
@@ -86,11 +83,12 @@ class Board:
         """The decision that the page shows: the reviewer's own, else the last of others."""
         return current.get(self.reviewer) or next(reversed(current.values()), None)
 
-    def _true_class(self, row: int, decided: Decision | None) -> int:
-        if decided is None or decided.change.decision == "unsure":
-            return UNSETTLED
-        known = {"keep": int(self.rows.given[row]), "relabel": self._class.get(decided.change.label, -1)}
-        return known.get(decided.change.decision, -1)
+    def _label(self, row: int, decided: Decision | None) -> int:
+        """The class that was given, or the one that all who are sure relabelled to."""
+        given = int(self.rows.given[row])
+        if decided is None or decided.change.decision != "relabel":
+            return given
+        return self._class.get(decided.change.label, given)
 
     def image(self, row: int) -> tuple[str, str]:
         """Path and label of an image."""
@@ -117,7 +115,7 @@ class Board:
             raise HitNetError(f"Image {number}: {wrong}.")
         return change
 
-    def decide_group(self, query: Query, decision: str, *, version: int, expected: int) -> Step:
+    def decide_group(self, query: Query, decision: str, *, expected: int) -> Step:
         """Decide on all undecided images of a query: keep their labels, or give them the one suggested class.
 
         Raises:
@@ -125,10 +123,7 @@ class Board:
         """
         with self.lock:
             self.catch_up()
-            ranking = self.ranking(version)
-            if ranking.version != version:
-                raise StaleError("The images were ranked again. Look at the new order first.")
-            order = self.select(replace(query, grouped=False), ranking).order
+            order = self.select(replace(query, grouped=False)).order
             rows = order[self.states.decision[order] == 0]
             if len(rows) != expected:
                 raise StaleError(f"{len(rows)} images are undecided here now, not {expected}. Nothing was decided.")
@@ -181,44 +176,29 @@ class Board:
                 self._agreed = (self.changed, agreement(self._answers))
             return self._agreed[1]
 
-    def truths(self) -> tuple[Ints, Ints]:
-        """Rows on which the decision is settled, and their true class; −1 for those that no label is known of."""
-        with self.lock:
-            rows = np.flatnonzero(self._truth != UNSETTLED)
-            return rows, self._truth[rows]
-
-    # Rankings
-
-    def ranking(self, version: int | None = None) -> Ranking:
-        """The ranking of this version if it is still kept, else the newest."""
-        with self.lock:
-            return self.rankings.get(-1 if version is None else version) or next(reversed(self.rankings.values()))
-
-    def add_ranking(self, ranking: Ranking) -> None:
-        with self.lock:
-            self.rankings[ranking.version] = ranking
-            while len(self.rankings) > KEPT_RANKINGS:
-                self.rankings.popitem(last=False)
+    def left(self) -> tuple[float, int]:
+        """How many wrong labels the audit expects among the images that nobody has decided on, and their number."""
+        unseen = self.rows.score[self.states.decision == 0]
+        return float((1 - unseen).sum()), len(unseen)
 
     # What pages ask for
 
-    def select(self, query: Query, ranking: Ranking) -> Selection:
+    def select(self, query: Query) -> Selection:
         """The rows that a query asks for, kept until decisions change them."""
         with self.lock:
-            key = (query, ranking.version, self.changed if query.state or query.grouped else None)
+            key = (query, self.changed if query.state or query.grouped else None)
             if key not in self._orders:
-                self._orders[key] = select_rows(self.rows, self.states, query, ranking)
+                self._orders[key] = select_rows(self.rows, self.states, query)
                 while len(self._orders) > KEPT_ORDERS:
                     self._orders.popitem(last=False)
             self._orders.move_to_end(key)
             return self._orders[key]
 
-    def window(self, query: Query, *, version: int | None, offset: int, limit: int, near: int | None) -> dict[str, Any]:
+    def window(self, query: Query, *, offset: int, limit: int, near: int | None) -> dict[str, Any]:
         """Some rows of a query, how many there are, and where the image `near` stands among them."""
         with self.lock:
             self.catch_up()
-            ranking = self.ranking(version)
-            selection = self.select(query, ranking)
+            selection = self.select(query)
         order = selection.order
         row = None if near is None else self.rows.row_of(near)
         places = np.flatnonzero(order == row) if row is not None else order[:0]
@@ -229,9 +209,8 @@ class Board:
             "total": len(order),
             "position": position,
             "offset": start,
-            "version": ranking.version,
             "rows": rows.tolist(),
-            "columns": self.rows.columns(rows, ranking),
+            "columns": self.rows.columns(rows),
             "records": [self.record(row) for row in rows.tolist()],
             "groups": [vars(group) for group in selection.groups],
         }

@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet.audit.rows import Ints, Ranking, Rows
+from hitnet.audit.kept import Kept
+from hitnet.audit.rows import Ints, Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
 
@@ -19,10 +20,12 @@ TYPICAL = 5
 
 
 class Evidence:
-    """Evidence on the images of an audit, from its features (N, D) and near-duplicates, where it has them."""
+    """Evidence on the images of an audit, from what it kept and its near-duplicates, where it has them."""
 
-    def __init__(self, rows: Rows, features: Tensor | None, duplicates: pd.DataFrame | None, data: Data) -> None:
-        self.rows, self.features, self.duplicates, self.data = rows, features, duplicates, data
+    def __init__(self, rows: Rows, kept: Kept | None, duplicates: pd.DataFrame | None, data: Data) -> None:
+        self.rows, self.duplicates, self.data = rows, duplicates, data
+        self.opinions = () if kept is None else kept.opinions
+        self.features = None if kept is None else kept.features
 
     @cached_property
     def _directions(self) -> Tensor | None:
@@ -80,15 +83,14 @@ class Evidence:
         ballots = self._annotations.loc[number].filter(regex="^votes_")
         return {str(name).removeprefix("votes_"): int(count) for name, count in ballots.items() if count}
 
-    def of(self, row: int, ranking: Ranking, labels: Ints) -> dict[str, Any]:
+    def of(self, row: int, labels: Ints) -> dict[str, Any]:
         """All evidence on an image.
 
         Args:
             row: The image.
-            ranking: What the judges say now.
             labels: (N,), the labels as they are now, with what was decided.
         """
-        given, suggested = int(self.rows.given[row]), int(ranking.suggested[row])
+        given, suggested = int(self.rows.given[row]), int(self.rows.suggested[row])
 
         def shown(pairs: list[tuple[int, float]]) -> list[dict[str, Any]]:
             return [
@@ -101,15 +103,15 @@ class Evidence:
             "similar": {role: shown(self.similar(row, k, labels)) for role, k in roles.items()},
             "typical": {role: [int(self.rows.ids[other]) for other in self.typical(k)] for role, k in roles.items()},
             "copies": shown(self.copies(row)),
-            "judges": self.judges(row, ranking),
+            "judges": self.judges(row),
             "annotators": self.annotators(row),
         }
 
-    def judges(self, row: int, ranking: Ranking) -> list[dict[str, Any]]:
+    def judges(self, row: int) -> list[dict[str, Any]]:
         """What each kind of judge says: its nearest classes with their distances, and how its members vote."""
         kinds = []
-        for kind in dict.fromkeys(opinion.kind for opinion in ranking.opinions):
-            members = [opinion.distances[row] for opinion in ranking.opinions if opinion.kind == kind]
+        for kind in dict.fromkeys(opinion.kind for opinion in self.opinions):
+            members = [opinion.distances[row] for opinion in self.opinions if opinion.kind == kind]
             distances = np.stack(members).astype(np.float32)
             mean = distances.mean(axis=0)
             nearest = np.argsort(mean, kind="stable")[:3]

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.audit.rows import Ints, Mask, Ranking, Rows
+from hitnet.audit.rows import Ints, Mask, Rows
 from hitnet.decisions.rules import DECISIONS
 from hitnet.errors import HitNetError, check_choice
 from hitnet.runtime.files import is_unicode
 
-SORTS = ("doubt", "audit", "file", "outliers")
+SORTS = ("doubt", "file", "outliers")
 STATES = ("undecided", "decided", "by others", "disputed", *DECISIONS)
 CODES = {decision: code for code, decision in enumerate(DECISIONS, start=1)}  # 0: undecided
 MOST_ROWS = 400  # in one answer
@@ -110,29 +110,29 @@ class Selection(NamedTuple):
     groups: tuple[Group, ...] = ()
 
 
-def select_rows(rows: Rows, states: States, query: Query, ranking: Ranking) -> Selection:
+def select_rows(rows: Rows, states: States, query: Query) -> Selection:
     """The rows that a query asks for."""
-    sorts = {"doubt": lambda: ranking.order, "file": lambda: rows.by_path, "outliers": lambda: rows.outliers_first}
-    order = sorts.get(query.sort, lambda: rows.own_ranking.order)()
-    mask = _mask(rows, states, query, ranking)
+    sorts = {"file": lambda: rows.by_path, "outliers": lambda: rows.outliers_first}
+    order = sorts.get(query.sort, lambda: np.arange(len(rows)))()
+    mask = _mask(rows, states, query)
     order = order if mask is None else order[mask[order]]
-    return _grouped(rows, states, order, ranking) if query.grouped else Selection(order)
+    return _grouped(rows, states, order) if query.grouped else Selection(order)
 
 
-def _mask(rows: Rows, states: States, query: Query, ranking: Ranking) -> Mask | None:
+def _mask(rows: Rows, states: States, query: Query) -> Mask | None:
     masks = list[Mask]()
     if query.given is not None:
         masks.append(rows.given == query.given)
     if query.suggested is not None:
-        masks.append(ranking.suggested == query.suggested)
+        masks.append(rows.suggested == query.suggested)
     if query.either is not None:
-        masks.append((rows.given == query.either) | (ranking.suggested == query.either))
+        masks.append((rows.given == query.either) | (rows.suggested == query.either))
     if query.flags:
         masks.append(np.isin(rows.flag, query.flags))
     if query.lowest is not None:
-        masks.append(ranking.score >= query.lowest)
+        masks.append(rows.score >= query.lowest)
     if query.highest is not None:
-        masks.append(ranking.score <= query.highest)
+        masks.append(rows.score <= query.highest)
     if query.state is not None:
         masks.append(states.which(query.state))
     if query.text:
@@ -140,10 +140,10 @@ def _mask(rows: Rows, states: States, query: Query, ranking: Ranking) -> Mask | 
     return np.logical_and.reduce(masks) if masks else None
 
 
-def _grouped(rows: Rows, states: States, order: Ints, ranking: Ranking) -> Selection:
+def _grouped(rows: Rows, states: States, order: Ints) -> Selection:
     """Pairs of different classes first, the most frequent first; within a pair, the order stays."""
     classes = len(rows.class_names)
-    pairs = rows.given[order] * classes + ranking.suggested[order]
+    pairs = rows.given[order] * classes + rows.suggested[order]
     values, inverse, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     same = values // classes == values % classes
     ranks = np.lexsort((values, -counts, same))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import uvicorn
 
@@ -27,7 +28,6 @@ from hitnet.review.app import ReviewApp
 from hitnet.review.board import Board
 from hitnet.review.evidence import Evidence
 from hitnet.review.pictures import Pictures
-from hitnet.review.ranking import Ranker
 from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")
@@ -41,18 +41,17 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> R
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
     data = audit.audited_data(data).reopen(limit=audit.summary.limit)
     kept = read_kept(audit.folder, len(audit.table), len(audit.class_names))
-    rows = Rows(audit.table, audit.distances, audit.class_names, () if kept is None else kept.opinions)
+    rows = Rows(audit.table, audit.distances, audit.class_names)
     board = Board(rows, audit.folder, reviewer)
-    features = None if kept is None else kept.features
-    evidence = Evidence(rows, features, _duplicates(audit.folder), data)
+    evidence = Evidence(rows, kept, _duplicates(audit.folder), data)
     pictures = Pictures(data, rows, audit.summary.split)
-    return ReviewApp(board, pictures, evidence, Ranker(board, features), _page(audit, rows, reviewer))
+    return ReviewApp(board, pictures, evidence, _page(audit, rows, reviewer))
 
 
 def _page(audit: Audit, rows: Rows, reviewer: str) -> str:
     """The page, which asks for its rows. Everything from the dataset enters it as JSON and is shown only as text."""
     title = f"Label review: {audit.summary.data}"
-    head = page_head(rows, title, audit.summary) | rows.overview(rows.own_ranking.order)
+    head = page_head(rows, title, audit.summary) | rows.overview(np.arange(len(rows)))
     head["summary"]["prototypes"] = "typical"
     return render_page(title, finite_json({**head, "server": True, "reviewer": reviewer}), server=True)
 
@@ -103,7 +102,6 @@ def serve_review(
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     try:
         _in_background(review.board.rows.warm, review.pictures.warm)
-        review.ranker.start()
         if ready is not None:
             ready(address)
         if open_browser:
@@ -111,8 +109,6 @@ def serve_review(
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
-    finally:
-        review.ranker.close()
     review.board.catch_up()
     return int((review.board.states.decision > 0).sum())
 

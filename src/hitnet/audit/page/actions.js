@@ -4,10 +4,10 @@
 const idOf = (app) => { const row = app.view.current(); return row === undefined ? null : app.audit.id[row]; };
 
 // Ask for the order again and show it, with the cursor on the image `id`.
-async function refresh(app, id, { focus = true, newest = false } = {}) {
+async function refresh(app, id, { focus = true } = {}) {
   let order;
   try {
-    order = await app.source.order(app.filters.chosen(), app.asGrid, id, { newest });
+    order = await app.source.order(app.filters.chosen(), app.asGrid, id);
   } catch (error) {
     return showBanner(error.message);
   }
@@ -136,7 +136,6 @@ function createActions(app) {
     u: () => undo(app),
     h: () => openHistory(app),
     g: () => showAs(app, !app.asGrid),
-    r: () => takeNewOrder(app),
     a: inGrid(() => { const group = groupHere(); if (group) decideGroup(app, group, "select"); }),
     " ": inGrid(() => selection.toggle(view.position())),
     Enter: seen(toggleZoom),

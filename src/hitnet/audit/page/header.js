@@ -56,30 +56,21 @@ function renderPager(app, base, end, length) {
   app.pages = { before: base - LARGEST_PAGE, after: end };
 }
 
-// What the server says of the review: how many errors are left, whether there is a new order, how far people agree.
+// What the server says of the review: how many errors are left, and how far people agree.
 function renderState(app, state) {
   renderProgress(app.audit, app.store);
-  const left = state.left ? leftText(state.left) : "";
+  const left = leftText(app.audit, state.left);
   const pairs = state.agreement.map(({ reviewers, images, agree, kappa }) =>
     `${reviewers.join(" and ")} agree on ${count(agree)} of ${plural(images, "image")}${kappa === null ? "" : ` (kappa ${kappa.toFixed(2)})`}`);
   $("#review-state").textContent = [left, ...pairs].filter(Boolean).join(" · ");
   $("#review-state").hidden = !left && !pairs.length;
-  const newer = state.version > app.audit.version;
-  $("#new-order").hidden = !newer && !state.ranking;
-  $("#new-order").disabled = !newer;
-  $("#new-order").textContent = newer ? `New ranking (${plural(state.ranked_with, "decision")}) — press R to load` : "Ranking again…";
 }
 
-function leftText([expected, low, high, unseen]) {
-  return `About ${count(Math.round(expected))} wrong labels are left (${count(low)} to ${count(high)}) among ${plural(unseen, "image")} not yet decided`;
-}
-
-async function takeNewOrder(app) {
-  if (!app.audit.server || $("#new-order").hidden || $("#new-order").disabled) return;
-  app.selection.forget();
-  app.filters.set({ state: "undecided", sort: "doubt" });
-  await refresh(app, null, { newest: true });
-  $("#new-order").hidden = true;
+// From the first decision on: before, the tile of expected errors says the same.
+function leftText(audit, [expected, unseen]) {
+  if (unseen === audit.images) return "";
+  const errors = Math.round(expected);
+  return `About ${plural(errors, "wrong label")} ${errors === 1 ? "is" : "are"} left among ${plural(unseen, "image")} not yet decided`;
 }
 
 // That something is not saved stays there until a later step is saved; other trouble, until the server answers.

@@ -46,7 +46,8 @@ function createLocalServer(audit, { onTrouble, onChange }) {
   function state() {
     const here = [...records.values()].filter(([id]) => audit.rowOf.has(id));
     const counts = { ...tally(here.map(([, , , decision]) => decision)), carried: records.size - here.length };
-    return { changed: changes, counts, version: 0, ranking: false, left: null, agreement: [] };
+    const unseen = audit.id.flatMap((id, row) => (records.has(id) ? [] : [1 - audit.score[row]]));
+    return { changed: changes, counts, left: [unseen.reduce((sum, doubt) => sum + doubt, 0), unseen.length], agreement: [] };
   }
 
   const changed = ([id, decision, label]) => {
@@ -60,7 +61,7 @@ function createLocalServer(audit, { onTrouble, onChange }) {
     const groups = query.grouped ? groupRows(audit, order, (row) => records.has(audit.id[row])) : [];
     if (query.grouped) order = groups.flatMap((group) => group.rows);
     const position = Math.max(0, order.indexOf(audit.rowOf.get(query.near)));
-    return { total: order.length, position, offset: 0, version: 0, rows: order, columns: {}, records: order.map((row) => recordOf(audit.id[row])), groups };
+    return { total: order.length, position, offset: 0, rows: order, columns: {}, records: order.map((row) => recordOf(audit.id[row])), groups };
   }
 
   function decideGroup({ query, decision }) {

@@ -3,7 +3,7 @@
 
 function readAudit() {
   const audit = JSON.parse($("#audit-data").textContent);
-  Object.assign(audit, audit.rows, { version: 0, rowOf: new Map() });
+  Object.assign(audit, audit.rows, { rowOf: new Map() });
   audit.classIndex = new Map(audit.names.map((name, k) => [name, k]));
   audit.id?.forEach((id, row) => audit.rowOf.set(id, row));
   // Photographs, and rows with more images than prototypes, need higher rows.
@@ -16,7 +16,7 @@ function start() {
   const app = { audit, announce: createAnnouncer(), unsaved: false, asGrid: false, thumbs: createThumbs(audit) };
   const refreshed = () => refresh(app, idOf(app), { focus: false });
   app.server = audit.server ? createRemoteServer() : createLocalServer(audit, { onTrouble: showBanner, onChange: refreshed });
-  app.store = createStore(audit, app.server, (state) => renderState(app, state));
+  app.store = createStore(app.server, (state) => renderState(app, state));
   app.source = createSource(audit, app.server, app.store, (row) => app.selection.has(row), () => app.view.redraw(), showBanner);
   $("#list").classList.toggle("tall", audit.tall);
   $("#list").classList.toggle("with-neighbours", audit.with_neighbours);
@@ -49,7 +49,6 @@ function setUpWindow(app) {
   $("#clear-filters").addEventListener("click", app.filters.clear);
   $("#zoom").addEventListener("close", () => app.view.move(0));
   $("#open-history").addEventListener("click", () => openHistory(app));
-  $("#new-order").addEventListener("click", () => takeNewOrder(app));
   $("#pager-before").addEventListener("click", () => app.view.moveTo(app.pages.before));
   $("#pager-after").addEventListener("click", () => app.view.moveTo(app.pages.after));
   window.addEventListener("beforeunload", (event) => {

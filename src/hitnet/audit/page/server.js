@@ -24,7 +24,7 @@ function createRemoteServer() {
 }
 
 // What the server knows of the decisions; `records` holds those of the rows that the page holds.
-function createStore(audit, server, onState) {
+function createStore(server, onState) {
   const records = new Map(), pending = new Set();
   let counts = {}, changed = null;
 
@@ -58,7 +58,7 @@ function createStore(audit, server, onState) {
     counts: () => counts,
     changed: () => changed,
     change: (changes) => send("decide", { changes }, changes.map(([id]) => id)),
-    changeGroup: (query, decision, expected) => send("decide-group", { query, decision, expected, version: audit.version }),
+    changeGroup: (query, decision, expected) => send("decide-group", { query, decision, expected }),
     undo: (step) => send("undo", { step }),
     importText: (text) => send("import", { text }),
   };
@@ -91,13 +91,12 @@ function createSource(audit, server, store, isSelected, onRows, onTrouble) {
     for (const column of columns) delete audit[column][row];
   }
 
-  async function order(chosen, grouped, id, { newest = false } = {}) {
+  async function order(chosen, grouped, id) {
     const number = ++latest;
     const query = queryOf(chosen, grouped);
     const place = id === null || id === undefined ? {} : { near: id };
-    const answer = await server.ask("rows", { ...query, limit: BLOCK, ...place, ...(newest ? {} : { version: audit.version }) });
+    const answer = await server.ask("rows", { ...query, limit: BLOCK, ...place });
     if (number !== latest) return null; // a later question has overtaken this one
-    audit.version = answer.version;
     take(answer);
     return createOrder(answer, query);
   }
@@ -110,7 +109,7 @@ function createSource(audit, server, store, isSelected, onRows, onTrouble) {
     async function load(block) {
       asked.add(block);
       try {
-        const answer = await server.ask("rows", { ...query, offset: block * BLOCK, limit: BLOCK, version: first.version });
+        const answer = await server.ask("rows", { ...query, offset: block * BLOCK, limit: BLOCK });
         if (number !== latest) return;
         take(answer);
         put(answer);
@@ -156,7 +155,7 @@ function createSource(audit, server, store, isSelected, onRows, onTrouble) {
   return { order, follows };
 }
 
-// Ask every few seconds what others have decided, and whether there is a new ranking.
+// Ask every few seconds what others have decided.
 function setUpPolling(app) {
   async function poll() {
     if (!document.hidden) {
