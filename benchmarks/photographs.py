@@ -40,12 +40,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from cleanlab.rank import get_label_quality_scores
+from hitnet.audit.calibration import calibrate
 from PIL import Image, ImageOps
 from sklearn.metrics import average_precision_score
 
 import hitnet
 from hitnet.audit import scores
-from hitnet.audit.calibration import calibrate
 from hitnet.audit.margins import margins
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract

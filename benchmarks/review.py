@@ -27,6 +27,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from hitnet.review.estimate import Left
+from hitnet.review.ranking import EVERY, fit_judges, rank_again
 
 import hitnet
 from hitnet.audit import scores
@@ -35,8 +37,6 @@ from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.opinions import all_distances
 from hitnet.models.backbones import open_backbone
-from hitnet.review.estimate import Left
-from hitnet.review.ranking import EVERY, fit_judges, rank_again
 from parts.noisy_labels import Labels, clothing_files, with_noise
 from parts.record import Row, about, replace_rows
 from parts.review_tables import write_tables

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hitnet.audit.calibration import calibrate
+from hitnet.audit.scores import doubt
 from safetensors.torch import save_file
 
 import hitnet
@@ -13,10 +15,8 @@ from hitnet import HitNetError, Judges, choose_recipe
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit import judges as module
 from hitnet.audit.audit_table import make_table
-from hitnet.audit.calibration import calibrate
 from hitnet.audit.judges import FEW
 from hitnet.audit.margins import margins
-from hitnet.audit.scores import doubt
 from hitnet.audit.scoring import score_labels
 from hitnet.data import Images
 from hitnet.features import heads as heads_module

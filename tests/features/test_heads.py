@@ -1,4 +1,4 @@
-"""Heads on features: against a plain loop over heads in float64, folds, small classes, and that they find errors."""
+"""Heads on features: least squares and heads against plain versions in float64, folds, small classes, wrong labels."""
 
 import pytest
 import torch
@@ -7,201 +7,213 @@ from torch import nn
 
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
-from hitnet.features.heads import HeadOptions, _Heads, _standardisation, deal, default_steps, fit_heads, windows
+from hitnet.features.heads import HeadOptions, LeastSquares, _Heads, deal, fit_heads, standardisation
 from hitnet.losses import CentripetalLoss
 
+QUICK = HeadOptions(steps=5, capsule_dim=4)
 
-def naive(features, labels, classes, options, seed):
-    """The heads of the first repeat, one after the other, in float64 and by the package's own layers."""
+
+def ridge(rows, truth, penalty):
+    """Least squares with an intercept, by the textbook: prediction of new rows (B, K)."""
+    mean, centre = rows.mean(dim=0), truth.mean(dim=0)
+    x = rows - mean
+    weights = torch.linalg.solve(x.T @ x + penalty * torch.eye(x.shape[1], dtype=x.dtype), x.T @ (truth - centre))
+    return weights, lambda new: (new - mean) @ weights + centre
+
+
+def standardised(features):
     features = features.double()
-    mean, deviation = features.mean(dim=0), features.std(dim=0, unbiased=False)
-    rows = (features - mean) / deviation
-    start = _Heads(
-        features[None], labels, classes, options, torch.Generator().manual_seed(seed * 1_000_003), (mean, 1 / deviation)
-    )
-    judged = torch.zeros(len(labels), classes, dtype=torch.float64)
-    steps = start.batches()
-    for fold in range(options.folds):
-        head, loss = first_head(start, fold, rows.shape[1], classes, options)
-        optimizer = torch.optim.Adam(head.parameters(), lr=options.learning_rate)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, options.learning_rate, total_steps=len(steps), pct_start=0.3
-        )
-        for groups in steps:
-            index = torch.cat([groups[other] for other in range(options.folds) if other != fold])
-            assert not (start.dealt[index] == fold).any()
-            optimizer.zero_grad()
-            loss(head(rows[index]), labels[index]).backward()
-            optimizer.step()
-            schedule.step()
-        inside = start.dealt == fold
-        with torch.no_grad():
-            out = head.eval()(rows[inside])
-            judged[inside] = out if options.loss == "hit-or-miss" else out.log_softmax(dim=1)
-    return judged
+    return (features - features.mean(dim=0)) / features.std(dim=0, correction=0)
 
 
-def first_head(start, fold, width, classes, options):
-    """A head with the weights that one of `_Heads` starts with, and its loss."""
-    weight = start.weight[fold].detach().T.double()
-    if options.loss == "softmax":
-        head = nn.Linear(width, classes).double()
-        head.weight.data, head.bias.data = weight.clone(), torch.zeros_like(head.bias)
-        return head, nn.CrossEntropyLoss()
+def test_least_squares_without_an_image_are_as_fitted_anew():
+    features, labels = blobs(count=40)
+    squares, rows = LeastSquares(features, labels, 3), standardised(features)
+    truth = nn.functional.one_hot(labels, 3).double()
+    found = squares.leave_one_out(7.0)
+    for i in range(0, 40, 7):
+        others = torch.arange(40) != i
+        # The formula leaves the image out of the sums, not out of the standardisation.
+        _, predict = ridge(rows[others], truth[others], 7.0)
+        torch.testing.assert_close(found[i].double(), predict(rows[i]), rtol=2e-3, atol=2e-3)
+
+
+def test_least_squares_without_a_fold_are_as_fitted_anew():
+    features, labels = blobs(count=60)
+    squares, rows = LeastSquares(features, labels, 3), standardised(features)
+    truth = nn.functional.one_hot(labels, 3).double()
+    without = torch.arange(60) % 5 == 2
+    weights, _ = ridge(rows[~without], truth[~without], 4.0 * 48 / 60)
+    torch.testing.assert_close(squares.weights(4.0, without).double(), weights, rtol=1e-3, atol=1e-4)
+
+
+def test_the_penalty_is_the_one_that_predicts_best():
+    features, labels = blobs(count=90, width=40, spread=6.0)  # little to learn: a large penalty
+    unit = 90 * 40 / 1000
+    squares = LeastSquares(features, labels, 3)
+    found = squares.choose_penalty(torch.Generator().manual_seed(0))
+    truth = nn.functional.one_hot(labels, 3)
+    errors = {p: float((squares.leave_one_out(unit * p) - truth).square().sum()) for p in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    assert found == pytest.approx(unit * min(errors, key=errors.get))
+
+
+def naive_head(start, fold, options, batches, labels, rows):
+    """A head by the package's own layers, in float64: distances of all rows."""
+    width, classes = rows.shape[1], start.shape[1]
     layer = HitOrMiss(width, classes, options.capsule_dim, norm="each").double()
+    old = start.layer(fold)
+    layer.load_state_dict(old.state_dict())
     layer.norm = nn.BatchNorm1d(layer.norm.num_features, eps=layer.norm.eps, momentum=0.1).double()
-    layer.linear.weight.data = weight.clone()
+    layer.norm.load_state_dict(old.norm.state_dict())
     layer.linear.bias.requires_grad_(False)  # batch normalisation takes it out again
+    loss = CentripetalLoss(options.capsule_dim, ghosts=options.ghosts, miss_weight=0.5 * 9 / (classes - 1))
+    optimizer = torch.optim.Adam(layer.parameters(), lr=options.learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, options.learning_rate, total_steps=len(batches), pct_start=0.3, cycle_momentum=False
+    )
+    for index in batches:
+        optimizer.zero_grad()
+        seen = start.dealt[index] != fold
+        loss(distances(layer(rows[index]))[seen], labels[index][seen]).backward()
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        return distances(layer.eval()(rows))
 
-    class Head(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = layer
 
-        def forward(self, inputs):
-            return distances(self.layer(inputs))
-
-    return Head(), CentripetalLoss(options.capsule_dim)
-
-
-@pytest.mark.parametrize("loss", ["hit-or-miss", "softmax"])
-def test_all_heads_at_once_are_as_one_after_the_other(loss):
+@pytest.mark.parametrize("ghosts", [0, 1])
+def test_all_heads_at_once_are_as_one_after_the_other(ghosts):
     features, labels = blobs()
-    options = HeadOptions(loss=loss, folds=3, repeats=1, steps=12, batch=32, dropout=0.0, capsule_dim=5)
-    found = fit_heads(features, labels, 3, options=options, seed=4)
-    assert found.shape == (1, 120, 3)
-    torch.testing.assert_close(found[0].double(), naive(features, labels, 3, options, 4), rtol=2e-3, atol=2e-3)
+    options = HeadOptions(folds=3, steps=12, batch=32, dropout=0.0, capsule_dim=5, ghosts=ghosts)
+    draw = torch.Generator().manual_seed(4)
+    dealt = deal(labels, 3, draw)
+    squares = LeastSquares(features, labels, 3)
+    first = torch.stack([squares.weights(3.0, dealt == fold) for fold in range(4)], dim=1)
+    heads = _Heads(squares, dealt, first, options, draw)
+    state = draw.get_state()
+    batches = torch.cat([torch.randperm(120, generator=draw) for _ in range(4)])[: 12 * 32].split(32)
+    naive = [naive_head(heads, fold, options, batches, labels, standardised(features)) for fold in range(4)]
+    draw.set_state(state)
+    heads.train()
+    found = heads.judge()
+    expected = torch.stack([naive[fold][i] for i, fold in enumerate(dealt.tolist())])
+    torch.testing.assert_close(found.double(), expected, rtol=5e-3, atol=5e-3)
+    with torch.no_grad():
+        whole = distances(heads.layer(3)(standardised(features)))
+    torch.testing.assert_close(whole, naive[3], rtol=5e-3, atol=5e-3)
 
 
-def test_a_window_leaves_out_its_own_fold():
-    groups = torch.arange(8.0).view(4, 2, 1)
-    seen = [sorted(row) for row in windows(groups)[..., 0].tolist()]
-    assert seen == [sorted(set(range(8)) - {2 * fold, 2 * fold + 1}) for fold in range(4)]
+def test_heads_begin_with_hits_of_their_class_and_misses_of_others():
+    features, labels = blobs(count=300, classes=3, width=20, spread=0.2)
+    fitted = fit_heads(features, labels, 3, options=HeadOptions(steps=1, learning_rate=1e-9))
+    own = fitted.distances[torch.arange(300), labels]
+    others = fitted.distances[torch.arange(300), (labels + 1) % 3]
+    assert own.median() < 0.5 < others.median()
 
 
 def test_wrong_labels_are_far_from_their_class():
     features, labels = blobs(count=200)
     given = labels.clone()
     given[:10] = (labels[:10] + 1) % 3
-    found = fit_heads(features, given, 3, options=HeadOptions(repeats=2, capsule_dim=8, steps=100))
-    nearest = found.mean(dim=0).argmin(dim=1)
-    assert (nearest == labels).float().mean() > 0.97
-    softmax = fit_heads(features, given, 3, options=HeadOptions(loss="softmax", repeats=1, steps=100))
-    assert torch.allclose(softmax.exp().sum(dim=-1), torch.ones(1, 200), atol=1e-5)
-    assert (softmax[0].argmax(dim=1) == labels).float().mean() > 0.97
+    fitted = fit_heads(features, given, 3, options=HeadOptions(steps=100))
+    for judged in (-fitted.distances, fitted.least_squares):
+        assert (judged.argmax(dim=1) == labels).float().mean() > 0.97
+
+
+def test_the_layer_takes_features_as_they_are():
+    features, labels = blobs(count=200)
+    new, truth = blobs(count=60, seed=0)
+    fitted = fit_heads(features, labels, 3, options=HeadOptions(steps=100, dropout=0.5))
+    found = distances(fitted.layer(new.double()))
+    assert (found.argmin(dim=1) == truth).float().mean() > 0.97
+    assert fitted.layer.linear.weight.dtype == torch.float64
+    assert not fitted.layer.training
 
 
 def test_folds_are_even_in_every_class():
     labels = torch.tensor([0] * 50 + [1] * 23 + [2] * 4 + [3] * 5)
     dealt = deal(labels, 5, torch.Generator().manual_seed(0))
-    for k in (0, 1, 3):
+    for k in range(4):
         counts = torch.bincount(dealt[labels == k], minlength=5)
         assert counts.max() - counts.min() <= 1
-    counts = torch.bincount(dealt[labels != 2], minlength=5)
+    counts = torch.bincount(dealt, minlength=5)
     assert counts.max() - counts.min() <= 1
-    assert (dealt[labels == 2] == -1).all()
 
 
-def test_classes_of_one_to_three_images_are_not_all_doubtful():
-    features, labels = blobs(count=160, classes=4, width=32, spread=0.4)
-    kept = torch.cat([torch.nonzero(labels == k)[: (40, 40, 1, 3)[k], 0] for k in range(4)])
-    features, labels = features[kept], labels[kept]
-    found = fit_heads(features, labels, 4, options=HeadOptions(repeats=2, capsule_dim=8)).mean(dim=0)
-    right = found.argmin(dim=1) == labels
-    assert right[labels >= 2].float().mean() >= 0.5
-    assert right[labels < 2].float().mean() > 0.95
+def test_random_labels_of_small_classes_do_not_confirm_themselves():
+    features, _ = blobs(count=80, classes=2)
+    labels = torch.randperm(80, generator=torch.Generator().manual_seed(3)) % 20  # four images per class, at random
+    fitted = fit_heads(features, labels, 20, options=HeadOptions(steps=60, capsule_dim=4))
+    assert (fitted.distances.argmin(dim=1) == labels).float().mean() < 0.3
 
 
-def test_only_tiny_classes():
-    features, labels = blobs(count=6, classes=3)
-    found = fit_heads(features, labels, 3, options=HeadOptions(repeats=1, steps=5, capsule_dim=4))
-    assert torch.isfinite(found).all()
+@pytest.mark.parametrize(("count", "classes", "known"), [(2, 2, 2), (3, 2, 2), (4, 2, 2), (6, 3, 3), (90, 30, 40)])
+def test_few_images_many_classes_and_classes_without_images(count, classes, known):
+    features, labels = blobs(count=count, classes=classes)
+    fitted = fit_heads(features, labels, known, options=QUICK)
+    assert fitted.distances.shape == fitted.least_squares.shape == (count, known)
+    assert torch.isfinite(fitted.distances).all()
+    assert torch.isfinite(fitted.least_squares).all()
 
 
-def test_many_classes_and_a_class_without_images():
-    features, labels = blobs(count=90, classes=30)
-    found = fit_heads(features, labels, 40, options=HeadOptions(folds=2, repeats=1, steps=5, capsule_dim=4))
-    assert found.shape == (1, 90, 40)
-    assert torch.isfinite(found).all()
+def test_identical_images():
+    fitted = fit_heads(torch.ones(24, 8), torch.arange(24) % 2, 2, options=QUICK)
+    assert torch.isfinite(fitted.distances).all()
 
 
-def test_repeats_do_not_depend_on_one_another_and_seeds_decide():
+def test_seeds_decide():
     features, labels = blobs()
-    options = HeadOptions(repeats=2, steps=5, capsule_dim=4)
-    both = fit_heads(features, labels, 3, options=options, seed=7)
-    first = fit_heads(features, labels, 3, options=HeadOptions(repeats=1, steps=5, capsule_dim=4), seed=7)
-    assert torch.equal(both[:1], first)
-    assert not torch.equal(both[0], both[1])
-    assert torch.equal(both, fit_heads(features, labels, 3, options=options, seed=7))
-    assert not torch.equal(both, fit_heads(features, labels, 3, options=options, seed=8))
-
-
-def test_equal_views_are_as_one():
-    features, labels = blobs()
-    options = HeadOptions(repeats=1, steps=20, capsule_dim=4)
-    twice = fit_heads(torch.stack([features, features]), labels, 3, options=options)
-    torch.testing.assert_close(twice, fit_heads(features, labels, 3, options=options))
-
-
-def test_judging_takes_the_mean_over_views():
-    features, labels = blobs()
-    other = features + torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
-    views = torch.stack([features, other])
-    heads = _Heads(
-        views,
-        labels,
-        3,
-        HeadOptions(steps=5, capsule_dim=4),
-        torch.Generator().manual_seed(0),
-        _standardisation(views),
-    )
-    heads.train()
-    both = heads.judge()
-    parts = []
-    for view in views:
-        heads.views = view[None]
-        parts.append(heads.judge())
-    torch.testing.assert_close(both, (parts[0] + parts[1]) / 2)
+    found = fit_heads(features, labels, 3, options=QUICK, seed=7).distances
+    assert torch.equal(found, fit_heads(features, labels, 3, options=QUICK, seed=7).distances)
+    assert not torch.equal(found, fit_heads(features, labels, 3, options=QUICK, seed=8).distances)
 
 
 def test_features_in_half_precision_and_constant_features():
     features, labels = blobs()
     features[:, 0] = 3.25
-    mean, scale = _standardisation(features.half()[None])
+    mean, scale = standardisation(features.half())
     assert scale[0] == 0
     torch.testing.assert_close(mean, features.half().float().mean(dim=0), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(scale[1:], 1 / features.half().float().std(dim=0, unbiased=False)[1:], rtol=1e-4, atol=0)
-    found = fit_heads(features.half(), labels, 3, options=HeadOptions(repeats=1, steps=10, capsule_dim=4))
-    assert torch.isfinite(found).all()
+    torch.testing.assert_close(scale[1:], 1 / features.half().float().std(dim=0, correction=0)[1:], rtol=1e-4, atol=0)
+    assert torch.isfinite(fit_heads(features.half(), labels, 3, options=QUICK).distances).all()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e15])
+def test_features_of_any_scale_count(scale):
+    features, labels = blobs()
+    for given in (features * scale, features * scale + 100 * scale):
+        mean, factor = standardisation(given)
+        deviation = given.double().std(dim=0, correction=0)
+        torch.testing.assert_close(factor.double() * deviation, torch.ones_like(deviation), rtol=1e-3, atol=0)
+        torch.testing.assert_close(mean.double(), given.double().mean(dim=0), rtol=1e-4, atol=1e-4 * scale)
+    fitted = fit_heads(features * scale, labels, 3, options=HeadOptions(steps=60, capsule_dim=4))
+    assert (fitted.distances.argmin(dim=1) == labels).float().mean() > 0.8
 
 
 def test_dropout_keeps_the_mean():
     features, labels = blobs()
-    heads = _Heads(
-        features[None],
-        labels,
-        3,
-        HeadOptions(dropout=0.25, capsule_dim=4),
-        torch.Generator().manual_seed(0),
-        _standardisation(features[None]),
-    )
-    mask = heads.dropout(torch.Size((5, 100, 123)))
-    assert sorted(mask.unique().tolist()) == [0.0, pytest.approx(1 / 0.75)]
-    assert mask.mean() == pytest.approx(1, abs=0.01)
+    draw = torch.Generator().manual_seed(0)
+    squares = LeastSquares(features, labels, 3)
+    first = torch.stack([squares.weights(3.0, labels == 9)] * 6, dim=1)
+    heads = _Heads(squares, deal(labels, 5, draw), first, HeadOptions(dropout=0.25), draw)
+    dropped = heads.dropped(torch.ones(500, 123))
+    assert sorted(dropped.unique().tolist()) == [0.0, pytest.approx(1 / 0.75)]
+    assert dropped.mean() == pytest.approx(1, abs=0.01)
 
 
-def test_steps_grow_with_the_set():
-    assert default_steps(100, 256) == default_steps(5_000, 256) == 75
-    assert default_steps(1_000_000, 256) == 11_719
+def test_steps_grow_with_the_dataset():
+    assert HeadOptions().steps_for(100) == HeadOptions().steps_for(5_000) == 300
+    assert HeadOptions().steps_for(1_000_000) == 11_719
+    assert HeadOptions(steps=7).steps_for(1_000_000) == 7
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"labels": torch.zeros(119, dtype=torch.int64)}, r"120 rows of features but labels of shape \(119,\)"),
-        ({"labels": torch.full((120,), 3)}, r"labels must lie in 0..2; got values from 3 to 3"),
-        ({"features": torch.zeros(120, 12, dtype=torch.int64)}, "features must be floating-point"),
-        ({"num_classes": 1}, "num_classes must be a whole number from 2 on"),
+        ({"labels": torch.zeros(119, dtype=torch.int64)}, r"shape \(119,\)"),
+        ({"labels": torch.full((120,), 3)}, r"0\.\.2; got values from 3"),
+        ({"features": torch.zeros(120, 12, dtype=torch.int64)}, "floating-point"),
+        ({"num_classes": 1}, "num_classes"),
     ],
 )
 def test_mistakes_are_named(change, said):
@@ -211,26 +223,7 @@ def test_mistakes_are_named(change, said):
         fit_heads(given["features"], given["labels"], given["num_classes"])
 
 
-@pytest.mark.parametrize("options", [{"folds": 1}, {"dropout": 1.0}, {"loss": "hinge"}, {"capsule_dim": 3}])
+@pytest.mark.parametrize("options", [{"folds": 1}, {"dropout": 1.0}, {"ghosts": -1}, {"capsule_dim": 0}, {"steps": 0}])
 def test_options_are_checked(options):
     with pytest.raises(HitNetError, match=next(iter(options))):
         HeadOptions(**options)
-
-
-@pytest.mark.parametrize("scale", [1e-9, 1e20])
-def test_features_of_any_scale_count(scale):
-    features, labels = blobs()
-    for given in (features * scale, features * scale + 100 * scale):
-        mean, factor = _standardisation(given[None])
-        deviation = given.double().std(dim=0, unbiased=False)
-        torch.testing.assert_close(factor.double() * deviation, torch.ones_like(deviation), rtol=1e-3, atol=0)
-        torch.testing.assert_close(mean.double(), given.double().mean(dim=0), rtol=1e-4, atol=1e-4 * scale)
-    options = HeadOptions(repeats=1, steps=60, capsule_dim=4)
-    assert (fit_heads(features * scale, labels, 3, options=options)[0].argmin(dim=1) == labels).float().mean() > 0.8
-
-
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_fewer_images_than_folds(count):
-    features, labels = torch.randn(count, 4, generator=torch.Generator().manual_seed(0)), torch.arange(count) % 2
-    found = fit_heads(features, labels, 2, options=HeadOptions(repeats=1, steps=3))
-    assert torch.isfinite(found).all()

@@ -1,0 +1,132 @@
+"""The noise model: each formula against plain loops, and what it finds on labels that were made wrong in known ways."""
+
+import math
+
+import pytest
+import torch
+
+from hitnet.audit.noise_model import error_matrix, fit_noise_model, improve_weights, log_prior, posterior
+
+
+def simulated(count, classes, *, rate=0.1, pairs=False, seed=0, knowledge=(3.0, 2.0)):
+    """Logits of judges that know more or less, labels of which some are wrong, and the truth."""
+    draw = torch.Generator().manual_seed(seed)
+    truth = torch.randint(classes, (count,), generator=draw)
+    wrong = torch.rand(count, generator=draw) < rate
+    step = torch.ones(count, dtype=torch.int64) if pairs else torch.randint(1, classes, (count,), generator=draw)
+    given = torch.where(wrong, (truth + step) % classes, truth)
+    # Logits of a normal observation about the truth: the prior with weight 1 is then exactly right.
+    logits = []
+    for strength in knowledge:
+        seen = torch.randn(count, classes, generator=draw, dtype=torch.float64)
+        seen[torch.arange(count), truth] += strength
+        logits.append(strength * seen)
+    return torch.stack(logits), given, truth
+
+
+def test_the_posterior_against_loops():
+    draw = torch.Generator().manual_seed(1)
+    logits, labels, _ = simulated(30, 4)
+    weights = torch.tensor([0.7, 0.2], dtype=torch.float64)
+    errors = torch.softmax(torch.randn(4, 4, generator=draw, dtype=torch.float64), dim=1)
+    found = posterior(log_prior(logits, weights), labels, errors)
+    for i in range(30):
+        q = [math.exp(0.7 * float(logits[0, i, z]) + 0.2 * float(logits[1, i, z])) for z in range(4)]
+        joint = [q[z] * float(errors[z, labels[i]]) for z in range(4)]
+        assert found[i].tolist() == pytest.approx([each / sum(joint) for each in joint])
+
+
+@pytest.mark.parametrize("pull", [4.0, 256.0])
+def test_the_matrix_of_errors_against_loops(pull):
+    logits, labels, _ = simulated(200, 3)
+    posteriors = torch.softmax(logits[0], dim=1)
+    found = error_matrix(posteriors, labels, pull)
+    counts = [[sum(float(posteriors[i, z]) for i in range(200) if labels[i] == g) for g in range(3)] for z in range(3)]
+    wrong = [sum(counts[z]) - counts[z][z] for z in range(3)]
+    overall = sum(wrong) / 200
+    for z in range(3):
+        rate = (wrong[z] + pull) / (sum(counts[z]) + pull / overall)
+        for g in range(3):
+            share = (counts[z][g] + pull / 2) / (wrong[z] + pull)
+            assert float(found[z, g]) == pytest.approx(1 - rate if g == z else rate * share)
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(3, dtype=torch.float64))
+
+
+def test_a_step_of_the_weights_is_that_of_newtons_method():
+    logits, _, truth = simulated(50, 3)
+    target = torch.nn.functional.one_hot(truth, 3).double()
+    weights = torch.tensor([0.8, 0.9], dtype=torch.float64)
+
+    def value(w):
+        stay = -((w - weights.detach()) ** 2).sum() / 2  # the one more image
+        return ((target * log_prior(logits, w)).sum() + stay) / 51
+
+    gradient = torch.autograd.functional.jacobian(value, weights)
+    curvature = -torch.autograd.functional.hessian(value, weights)
+    expected = (weights + torch.linalg.solve(curvature, gradient)).clamp_min(0)
+    assert (expected < 4 * weights + 0.05).all()
+    torch.testing.assert_close(improve_weights(logits, target, weights), expected)
+
+
+@pytest.mark.parametrize(("count", "classes"), [(2000, 2), (3000, 10), (6000, 100)])
+def test_number_and_place_of_the_errors_are_found(count, classes):
+    logits, given, truth = simulated(count, classes, rate=0.08, knowledge=(4.0, 3.0))
+    model = fit_noise_model(logits, given)
+    wrong = 1 - model.posterior[torch.arange(count), given]
+    assert float(wrong.sum()) / float((given != truth).sum()) == pytest.approx(1, abs=0.15)
+    sure = wrong > 0.9
+    assert float((given != truth)[sure].float().mean()) > 0.85
+    assert float((model.posterior.argmax(dim=1) == truth).float().mean()) > 0.95
+
+
+def test_weights_are_found():
+    """Judges whose logits are right count with the weight 1, and one whose logits are half as large with 2."""
+    logits, given, _ = simulated(6000, 5, knowledge=(2.0, 2.0))
+    logits[1] /= 2
+    assert fit_noise_model(logits, given).weights.tolist() == pytest.approx([1, 2], rel=0.2)
+
+
+def test_a_judge_that_knows_nothing_does_not_count():
+    logits, given, _ = simulated(2000, 5)
+    nothing = torch.randn(2000, 5, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    weights = fit_noise_model(torch.stack([logits[0], nothing]), given).weights
+    assert weights[1] < 0.05 < weights[0]
+
+
+def test_errors_between_pairs_of_classes_are_learned_and_random_ones_are_drawn_to_evenness():
+    logits, given, _ = simulated(4000, 6, rate=0.2, pairs=True)
+    paired = fit_noise_model(logits, given)
+    assert paired.pull <= 16
+    assert float(paired.errors[2, 3]) == pytest.approx(0.2, abs=0.05)
+    assert float(paired.errors[2, 5]) < 0.03
+    logits, given, _ = simulated(4000, 6, rate=0.2)
+    even = fit_noise_model(logits, given)
+    assert even.pull >= 64
+    assert float(even.errors[2, 3]) == pytest.approx(0.04, abs=0.02)
+
+
+def test_given_weights_stay():
+    logits, given, _ = simulated(500, 3)
+    model = fit_noise_model(logits, given, weights=torch.tensor([0.5, 0.25]))
+    assert model.weights.tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    "case",
+    {
+        "judges that are never wrong": (torch.eye(2).repeat(40, 1)[None] * 50, torch.arange(80) % 2),
+        "identical images": (torch.zeros(1, 24, 2), torch.arange(24) % 2),
+        "all labels wrong": (torch.eye(2).repeat(40, 1)[None] * 50, (torch.arange(80) + 1) % 2),
+        "one class has nearly all": (torch.randn(1, 100, 2), torch.cat([torch.zeros(99), torch.ones(1)]).long()),
+        "two images": (torch.randn(2, 2, 2), torch.tensor([0, 1])),
+        "a thousand classes of three images": (torch.randn(1, 3000, 1000), torch.arange(3000) % 1000),
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_odd_cases_give_probabilities(case):
+    logits, labels = case[1]
+    model = fit_noise_model(logits, labels)
+    assert torch.isfinite(model.weights).all()
+    assert torch.isfinite(model.posterior).all()
+    torch.testing.assert_close(model.posterior.sum(dim=1), torch.ones(len(labels), dtype=torch.float64))
+    torch.testing.assert_close(model.errors.sum(dim=1), torch.ones(len(model.errors), dtype=torch.float64))
