@@ -1,4 +1,4 @@
-"""How quickly a review finds wrong labels: in random order, in the audit's order, and ranked anew as one decides.
+"""How quickly a review finds wrong labels, in random order and in the audit's order.
 
     python benchmarks/review.py clothing --photos CLOTHING --cache FOLDER
     python benchmarks/review.py cifar10n --data-dir DATA --cifar10n FILE.npz
@@ -9,108 +9,74 @@ A simulated reviewer looks at one image after the other and always decides right
 github.com/alexeygrigorev/clothing-dataset-small (CC0), 5 % of whose labels were replaced by another class at random
 (noise seeds 0, 1, 2). `cifar10n`: the first 5,000 training images of CIFAR-10 with the aggregate labels of CIFAR-10N.
 What people got wrong there is given, so seeds 0, 1, 2 are only those of the heads. All stand on features of the frozen
-backbone efficientnet-lite0. What was chosen was chosen on clothing, with noise seeds from 100 on.
+backbone efficientnet-lite0.
 
-After 1, 2, 5, 6, 7 and 10 % of the images, and after every 50 decisions in between: errors found, share of labels still
-wrong, and how many errors the review expects among the images not yet seen, with its interval.
+After 1, 2, 5, 6, 7 and 10 % of the images: errors found, share of labels still wrong, and how many errors the page
+expects among the images not yet seen.
 
 `rows`: an audit folder of 1,000,000 made-up rows, reviewed in Chromium: seconds to the first rows, and of filters.
-`tables` writes the table and the plot of docs/review.md from the record.
+`tables` writes the tables of docs/review.md from the record.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from hitnet.review.estimate import Left
-from hitnet.review.ranking import EVERY, fit_judges, rank_again
 
 import hitnet
-from hitnet.audit import scores
-from hitnet.audit.margins import margins
+from hitnet.audit.scoring import score_labels
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
-from hitnet.features.opinions import all_distances
+from hitnet.features.opinions import judge_features
 from hitnet.models.backbones import open_backbone
+from hitnet.runtime import files
 from parts.noisy_labels import Labels, clothing_files, with_noise
 from parts.record import Row, about, replace_rows
-from parts.review_tables import write_tables
 
 RECORD = Path(__file__).with_name("records") / "review.json"
+PAGE = Path(__file__).parents[1] / "docs" / "review.md"
 SEEDS = (0, 1, 2)
 SHARES = (0.01, 0.02, 0.05, 0.06, 0.07, 0.10)
-MOST = 0.10  # of the images are reviewed
 CIFAR_IMAGES = 5000
-
-
-def simulate(features: torch.Tensor, given: Labels, truth: Labels, seed: int) -> Iterator[tuple[Labels, Left | None]]:
-    """A review that is ranked anew: after every 50 decisions, all rows decided so far and what is left by estimate."""
-    known, none = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    classes = int(truth.max()) + 1
-    first = all_distances(fit_judges(features, given, none, none, classes, seed=seed))
-    order = np.argsort(-scores.doubt(margins(first, given), given).value, kind="stable")
-    left = None
-    while True:
-        yield known, left
-        seen = np.isin(order, known)
-        known = np.concatenate([known, order[~seen][:EVERY]])
-        judged = fit_judges(features, given, known, truth[known], classes, seed=seed + 1000 + len(known))
-        ranking, left = rank_again(judged, given, known, truth[known])
-        order = ranking.order
+NAMES = {"clothing": "clothing, 5 % wrong", "cifar10n": "CIFAR-10N, first 5,000"}
+WAYS = {"random": "random order", "fixed": "the audit's order"}
+BEGIN, END = "<!-- table: benchmarks/review.py tables -->", "<!-- end of table -->"
 
 
 def review(case: str, features: torch.Tensor, given: Labels, truth: Labels, seed: int) -> list[Row]:
-    """One row per way to review."""
-    wrong = given != truth
-    count, most = len(given), round(MOST * len(given))
-    started = time.perf_counter()
-    steps, path = [], np.zeros(0, np.int64)
-    fixed = None
-    for known, left in simulate(features, given, truth, seed):
-        path = known
-        found = int(wrong[known].sum())
-        steps.append(
-            {"seen": len(known), "found": found, "left": int(wrong.sum()) - found}
-            | ({} if left is None else {"expected": left.expected, "low": left.low, "high": left.high})
-        )
-        print(case, seed, steps[-1], flush=True)
-        if len(known) >= most:
-            break
-    fits = len(steps) - 1
-    seconds = (time.perf_counter() - started) / (fits + 1)
-    first = all_distances(fit_judges(features, given, path[:0], path[:0], int(truth.max()) + 1, seed=seed))
-    doubt = scores.doubt(margins(first, given), given).value
-    fixed = np.argsort(-doubt, kind="stable")
-    random = np.random.default_rng(seed).permutation(count)
+    """One row per way to review: errors found, share still wrong and errors expected to be left, per share reviewed."""
+    wrong, count = given != truth, len(given)
+    opinions = judge_features(features, torch.from_numpy(given), int(truth.max()) + 1, seed=seed)
+    scores = score_labels(opinions, given)
+    orders = {
+        "random": np.random.default_rng(seed).permutation(count),
+        "fixed": np.argsort(-scores.doubt, kind="stable"),
+    }
     rows = []
-    for way, order in (("random", random), ("fixed", fixed), ("anew", path)):
-        marks = {share: order[: round(share * count)] for share in SHARES}
+    for way, order in orders.items():
+        left = {f"{share:.0%}": order[round(share * count) :] for share in SHARES}
         row: Row = {
             "case": case,
             "way": way,
             "seed": seed,
             "images": count,
             "wrong": int(wrong.sum()),
-            "found": {f"{share:.0%}": int(wrong[rows_seen].sum()) for share, rows_seen in marks.items()},
-            "still_wrong": {
-                f"{share:.0%}": float((wrong.sum() - wrong[rows_seen].sum()) / count)
-                for share, rows_seen in marks.items()
-            },
+            "found": {share: int(wrong.sum() - wrong[unseen].sum()) for share, unseen in left.items()},
+            "still_wrong": {share: float(wrong[unseen].sum() / count) for share, unseen in left.items()},
+            "expected_left": {share: float((1 - scores.score[unseen]).sum()) for share, unseen in left.items()},
         }
-        if way == "anew":
-            row |= {"every": EVERY, "seconds_per_fit": seconds, "steps": steps}
+        print(case, way, seed, row["found"], row["expected_left"], flush=True)
         rows.append(row | about(torch.device("cpu")))
     return rows
 
 
 def measure_clothing(args: argparse.Namespace) -> list[Row]:
-    files, truth = clothing_files(args.photos)
-    features = cached_features(files, open_backbone("efficientnet-lite0"), folder=args.cache).float()
+    photos, truth = clothing_files(args.photos)
+    features = cached_features(photos, open_backbone("efficientnet-lite0"), folder=args.cache).float()
     seeds = args.seed or SEEDS
     return [row for s in seeds for row in review("clothing", features, with_noise(truth, "uniform", s), truth, s)]
 
@@ -134,6 +100,48 @@ def measure_rows(args: argparse.Namespace) -> list[Row]:
     return measure(args.images, args.folder)
 
 
+def found_table(rows: list[Row]) -> str:
+    """Errors found, and the share of labels still wrong, as the mean over seeds."""
+    shares = list(rows[0]["found"])
+    lines = [
+        f"| data | order | {' | '.join(f'after {share}' for share in shares)} |",
+        "|---|---|" + "---|" * len(shares),
+    ]
+    for case, name in NAMES.items():
+        for way, words in WAYS.items():
+            part = [row for row in rows if (row["case"], row["way"]) == (case, way)]
+            if not part:
+                continue
+            found, still = (
+                {s: np.mean([row[key][s] for row in part]) for s in shares} for key in ("found", "still_wrong")
+            )
+            what = f"{name}: {part[0]['wrong']} of {part[0]['images']:,}" if way == "random" else ""
+            cells = [f"{found[share]:.0f} ({100 * still[share]:.2f} %)" for share in shares]
+            lines.append(f"| {what} | {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def left_table(rows: list[Row]) -> str:
+    """What the page expects to be left in the audit's order, and what is left; seeds in ascending order."""
+    lines = ["| data | reviewed | left, as the page tells | left, in truth |", "|---|---|---|---|"]
+    for case, name in NAMES.items():
+        part = [row for row in rows if (row["case"], row["way"]) == (case, "fixed")]
+        part.sort(key=lambda row: row["seed"])
+        for share in part[0]["found"] if part else ():
+            told = ", ".join(f"{row['expected_left'][share]:.0f}" for row in part)
+            lines.append(
+                f"| {name} | {share} | {told} | {', '.join(str(r['wrong'] - r['found'][share]) for r in part)} |"
+            )
+    return "\n".join(lines)
+
+
+def write_tables(record: Path) -> None:
+    rows = [row for row in files.read_json(record) if row["case"] in NAMES]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    files.write_text(PAGE, f"{before}{BEGIN}\n{found_table(rows)}\n\n{left_table(rows)}\n{END}{after}")
+
+
 STEPS = {"clothing": measure_clothing, "cifar10n": measure_cifar10n, "rows": measure_rows}
 
 
@@ -151,7 +159,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", type=Path, default=RECORD)
     args = parser.parse_args(given)
     if args.step == "tables":
-        write_tables(args.record, Path(__file__).parents[1] / "docs")
+        write_tables(args.record)
         return
     replace_rows(args.record, STEPS[args.step](args), "case", "way", "seed")
 

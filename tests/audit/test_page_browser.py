@@ -116,6 +116,16 @@ def test_keys_decide_and_move_on(open_review):
     assert "1 relabelled" in review.text("#progress-detail")
 
 
+def test_the_head_tells_how_many_wrong_labels_are_left(open_review):
+    audit = make_audit()
+    review = open_review(audit)
+    assert review.js("document.querySelector('#review-state').hidden")
+    review.keys("2")
+    expected = round(float((1 - audit[0]["score"][1:]).sum()))
+    sentence = f"About {expected} wrong labels are left among {len(audit[0]) - 1} images not yet decided"
+    review.wait(f"document.querySelector('#review-state').textContent === '{sentence}'")
+
+
 def test_moving_by_keys(open_review):
     ids = make_audit()[0]["id"].tolist()
     review = open_review(make_audit())
