@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from hitnet.data.known.download import extract, fetch_file
-from hitnet.data.known.facts import KnownSet, known_set
+from hitnet.data.known.facts import FACTS, KnownSet, known_set
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
-from hitnet.data.known.samples import FOLDER as SAMPLES
-from hitnet.data.known.samples import PHOTOS, PHOTOS_SHA256
 from hitnet.data.split import natural
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import cache_folder, expand
@@ -56,22 +54,19 @@ def recorded_folder(recorded: str | None) -> Path | None:
 
 @dataclass(frozen=True)
 class SetFiles:
-    """The files of one known set, below the data folder `root`.
-
-    affNIST is made from MNIST's files, and the samples lie in the package.
-    """
+    """The files of one known set, below the data folder `root` or, if they ship with it, in the package."""
 
     dataset: KnownSet
     root: Path
 
     @property
     def folder(self) -> Path:
-        in_package = {"mnist-sample": SAMPLES, "clothing-sample": PHOTOS.parent}
-        return in_package.get(self.dataset.name, self.root / self.dataset.name)
+        packaged = self.dataset.package
+        return FACTS.parent / packaged if packaged else self.root / self.dataset.name
 
     @property
     def owner(self) -> SetFiles:
-        """The set whose downloads this set is made from."""
+        """The set whose files this set is made from: affNIST is made from MNIST's."""
         return SetFiles(known_set("mnist"), self.root) if self.dataset.name == "affnist" else self
 
     def find(self, name: str, *, download: bool = True) -> Path:
@@ -103,39 +98,30 @@ class SetFiles:
     def fetch(self) -> Path:
         """Fetch the files that are missing; returns the folder that they lie in."""
         owner = self.owner
-        found = [owner.find(name) for name in owner.dataset.files]
+        found = [owner.find(name) for name in owner.dataset.files if owner.dataset.mirrors]
         return found[0].parent if found else owner.folder
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
-        if self.dataset.name == "clothing-sample":
-            return (_state(PHOTOS, PHOTOS_SHA256),)
-        if self.dataset.name == "mnist-sample":
-            files = known_set("mnist").files
-            return tuple(_state(self.folder / name, files[name]) for name in files if name.startswith("t10k"))
-        owner = self.owner
-        states = [
-            _state(owner.locate(name) or owner.folder / name, checksum, name)
-            for name, checksum in owner.dataset.files.items()
-        ]
-        if self.dataset.name == "affnist":
-            states += [_state(path, "") for path in self.original_affnist()]
-        return tuple(states)
+        owner, originals = self.owner, self.original_affnist() if self.dataset.name == "affnist" else []
+        files = {name: owner.locate(name) or owner.folder / name for name in owner.dataset.files}
+        states = [_state(name, path, owner.dataset.files[name]) for name, path in files.items()]
+        return (*states, *(_state(path.name, path, "") for path in originals))
 
     def _fetch(self, name: str) -> None:
         """Fetch a file or the archive of all, unless another process, for example of torchrun, has just done it."""
-        archive = name in self.dataset.archive
+        archived = list(self.dataset.files) if name in self.dataset.archive else []
         with taking_turns(self.folder / ".fetching"):
-            if all(self.locate(file) is not None for file in (self.dataset.files if archive else [name])):
+            if all(self.locate(file) is not None for file in archived or [name]):
                 return
             target = self.folder / name
             brought = target.is_file()
             if not brought:
                 urls = [mirror + name for mirror in self.dataset.mirrors]
-                checksum = self.dataset.downloads[name]
+                checksum = {**self.dataset.files, **self.dataset.archive}[name]
                 fetch_file(urls, target, is_sound=partial(has_checksum, checksum=checksum))
-            if archive:
-                extract(target, list(self.dataset.files), self.folder)
+            if archived:
+                extract(target, archived, self.folder)
                 if not brought:
                     target.unlink()
 
@@ -151,8 +137,7 @@ def has_checksum(path: Path, checksum: str) -> bool:
         return False
 
 
-def _state(path: Path, checksum: str, name: str | None = None) -> FileState:
-    name = name or path.name
+def _state(name: str, path: Path, checksum: str) -> FileState:
     if not path.is_file():
         return FileState(name, path, "missing", note="it is fetched when the set is first read")
     size = path.stat().st_size

@@ -10,7 +10,7 @@ from typing import Any
 
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.known.catalogue import data_folder
-from hitnet.data.known.download import fetch_file, open_archive
+from hitnet.data.known.download import archive_files, fetch_file
 from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.known.samples import CLOTHING_CLASSES
 from hitnet.data.options import DataOptions
@@ -24,7 +24,6 @@ URLS = (f"{PAGE}/archive/11961516512414bf9f6c150a832cfd21b54a6b54.tar.gz",)
 SPLITS = ("train", "validation", "test")
 # Of all photographs together: GitHub may pack the same files into another archive, whose checksum then differs.
 SHA256 = "55ee2d8f2e6ad4bb657b13347839fe62bea5db0375d77ebe169e12026edee35c"
-LARGEST = 1 << 24  # bytes of one photograph
 
 
 class ClothingData(FolderData):
@@ -62,32 +61,27 @@ def fetch_clothing(folder: Path) -> None:
     if folder.is_dir():
         return
     with taking_turns(folder.with_name(f".{folder.name}.fetching")):
-        if not folder.is_dir():
-            _fetch(folder)
+        if folder.is_dir():
+            return
+        with new_folder(folder) as temporary:
+            archive = temporary / "archive.tar.gz"
+            fetch_file(URLS, archive)
+            for path, content in archive_files(archive, _is_photograph, origin=URLS[0]):
+                place = temporary.joinpath(*path.parts[1:])
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+            archive.unlink()
+            if content_hash(temporary) != SHA256:
+                raise HitNetError(
+                    f"{URLS[0]} does not hold the photographs that are known as `{NAME}`. "
+                    f"Clone {PAGE} and give its folder instead of the name."
+                )
 
 
-def _fetch(folder: Path) -> None:
-    with new_folder(folder) as temporary:
-        archive = temporary / "archive.tar.gz"
-        fetch_file(URLS, archive)
-        with open_archive(archive, largest=LARGEST, origin=URLS[0]) as files:
-            for path, source in files:
-                place = PurePosixPath(*path.parts[1:])
-                if _is_photograph(place):
-                    (temporary / place).parent.mkdir(parents=True, exist_ok=True)
-                    (temporary / place).write_bytes(source.read())
-        archive.unlink()
-        if content_hash(temporary) != SHA256:
-            raise HitNetError(
-                f"{URLS[0]} does not hold the photographs that are known as `{NAME}`. "
-                f"Clone {PAGE} and give its folder instead of the name."
-            )
-
-
-def _is_photograph(place: PurePosixPath) -> bool:
-    """Whether a file of the archive is <split>/<class>/<name>.jpg; nothing else is unpacked."""
-    parts = place.parts
-    return len(parts) == 3 and parts[0] in SPLITS and parts[1] in CLOTHING_CLASSES and place.suffix == ".jpg"
+def _is_photograph(path: PurePosixPath) -> bool:
+    """Whether a file of the archive is ROOT/<split>/<class>/<name>.jpg; nothing else is unpacked."""
+    parts = path.parts[1:]
+    return len(parts) == 3 and parts[0] in SPLITS and parts[1] in CLOTHING_CLASSES and path.suffix == ".jpg"
 
 
 def content_hash(folder: Path) -> str:

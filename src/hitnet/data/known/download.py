@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import http.client
-import shutil
 import sys
 import tarfile
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -22,7 +20,8 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import replacing
 
 TIMEOUT = 30.0  # seconds without an answer
-LARGEST = 2 << 30  # bytes of one file
+LARGEST = 2 << 30  # bytes of a download
+LARGEST_MEMBER = 1 << 28  # bytes of one file in an archive
 BLOCK = 1 << 18
 
 
@@ -48,21 +47,23 @@ def fetch_file(urls: Sequence[str], target: Path, *, is_sound: Callable[[Path], 
     )
 
 
-@contextmanager
-def open_archive(
-    archive: Path, *, largest: int = LARGEST, origin: str | None = None
-) -> Iterator[Iterator[tuple[PurePosixPath, IO[bytes]]]]:
-    """Yield the files of a .tar.gz archive, each with its path in it; at the end, check the archive's checksum.
+def archive_files(
+    archive: Path, wanted: Callable[[PurePosixPath], bool], *, origin: str | None = None
+) -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yield path and content of the wanted files of a .tar.gz archive; at the end, check the archive's checksum.
 
     Args:
         archive: The file.
-        largest: Skip files of more bytes than this.
+        wanted: Whether to read the file at a path of the archive. Links are never read: they could lead out of it.
         origin: The address that it has just been fetched from, if it is not kept. None: the user can delete the file.
     """
     try:
         with gzip.open(archive) as stream:
             with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
-                yield _files(tar, largest)
+                for member in tar:
+                    path = PurePosixPath(member.name)
+                    if member.isfile() and member.size <= LARGEST_MEMBER and wanted(path):
+                        yield path, cast(IO[bytes], tar.extractfile(member)).read()
             while stream.read(BLOCK):  # the checksum is compared at the end
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
@@ -70,42 +71,27 @@ def open_archive(
         raise HitNetError(f"{origin or archive} cannot be unpacked: {error}. {advice}") from error
 
 
-def _files(tar: tarfile.TarFile, largest: int) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
-    """Plain files only: a link could lead out of the folder."""
-    for member in tar:
-        source = tar.extractfile(member) if member.isfile() and member.size <= largest else None
-        if source is not None:
-            with source:
-                yield PurePosixPath(member.name), source
-
-
 def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
     """Unpack the named files of an archive into `folder`, from whichever folder of the archive they are in.
 
     Nothing is written unless the archive holds them all and is undamaged.
     """
-    wanted = set(members)
-    with ExitStack() as written:
-        with open_archive(archive) as files:
-            for path, source in files:
-                if path.name in wanted:
-                    with written.enter_context(replacing(folder / path.name)).open("wb") as out:
-                        shutil.copyfileobj(source, out)
-                    wanted.discard(path.name)
-        if wanted:
-            raise HitNetError(f"{archive} lacks {', '.join(sorted(wanted))}. Delete it and fetch it again.")
+    contents = {path.name: content for path, content in archive_files(archive, lambda path: path.name in members)}
+    if lacking := sorted(set(members) - set(contents)):
+        raise HitNetError(f"{archive} lacks {', '.join(lacking)}. Delete it and fetch it again.")
+    for name, content in contents.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
 
 
 def _transfer(url: str, path: Path) -> None:
-    """Copy the URL's bytes to `path`."""
+    """Copy the URL's bytes to `path`, with a progress bar on a terminal."""
     total = 0
     request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
     try:
-        with (
-            urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
-            path.open("wb") as out,
-            _progress() as bar,
-        ):
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, path.open("wb") as out, bar:
             size = answer.headers.get("Content-Length", "")
             task = bar.add_task(url.rsplit("/", 1)[-1], total=int(size) if size.isdigit() else None)
             while block := answer.read(BLOCK):
@@ -121,9 +107,3 @@ def _transfer(url: str, path: Path) -> None:
     # A broken connection raises one of several kinds of error.
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise _MirrorError(str(error) or type(error).__name__) from error
-
-
-def _progress() -> Progress:
-    """A progress bar on standard error, shown only on a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)

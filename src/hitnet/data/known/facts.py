@@ -23,6 +23,7 @@ class KnownSet:
         files: The checksum of each file, by its name.
         archive: Name and checksum of the archive that the files come in, if they do.
         also: Other folders where its files may lie.
+        package: The folder of the files that ship with hitnet, beside sets.toml.
     """
 
     name: str
@@ -36,15 +37,11 @@ class KnownSet:
     files: Mapping[str, str] = field(default_factory=dict)
     archive: Mapping[str, str] = field(default_factory=dict)
     also: Sequence[str] = ()
-
-    @property
-    def downloads(self) -> Mapping[str, str]:
-        """What is downloaded: the checksum of the archive, or of each file."""
-        return self.archive or self.files
+    package: str = ""
 
 
-_FACTS = tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
-KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in _FACTS.items()}
+FACTS = Path(__file__).with_name("sets.toml")
+KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in tomllib.loads(FACTS.read_text(encoding="utf-8")).items()}
 
 
 def known_set(name: str) -> KnownSet:

@@ -35,11 +35,8 @@ def read_idx(path: Path, *, ndim: int) -> Bytes:
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            if not zipped:
-                return _read_idx(raw, path, ndim)
-            with gzip.GzipFile(fileobj=raw) as stream:
-                return _read_idx(cast(IO[bytes], stream), path, ndim)
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            return _read_idx(cast(IO[bytes], stream), path, ndim)
     except (OSError, EOFError, zlib.error) as error:
         raise HitNetError(f"{path} cannot be read as an idx file: {error}. Fetch it again.") from error
 
