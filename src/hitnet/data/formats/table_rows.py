@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from hitnet.data.images import label_name
-from hitnet.data.reading.entries import Entries
+from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, RowRoot, cell_file, check_readable, opened
-from hitnet.data.reading.survey import Listing
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 

@@ -6,13 +6,14 @@ A path takes its own letters and twelve bytes, everything else of a file thirtee
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.data.reading.skipped import Skipped
 from hitnet.data.reading.stored import AnyFile, Root, join
 from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
 
@@ -67,9 +68,6 @@ class PackedStrings(Sequence[str]):
         start = int(self.starts[position])
         return self.block[start : start + int(self.lengths[position])].decode("utf-8", "surrogatepass")
 
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
     def take(self, positions: Numbers) -> PackedStrings:
         """The strings at these positions; the block is shared, not copied."""
         return PackedStrings(self.block, self.starts[positions], self.lengths[positions])
@@ -83,7 +81,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entries:
+class Entries(Sequence[Entry]):
     """A list of `Entry`, each of which is made when it is asked for.
 
     Attributes:
@@ -131,12 +129,9 @@ class Entries:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, position: int) -> Entry:
+    def __getitem__(self, position: int) -> Entry:  # type: ignore[override]  # no slices
         path = self.paths[position]
         return Entry(path, join(self.root, path))
-
-    def __iter__(self) -> Iterator[Entry]:
-        return (self[i] for i in range(len(self)))
 
     def take(self, positions: Numbers | npt.NDArray[np.bool_]) -> Entries:
         """The entries at these positions, or where a mask is true."""
@@ -158,3 +153,13 @@ class Entries:
     def label_names(self, among: npt.NDArray[np.bool_] | None = None) -> set[str]:
         """The classes that occur, or only those that occur where `among` is True."""
         return {self.classes[k] for k in np.unique(self.labels if among is None else self.labels[among])}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files that a folder or a table names, before any of them is opened, and what is left out already."""
+
+    name: str
+    entries: Entries
+    skipped: tuple[Skipped, ...] = ()
+    ignored: dict[str, int] = field(default_factory=dict)
