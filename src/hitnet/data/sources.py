@@ -20,8 +20,7 @@ from hitnet.data.images import Images
 from hitnet.data.known.clothing import ClothingData
 from hitnet.data.known.datasets import KnownData
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.data.opened import Check, Data
-from hitnet.data.options import LONGEST_SIDE, DataOptions
+from hitnet.data.opened import Check, Data, DataOptions, LONGEST_SIDE
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from PIL import Image
 
 from hitnet.data.formats.npz import Labelled, labelled_images, read_npz, save_npz
 from hitnet.data.images import Images
-from hitnet.data.opened import Data, ImageSet, Relabelling, Report, Room
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Data, DataOptions, ImageSet, Relabelling, Report, Room
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.decode import fit
 from hitnet.data.reading.skipped import Skipped, stop_if_strict
@@ -81,6 +80,8 @@ class NpzData(ArrayData):
 class MemoryData(ArrayData):
     """`Images`, or a pair of arrays (X, y): all of them are for training; `test` may give others to test on."""
 
+    takes_test: ClassVar[bool] = True
+
     def __init__(self, source: Any, options: DataOptions | None = None) -> None:
         super().__init__(source, options)
         if self.options.test is None:
@@ -103,9 +104,6 @@ class MemoryData(ArrayData):
     @property
     def name(self) -> str:
         return self.content.images.name
-
-    def _refuse_test(self) -> None:
-        """Images in memory take test images."""
 
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         if self.options.stream:

@@ -20,8 +20,7 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data.images import Images
-from hitnet.data.opened import Data, ImageSet, Report, Room
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing
 from hitnet.data.reading.pictures import PictureReader, file_pictures
@@ -113,22 +112,13 @@ class FileData(Data):
 
 @dataclass(frozen=True)
 class Survey:
-    """What the headers of a listing's files say.
-
-    Attributes:
-        name: What to call the set.
-        classes: The classes of the whole listing, in natural order.
-        shape: (C, H, W) to read the images at.
-        entries: The files that can be used, of one split.
-        skipped: What was left out so far.
-        split: The split.
-    """
+    """What the headers of a listing's files say."""
 
     name: str
-    classes: tuple[str, ...]
-    shape: tuple[int, int, int]
-    entries: Entries
-    skipped: tuple[Skipped, ...]
+    classes: tuple[str, ...]  # of the whole listing, in natural order
+    shape: tuple[int, int, int]  # (C, H, W) to read the images at
+    entries: Entries  # the files of the split that can be used
+    skipped: tuple[Skipped, ...]  # what was left out so far
     split: str = "all"
 
     def of_split(self, split: str, limit: int | None = None) -> Survey:

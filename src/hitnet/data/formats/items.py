@@ -43,17 +43,11 @@ PNG_MODES = ("1", "L", "LA", "P", "I", "I;16", "I;16B", "RGB", "RGBA")
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split.
+    """The rows of one split."""
 
-    Attributes:
-        labels: The label of each row; None where it has none.
-        file: Gives the image of a row, as a file.
-        names: The name of each row's file, all different, where they are known.
-    """
-
-    labels: Sequence[str | None]
-    file: Callable[[int], AnyFile]
-    names: Sequence[str] | None = None
+    labels: Sequence[str | None]  # None where a row has no label
+    file: Callable[[int], AnyFile]  # gives the image of a row, as a file
+    names: Sequence[str] | None = None  # of the rows' files, all different, where they are known
 
 
 class ItemData(FileData):

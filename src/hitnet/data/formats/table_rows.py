@@ -31,25 +31,15 @@ VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 @dataclass(frozen=True)
 class Table:
-    """A table's cells, and which columns are read.
-
-    Attributes:
-        path: The table's file.
-        frame: Its cells.
-        image: The column of image paths, or of the images themselves.
-        stated: The column of labels, if there is one.
-        votes: The columns of several people's labels.
-        splits: The column of splits, if there is one.
-        class_names: What the numbers in the column of labels stand for, where the file says it.
-    """
+    """A table's cells, and which columns are read."""
 
     path: AnyPath
     frame: pd.DataFrame
-    image: str
-    stated: tuple[str, ...]
-    votes: tuple[str, ...]
-    splits: tuple[str, ...]
-    class_names: list[str] | None = None
+    image: str  # the column of image paths, or of the images themselves
+    stated: tuple[str, ...]  # the column of labels, if there is one
+    votes: tuple[str, ...]  # the columns of several people's labels
+    splits: tuple[str, ...]  # the column of splits, if there is one
+    class_names: list[str] | None = None  # what numbers in the column of labels stand for, where the file says it
 
     @cached_property
     def root(self) -> Root:

@@ -13,7 +13,7 @@ from hitnet.data.known.catalogue import data_folder
 from hitnet.data.known.download import archive_files, fetch_file
 from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.known.samples import CLOTHING_CLASSES
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import DataOptions
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
 from hitnet.runtime.locks import taking_turns

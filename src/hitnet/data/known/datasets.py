@@ -16,8 +16,7 @@ from hitnet.data.known.catalogue import SetFiles, data_folder
 from hitnet.data.known.clothing import fetch_clothing
 from hitnet.data.known.facts import KNOWN_SETS, known_set
 from hitnet.data.known.samples import read_clothing_sample, read_mnist_sample
-from hitnet.data.opened import Check, ImageSet
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.errors import HitNetError
 
 SAMPLES = {"mnist-sample": read_mnist_sample, "clothing-sample": read_clothing_sample}

@@ -18,7 +18,7 @@ from hitnet.data.reading.stored import AnyFile, Root, join
 from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
 
 SPLITS = (TRAIN, TEST, VALIDATION)
-Numbers = npt.NDArray[np.integer]
+Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 
@@ -27,7 +27,7 @@ class Lazy(Sequence[T], Generic[T]):
     """A list whose items are made when they are asked for: `make(position)` for each position."""
 
     make: Callable[[int], T]
-    positions: Sequence[int] | Numbers
+    positions: Sequence[int] | npt.NDArray[np.integer]
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -68,8 +68,8 @@ class PackedStrings(Sequence[str]):
         start = int(self.starts[position])
         return self.block[start : start + int(self.lengths[position])].decode("utf-8", "surrogatepass")
 
-    def take(self, positions: Numbers) -> PackedStrings:
-        """The strings at these positions; the block is shared, not copied."""
+    def take(self, positions: Places) -> PackedStrings:
+        """The strings at these positions, or where a mask is true; the block is shared, not copied."""
         return PackedStrings(self.block, self.starts[positions], self.lengths[positions])
 
 
@@ -82,23 +82,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Entries(Sequence[Entry]):
-    """A list of `Entry`, each of which is made when it is asked for.
+    """A list of `Entry`, each of which is made when it is asked for."""
 
-    Attributes:
-        root: The folder that paths start from, or what else gives a file for each path.
-        ids: Places in the set's order.
-        paths: The paths, from `root` on.
-        classes: The names of all classes that occur, and perhaps of others.
-        labels: Indices into `classes`.
-        splits: Indices into SPLITS.
-    """
-
-    root: Root
-    ids: npt.NDArray[np.int64]
-    paths: PackedStrings
-    classes: tuple[str, ...]
-    labels: npt.NDArray[np.int32]
-    splits: npt.NDArray[np.uint8]
+    root: Root  # the folder that paths start from, or what else gives a file for each path
+    ids: npt.NDArray[np.int64]  # places in the set's order
+    paths: PackedStrings  # from `root` on
+    classes: tuple[str, ...]  # all that occur, and perhaps others
+    labels: npt.NDArray[np.int32]  # indices into `classes`
+    splits: npt.NDArray[np.uint8]  # indices into SPLITS
 
     @classmethod
     def of(
@@ -133,16 +124,10 @@ class Entries(Sequence[Entry]):
         path = self.paths[position]
         return Entry(path, join(self.root, path))
 
-    def take(self, positions: Numbers | npt.NDArray[np.bool_]) -> Entries:
+    def take(self, positions: Places) -> Entries:
         """The entries at these positions, or where a mask is true."""
-        places = np.arange(len(self))[positions]
-        return replace(
-            self,
-            ids=self.ids[places],
-            paths=self.paths.take(places),
-            labels=self.labels[places],
-            splits=self.splits[places],
-        )
+        columns = {name: getattr(self, name)[positions] for name in ("ids", "labels", "splits")}
+        return replace(self, paths=self.paths.take(positions), **columns)
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:
         """Which entries belong to a split: (N,), all True for "all"."""
