@@ -20,7 +20,7 @@ from hitnet.data.images import Images
 from hitnet.data.known.clothing import ClothingData
 from hitnet.data.known.datasets import KnownData
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.data.opened import Check, Data, DataOptions, LONGEST_SIDE
+from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand
 

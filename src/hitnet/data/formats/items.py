@@ -33,7 +33,7 @@ from hitnet.data.reading.copying import check_folder_name, check_target
 from hitnet.data.reading.decode import eight_bits
 from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, Root, RowRoot, StoredFile, UnreadableImageError
+from hitnet.data.reading.stored import AnyFile, Root, StoredFile, UnreadableImageError
 from hitnet.data.split import split_name
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
@@ -55,11 +55,11 @@ class ItemData(FileData):
 
     @property
     def root(self) -> Root:
-        return RowRoot(self._item_file)
+        def file(path: str) -> AnyFile:
+            split, row = self.place(path)
+            return self.rows_by_split[split].file(row)
 
-    def _item_file(self, path: str) -> AnyFile:
-        split, row = self.place(path)
-        return self.rows_by_split[split].file(row)
+        return file
 
     @property
     def content(self) -> Any:

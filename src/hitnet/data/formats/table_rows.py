@@ -15,7 +15,7 @@ from hitnet.data.images import label_name
 from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, AnyPath, Root, RowRoot, cell_file, check_readable, opened
+from hitnet.data.reading.stored import AnyPath, Root, cell_file, check_readable, opened
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 
@@ -44,11 +44,10 @@ class Table:
     @cached_property
     def root(self) -> Root:
         """Where the paths of the images start."""
-        return RowRoot(self._cell_file) if self.holds_images else self.path.parent
-
-    def _cell_file(self, row: str) -> AnyFile:
-        cell = self.frame[self.image].iloc[int(row)]
-        return cell_file(cell, f"{self.path}, row {row}", self.path.parent)
+        folder, cells = self.path.parent, self.frame[self.image]
+        if not self.holds_images:
+            return folder
+        return lambda row: cell_file(cells.iloc[int(row)], f"{self.path}, row {row}", folder)
 
     @cached_property
     def holds_images(self) -> bool:

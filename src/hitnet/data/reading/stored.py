@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular, expand
@@ -95,22 +94,7 @@ class RemotePath(StoredFile):
 
 AnyFile = Path | StoredFile
 AnyPath = Path | RemotePath
-
-
-class Root(Protocol):
-    """Where the paths of a set start: a folder, or anything else that gives a file for each path."""
-
-    def __truediv__(self, path: str, /) -> AnyFile: ...
-
-
-@dataclass(frozen=True)
-class RowRoot:
-    """The root of a set whose files are rows: a function gives the file for a path."""
-
-    file: Callable[[str], AnyFile]
-
-    def __truediv__(self, path: str, /) -> AnyFile:
-        return self.file(path)
+Root = AnyPath | Callable[[str], AnyFile]  # where the paths of a set start: a folder, or what gives the file for a path
 
 
 def is_remote(path: object) -> bool:
@@ -125,6 +109,8 @@ def as_file(path: str | AnyFile) -> AnyFile:
 
 def join(root: Root, path: str) -> AnyFile:
     """The file at a path from `root` on; a path with a scheme stands by itself."""
+    if not isinstance(root, AnyPath):
+        return root(path)
     return RemotePath(path) if is_remote(path) else root / path
 
 
