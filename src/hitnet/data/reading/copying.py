@@ -67,7 +67,9 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
     links: dict[str, str] = {}  # what each link stands for, from `root` on
     lost = []
     for path, target in targets.items():
-        check_name(target)
+        odd = [part for part in target.parts if WINDOWS and RESERVED.fullmatch(part)]
+        if odd:  # Windows would write it under another name
+            raise HitNetError(f"Windows has no files or folders named {odd[0]!r}; nothing was written.")
         real = os.path.realpath(root / path)
         relative = _relative(real, base)
         if relative == inside(path).as_posix():
@@ -132,13 +134,6 @@ def check_folder_name(name: str) -> None:
     """Raise HitNetError if a class cannot have a folder of its name."""
     if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
         raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
-
-
-def check_name(path: PurePosixPath) -> None:
-    """Raise HitNetError for a path that Windows would not write under its own name, if this is Windows."""
-    odd = [part for part in path.parts if WINDOWS and RESERVED.fullmatch(part)]
-    if odd:
-        raise HitNetError(f"Windows has no files or folders named {odd[0]!r}; nothing was written.")
 
 
 def _relative(real: str, base: str) -> str | None:
