@@ -8,14 +8,14 @@ import os
 import zlib
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from hitnet.data.known.download import extract, fetch_file
+from hitnet.data.known.download import archive_files, extract, fetch_file
 from hitnet.data.known.facts import FACTS, KnownSet, known_set
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
-from hitnet.data.split import natural
+from hitnet.data.split import NAMES, natural
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import cache_folder, expand
+from hitnet.runtime.files import cache_folder, expand, new_folder
 from hitnet.runtime.locks import taking_turns
 
 
@@ -97,6 +97,10 @@ class SetFiles:
 
     def fetch(self) -> Path:
         """Fetch the files that are missing; returns the folder that they lie in."""
+        if self.dataset.archive and not self.dataset.files:
+            if not self.folder.is_dir():
+                self._fetch_photographs()
+            return self.folder
         owner = self.owner
         found = [owner.find(name) for name in owner.dataset.files if owner.dataset.mirrors]
         return found[0].parent if found else owner.folder
@@ -124,6 +128,42 @@ class SetFiles:
                 extract(target, archived, self.folder)
                 if not brought:
                     target.unlink()
+
+    def _fetch_photographs(self) -> None:
+        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were.
+
+        If another process is fetching them, this one waits for it.
+        """
+        [(name, checksum)] = self.dataset.archive.items()
+        urls, known = [mirror + name for mirror in self.dataset.mirrors], self.dataset.classes
+
+        def is_photograph(path: PurePosixPath) -> bool:
+            parts = path.parts[1:]
+            return len(parts) == 3 and parts[0] in NAMES and parts[1] in known and path.suffix == ".jpg"
+
+        with taking_turns(self.folder.with_name(f".{self.folder.name}.fetching")):
+            if self.folder.is_dir():
+                return
+            with new_folder(self.folder) as folder:
+                fetch_file(urls, folder / name)
+                for path, content in archive_files(folder / name, is_photograph, origin=urls[0]):
+                    place = folder.joinpath(*path.parts[1:])
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(content)
+                (folder / name).unlink()
+                if content_hash(folder) != checksum:
+                    raise HitNetError(
+                        f"{urls[0]} does not hold the photographs that are known as `{self.dataset.name}`. "
+                        f"Clone {self.dataset.page} and give its folder instead of the name."
+                    )
+
+
+def content_hash(folder: Path) -> str:
+    """A checksum of the paths and contents of all photographs below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg")):
+        digest.update(f"{path} {hashlib.sha256((folder / path).read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
