@@ -138,10 +138,9 @@ def resized(images: Images, size: tuple[int, int] | None) -> Images:
     """The images scaled to fit `size` (height, width) and centred on black; None leaves them as they are."""
     if size is None or images.shape[1:] == size:
         return images
-    masks = None if images.masks is None else _fitted(images.masks, size)
-    return replace(images, pixels=_fitted(images.pixels, size), masks=masks)
 
+    def fitted(pixels: torch.Tensor) -> torch.Tensor:
+        rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
+        return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))
 
-def _fitted(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
-    return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))
+    return replace(images, pixels=fitted(images.pixels), masks=None if images.masks is None else fitted(images.masks))

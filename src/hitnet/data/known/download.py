@@ -100,10 +100,8 @@ def _transfer(url: str, path: Path) -> None:
                     raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
                 out.write(block)
                 bar.advance(task, len(block))
-    except urllib.error.HTTPError as error:
-        raise _MirrorError(f"HTTP {error.code} {error.reason}") from error
-    except urllib.error.URLError as error:
-        raise _MirrorError(str(error.reason)) from error
     # A broken connection raises one of several kinds of error.
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise _MirrorError(str(error) or type(error).__name__) from error
+        code = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+        reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        raise _MirrorError(f"{code}{reason}") from error

@@ -42,12 +42,6 @@ def read_npz(path: Path, names: Collection[str]) -> dict[str, Array]:
             return {name: _checked(content[name], name) for name in content.files if name in names}
 
 
-def npz_names(path: Path) -> list[str]:
-    """The names of all arrays in a .npz file that `read_npz` has read."""
-    with zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
-
-
 @contextmanager
 def _guarded(path: Path, kind: str) -> Iterator[None]:
     """Errors that name the file; a damaged one makes zipfile, zlib and numpy raise almost anything."""
