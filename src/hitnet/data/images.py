@@ -14,6 +14,7 @@ from torch import Tensor
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 
+LABELS = ("label", "labels", "class", "target", "category")  # names of a column of labels
 NO_LABEL = "-1"  # as in datasets of Hugging Face, torchvision and scikit-learn
 UNLABELLED = "it has no label (empty or -1)"
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)\.0+")

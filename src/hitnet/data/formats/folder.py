@@ -122,19 +122,25 @@ class _Walk:
     skipped: list[Skipped] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
 
-    def children(self, path: str) -> tuple[Collection[str], Collection[str]]:
-        """The names of the folders and of the files in a folder; raises OSError."""
+    def children(self, path: str, skipped: list[Skipped]) -> tuple[Collection[str], Collection[str]]:
+        """The names of the folders and of the files in a folder."""
         if not isinstance(self.root, Path):
             return self.remote[path]
         folders: list[str] = []
         files: list[str] = []
-        with os.scandir(os.path.join(self.root, path)) as found:
-            for child in found:
-                try:
-                    is_folder = child.is_dir()
-                except OSError:  # a link in a circle, or where one may not look; a folder's error is raised by its list
-                    is_folder = not child.is_symlink()
-                (folders if is_folder else files).append(child.name)
+        try:
+            with os.scandir(os.path.join(self.root, path)) as found:
+                for child in found:
+                    try:
+                        is_folder = child.is_dir()
+                    except OSError:  # a link in a circle, or where one may not look; a folder fails when it is listed
+                        is_folder = not child.is_symlink()
+                    (folders if is_folder else files).append(child.name)
+        except OSError as error:
+            if not path:
+                raise HitNetError(f"{self.root} cannot be read: {error.strerror}.") from error
+            skipped.append(Skipped(path, f"the folder cannot be read ({error.strerror})"))
+            return (), ()
         return folders, files
 
     @cached_property
@@ -168,15 +174,8 @@ class _Walk:
 
     def subfolders(self, path: str, skipped: list[Skipped]) -> list[str]:
         """The paths of the folders in a folder; images beside them are left out."""
-        try:
-            names = self.children(path)
-        except OSError as error:
-            if not path:
-                raise HitNetError(f"{self.root} cannot be read: {error.strerror}.") from error
-            skipped.append(_unreadable(path, error))
-            return []
         start = f"{path}/" if path else ""
-        folders, files = (sorted((name for name in part if name[:1] != "."), key=natural) for part in names)
+        folders, files = (sorted(_shown(names), key=natural) for names in self.children(path, skipped))
         beside = [name for name in files if _suffix(name) in SUFFIXES | UNREAD_SUFFIXES]
         skipped += [Skipped(_printable(start + name), BAD_NAME) for name in folders if not is_unicode(name)]
         skipped += [Skipped(_printable(start + name), "it lies outside the class folders") for name in beside]
@@ -194,13 +193,9 @@ class _Walk:
             if (real := self.real(here)) in entered:
                 continue
             entered.add(real)
-            try:
-                folders, names = self.children(here)
-            except OSError as error:
-                self.skipped.append(_unreadable(here, error))
-                continue
-            waiting += [f"{here}/{name}" for name in sorted(folders, reverse=True) if name[:1] != "."]
-            files += [path for name in sorted(names) if name[:1] != "." and self.is_image(path := f"{here}/{name}")]
+            folders, names = map(_shown, self.children(here, self.skipped))
+            waiting += [f"{here}/{name}" for name in sorted(folders, reverse=True)]
+            files += [path for name in sorted(names) if self.is_image(path := f"{here}/{name}")]
         if not files and all(item.path != class_folder for item in self.skipped[before:]):
             readable = " that can be read" if len(self.skipped) > before else ""
             self.skipped.append(Skipped(class_folder, f"the class folder holds no image{readable}"))
@@ -231,8 +226,8 @@ def _inner_folders(paths: Iterable[str]) -> str:
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "") if all(len(p) > 2 for p in parts) else ""
 
 
-def _unreadable(folder: str, error: OSError) -> Skipped:
-    return Skipped(folder, f"the folder cannot be read ({error.strerror})")
+def _shown(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name[:1] != "."]
 
 
 def _suffix(name: str) -> str:

@@ -103,23 +103,20 @@ class ItemData(FileData):
 
     @cached_property
     def listing(self) -> Listing:
-        paths: list[str] = []
-        labels: list[str] = []
-        given: list[str] = []
-        skipped = []
-        for name, rows in self.rows_by_split.items():
-            split = split_name(name, where=self.title) if name else None
-            for row, label in enumerate(rows.labels):
-                path = path_of(name, rows.names[row] if rows.names else row)
-                if label is None:
-                    skipped.append(Skipped(path, UNLABELLED))
-                    continue
-                paths.append(path)
-                labels.append(label)
-                given += [] if split is None else [split]
-        if not paths:
+        splits = {name: split_name(name, where=self.title) if name else "" for name in self.parts}
+        items = [
+            (path_of(name, rows.names[row] if rows.names else row), label, splits[name])
+            for name, rows in self.rows_by_split.items()
+            for row, label in enumerate(rows.labels)
+        ]
+        labelled = [(path, label, split) for path, label, split in items if label is not None]
+        if not labelled:
             raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
-        return Listing(self.title, Entries.of(self.root, paths, labels, given), tuple(skipped))
+        paths, labels, given = zip(*labelled, strict=True)
+        entries = Entries.of(self.root, paths, labels, [split for split in given if split])
+        return Listing(
+            self.title, entries, tuple(Skipped(path, UNLABELLED) for path, label, _ in items if label is None)
+        )
 
 
 def path_of(split: str, row: int | str) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from hitnet.data.images import label_name
+from hitnet.data.images import LABELS, label_name
 from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
@@ -20,10 +20,8 @@ from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 
 PATHS = (
-    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file"),
-    "img",
+    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file", "img"),
 )
-LABELS = ("label", "labels", "class", "target", "category")
 LARGEST = 4 << 30  # bytes of a table in text
 HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
