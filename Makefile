@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint docs dist attack clean
+.PHONY: setup demo test lint docs dist attack reproduce clean
 
 setup: $(VENV)/.installed
 
@@ -36,6 +36,11 @@ KILLS ?= 500
 attack: setup
 	$(BIN)/python tests/attack/attack.py fuzz --seed $(SEED) --minutes $(MINUTES) --out attack
 	$(BIN)/python tests/attack/attack.py kill --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --out attack
+
+# The paper's results: how far they are, and their time here; `make reproduce NAME=table1-constant` makes missing runs.
+NAME ?= --list
+reproduce: setup
+	$(BIN)/python -m reproduction $(NAME)
 
 # The documentation site, in site/. The tests build it too.
 docs: setup

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 import hitnet
-from hitnet.audit.choice import SuitableJudges
 from parts.record import about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "demo_seeds.json"
@@ -28,8 +27,8 @@ def main() -> None:
     args = parser.parse_args()
     for seed in args.seeds:
         began = time.perf_counter()
-        audit = hitnet.audit_labels("mnist-sample", judges=SuitableJudges(seed), device="cpu")
-        row = {"seed": seed, **audit.summary["verified_errors"], "seconds": round(time.perf_counter() - began, 1)}
+        audit = hitnet.audit_labels("mnist-sample", judges=hitnet.Judges(seed=seed), device="cpu")
+        row = {"seed": seed, **(audit.summary.verified_errors or {}), "seconds": round(time.perf_counter() - began, 1)}
         print(row, flush=True)
         replace_rows(args.out, [row | about(torch.device("cpu"))], "seed")
 

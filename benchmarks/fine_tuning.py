@@ -40,11 +40,11 @@ def measured(data: hitnet.Data, given: np.ndarray, truth: np.ndarray) -> dict[st
     return {
         "average_precision": float(average_precision_score(wrong, -audit.table["score"].to_numpy())),
         "errors": int(wrong.sum()),
-        "expected_errors": float(audit.summary["expected_errors"]),
+        "expected_errors": float(audit.summary.expected_errors),
         "flagged": int(flagged.sum()),
         "flag_precision": float(wrong[flagged].mean()) if flagged.any() else None,
         "seconds": seconds,
-        "judges": audit.summary["model"],
+        "judges": audit.summary.model,
     }
 
 

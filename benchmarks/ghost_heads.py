@@ -25,11 +25,12 @@ from torch import Tensor
 
 import hitnet
 from hitnet.audit import scores
+from hitnet.audit.margins import margins
 from hitnet.capsules import HIT_RADIUS
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import _Heads, _standardisation
-from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
+from hitnet.features.opinions import HIT_OR_MISS, SOFTMAX
 from hitnet.losses import centripetal_loss, ghost_loss, ghost_mask
 from hitnet.models.backbones import open_backbone
 from parts.noisy_labels import KINDS, clothing_files, with_noise
@@ -106,7 +107,7 @@ def main() -> None:
             given = labels(seed)
             kinds = judged(features, given, rule, seed)
             kinds["both"] = np.concatenate(list(kinds.values()))
-            doubts = {loss: scores.doubt(scores.gather(each, given), given).value for loss, each in kinds.items()}
+            doubts = {loss: scores.doubt(margins(each, given), given).value for loss, each in kinds.items()}
             figures = {loss: round(average_precision_score(given != truth, doubt), 4) for loss, doubt in doubts.items()}
             print(f"seed {seed}, {case}, ghosts {rule}: {figures}", flush=True)
 

@@ -35,8 +35,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import hitnet
-from hitnet.audit.judges import collect, mean_distances
-from hitnet.audit.plan import plan
+from hitnet.audit.networks import collect, mean_distances, plan
 from hitnet.inference.ghosts import find_ghosts
 from hitnet.models.inference import class_distances
 from hitnet.runtime import files
@@ -154,10 +153,13 @@ def train_ghosts(args: argparse.Namespace) -> None:
     for rule in ("none", "nearer", "always"):
         options = {} if rule == "none" else {"ghosts": 1, "ghost_rule": rule}
         recipe = hitnet.choose_recipe("fast", epochs=12, **options)
-        runs = [hitnet.train(data, model="hitnet", recipe=recipe, seed=seed) for seed in range(2)]
+        runs = [
+            hitnet.train(data, model=hitnet.choose_model("hitnet", norm="each"), recipe=recipe, seed=seed)
+            for seed in range(2)
+        ]
         distances = np.stack([class_distances(run.model, images.pixels).cpu().numpy() for run in runs]).astype(float)
         doubtful = find_ghosts(distances, images.labels.numpy(), images.class_names).doubtful().index.to_numpy()
-        errors = [run.history[-1]["test_error"] for run in runs]
+        errors = [100 * run.history[-1]["test_error"] for run in runs]
         ghost_distance = np.where(np.eye(10, dtype=bool)[images.labels], np.inf, distances.mean(axis=0)).min(axis=1)
         rows.append(
             {

@@ -20,9 +20,9 @@ heads     Heads on features of the frozen EfficientNet-Lite0. Known and foreign:
           one number: features that hardly vary among the known images become huge on foreign ones in the first case
           only. FOLDER keeps the features.
 trained   `hitnet-resnet9` from scratch by the recipe `fast`, with 10 epochs: with capsules (no decoder), with softmax
-          after a batch-norm, as in docs/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10 and SVHN;
-          up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test split of the
-          others.
+          after a batch-norm, as in reproduction/results.md, and with plain softmax. MNIST and Fashion-MNIST, CIFAR-10
+          and SVHN; up to 10,000 test images each. For a GPU. Needs both splits of MNIST and CIFAR-10, and the test
+          split of the others.
 classifier
           `HitNetClassifier(keep=0.95)` on the first 5,000 training images of MNIST and of Fashion-MNIST, each foreign
           to the other, on a CPU. It holds out 500 of them, which set the limit. Counted: the 10,000 test images of
@@ -43,18 +43,18 @@ import torch
 from torch import Tensor
 
 import hitnet
-from hitnet.capsules import CapsuleLayer
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import _standardisation
-from hitnet.features.judges import HIT_OR_MISS, SOFTMAX
+from hitnet.features.opinions import HIT_OR_MISS, SOFTMAX
 from hitnet.models.backbones import open_backbone
-from hitnet.models.heads import HEADS, Head
+from hitnet.models.heads import Head, HitOrMissHead
 from hitnet.models.inference import evaluating, to_device
 from hitnet.models.network import Network
 from hitnet.runtime import files
 from hitnet.runtime.device import evaluation_batch, pick_device
 from hitnet.sklearn import HitNetClassifier
+from parts.comparison import PlainSoftmaxHead
 from parts.foreign import KEEP, detection, score_rows, show
 from parts.noisy_labels import clothing_files
 from parts.record import Row, about, replace_rows
@@ -109,9 +109,11 @@ def feature_pairs(args: argparse.Namespace) -> Iterator[tuple[str, tuple[Tensor,
 def fit_head(name: str, features: Tensor, labels: Tensor, seed: int) -> Head:
     """A head on features (N, D), by Adam and a one-cycle schedule."""
     torch.manual_seed(seed)
-    head = HEADS[name](features.shape[1], 10)
-    if isinstance(head, CapsuleLayer):
-        head.norm.momentum = 0.1  # in a short training, the statistics must follow the weights quickly
+    head: Head = PlainSoftmaxHead(features.shape[1], 10)
+    if name == "hit-or-miss":
+        torch.manual_seed(seed)
+        # In a short training, the statistics must follow the weights quickly.
+        head = HitOrMissHead(features.shape[1], 10, norm="each", momentum=0.1)
     optimizer = torch.optim.Adam(head.parameters(), RATES[name])
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATES[name], total_steps=STEPS, pct_start=0.3)
     centripetal, draw = hitnet.CentripetalLoss(), torch.Generator().manual_seed(seed)

@@ -46,13 +46,14 @@ from sklearn.metrics import average_precision_score
 import hitnet
 from hitnet.audit import scores
 from hitnet.audit.calibration import calibrate
+from hitnet.audit.margins import margins
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import fit_heads
-from hitnet.features.judges import SOFTMAX, judge_features
 from hitnet.features.neighbours import neighbour_votes
+from hitnet.features.opinions import SOFTMAX, all_distances, judge_features
 from hitnet.models.backbones import Backbone, open_backbone
-from hitnet.models.efficientnet_lite import MEAN, STD, efficientnet_lite0
+from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
 from parts.noisy_labels import KINDS, clothing_files, with_noise
 from parts.record import Row, about, replace_rows
 
@@ -77,12 +78,13 @@ def judged(case: str, features: torch.Tensor, given: np.ndarray, truth: np.ndarr
         return about_case | {"ap": precision, "seconds": seconds} | about(torch.device("cpu"))
 
     started = time.perf_counter()
-    judgement = judge_features(features, labels, 10, seed=seed)
+    opinions = judge_features(features, labels, 10, seed=seed)
     ours = time.perf_counter() - started
-    distances = judgement.distances.numpy().astype(np.float64)
+    capsules = [opinion for opinion in opinions if opinion.capsules]
     rows = []
-    for method, part in (("hitnet", distances), ("hitnet, capsules only", distances[: judgement.capsules])):
-        doubt = scores.doubt(scores.gather(part, given), given).value
+    for method, judges in (("hitnet", opinions), ("hitnet, capsules only", capsules)):
+        part = all_distances(judges).astype(np.float64)
+        doubt = scores.doubt(margins(part, given), given).value
         calibration = calibrate(part, given, doubt)
         flagged = calibration.flagged
         rows.append(
@@ -139,9 +141,9 @@ def measure_grey(args: argparse.Namespace) -> None:
             given = with_noise(truth, "uniform", 0)
             noisy = replace(images, labels=torch.from_numpy(given))
             for method, judges in (
-                ("features", hitnet.FeatureHeads()),
-                ("scratch", hitnet.NewNetworks(neighbours=True)),
-                ("mixed", hitnet.NetworksAndHeads()),
+                ("features", hitnet.Judges("features")),
+                ("scratch", hitnet.Judges("scratch", neighbours=True)),
+                ("mixed", hitnet.Judges("mixed")),
             ):
                 started = time.perf_counter()
                 audit = hitnet.audit_labels(noisy, judges=judges, device="cpu")
@@ -171,7 +173,9 @@ class Plain(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def plain(files: Sequence[Path], size: int) -> torch.Tensor:
-    network = efficientnet_lite0()
+    network = EfficientNetLite0()
+    network.load_state_dict(shipped_weights())
+    network.eval()
     loader = torch.utils.data.DataLoader(Plain(files, size), batch_size=32, num_workers=torch.get_num_threads())
     with torch.inference_mode():
         return torch.cat([network.forward_features(batch) for batch in loader])

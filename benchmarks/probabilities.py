@@ -31,9 +31,8 @@ import torch
 from cleanlab.filter import find_label_issues
 
 import hitnet
-from hitnet.audit.choice import SuitableJudges
-from hitnet.audit.judges import GREY_SHIFT, collect
 from hitnet.audit.label_probabilities import TEMPERATURE
+from hitnet.audit.networks import GREY_SHIFT, collect
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.known import samples
 from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
@@ -73,12 +72,12 @@ def classifier(seed: int, args: argparse.Namespace) -> list[Row]:
 def audit(seed: int, args: argparse.Namespace) -> list[Row]:
     folder = args.folder / f"seed-{seed}"
     result = hitnet.audit_labels(
-        "mnist-sample", judges=SuitableJudges(seed), device="cpu", out=folder, resume=folder.exists()
+        "mnist-sample", judges=hitnet.Judges(seed=seed), device="cpu", out=folder, resume=folder.exists()
     )
     runs = [hitnet.open_run(path) for path in sorted((folder / "models").iterdir())]
     others = hitnet.open_data("mnist", data_dir=args.data_dir).load("train").first(HELD_OUT)
     distances, truth = collect(runs, others, CPU, grey_shift=GREY_SHIFT).mean(axis=0), others.labels.numpy()
-    rate = result.summary["expected_errors"] / len(result.table)
+    rate = result.summary.expected_errors / len(result.table)
     exported = class_probabilities(distances, TEMPERATURE, error_rate=rate)
     with tempfile.TemporaryDirectory() as temporary:
         array, table = result.export(Path(temporary) / "probabilities.npy", format="pred-probs")
@@ -95,7 +94,7 @@ def audit(seed: int, args: argparse.Namespace) -> list[Row]:
         "best_temperature": fit_temperature(distances, truth),
         **cleanlab_finds(probabilities, rows),
         **{f"{name}_at_hit_radius": count for name, count in cleanlab_finds(plain, rows).items()},
-        "flagged": result.summary["flags"].get("wrong", 0),
+        "flagged": result.summary.flags.get("wrong", 0),
     }
     return [row]
 
@@ -113,7 +112,7 @@ def cleanlab_finds(probabilities: np.ndarray, rows: pd.DataFrame) -> dict[str, i
 
 
 def heads(seed: int, args: argparse.Namespace) -> list[Row]:
-    result = hitnet.audit_labels("clothing-sample", judges=hitnet.FeatureHeads(seed=seed), device="cpu")
+    result = hitnet.audit_labels("clothing-sample", judges=hitnet.Judges("features", seed=seed), device="cpu")
     labels = result.table["given"].map(result.class_names.index).to_numpy()
     random = np.random.default_rng(seed)
     half = random.permutation(len(labels)) % 2

@@ -30,11 +30,13 @@ import torch
 
 import hitnet
 from hitnet.audit import scores
+from hitnet.audit.margins import margins
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
+from hitnet.features.opinions import all_distances
 from hitnet.models.backbones import open_backbone
 from hitnet.review.estimate import Left
-from hitnet.review.ranking import EVERY, fit_judges, rank_anew
+from hitnet.review.ranking import EVERY, fit_judges, rank_again
 from parts.noisy_labels import Labels, clothing_files, with_noise
 from parts.record import Row, about, replace_rows
 from parts.review_tables import write_tables
@@ -50,15 +52,15 @@ def simulate(features: torch.Tensor, given: Labels, truth: Labels, seed: int) ->
     """A review that is ranked anew: after every 50 decisions, all rows decided so far and what is left by estimate."""
     known, none = np.zeros(0, np.int64), np.zeros(0, np.int64)
     classes = int(truth.max()) + 1
-    first = fit_judges(features, given, none, none, classes, seed=seed).distances.numpy().astype(np.float64)
-    order = np.argsort(-scores.doubt(scores.gather(first, given), given).value, kind="stable")
+    first = all_distances(fit_judges(features, given, none, none, classes, seed=seed))
+    order = np.argsort(-scores.doubt(margins(first, given), given).value, kind="stable")
     left = None
     while True:
         yield known, left
         seen = np.isin(order, known)
         known = np.concatenate([known, order[~seen][:EVERY]])
         judged = fit_judges(features, given, known, truth[known], classes, seed=seed + 1000 + len(known))
-        ranking, left = rank_anew(judged, given, known, truth[known])
+        ranking, left = rank_again(judged, given, known, truth[known])
         order = ranking.order
 
 
@@ -81,8 +83,8 @@ def review(case: str, features: torch.Tensor, given: Labels, truth: Labels, seed
             break
     fits = len(steps) - 1
     seconds = (time.perf_counter() - started) / (fits + 1)
-    first = fit_judges(features, given, path[:0], path[:0], int(truth.max()) + 1, seed=seed).distances.numpy()
-    doubt = scores.doubt(scores.gather(first.astype(np.float64), given), given).value
+    first = all_distances(fit_judges(features, given, path[:0], path[:0], int(truth.max()) + 1, seed=seed))
+    doubt = scores.doubt(margins(first, given), given).value
     fixed = np.argsort(-doubt, kind="stable")
     random = np.random.default_rng(seed).permutation(count)
     rows = []

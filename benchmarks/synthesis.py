@@ -78,7 +78,7 @@ class Bench:
 
         def make() -> tuple[hitnet.Run, float]:
             run = self.train(JUDGE, self.load("mnist", "train"), [JUDGE_SEED])[0]
-            return run, measure(run.model, self.load("mnist", "test")).error
+            return run, 100 * measure(run.model, self.load("mnist", "test")).error
 
         return self.once("judge", make=make)
 
@@ -87,7 +87,7 @@ class Bench:
 
         def make() -> tuple[hitnet.Run, float]:
             run = self.train(SOURCE, train, [SOURCE_SEED])[0]
-            return run, measure(run.model, test).error
+            return run, 100 * measure(run.model, test).error
 
         return self.once("source", part, data, make=make)
 
@@ -172,7 +172,7 @@ def hybrids(
         source, error = bench.source(part, data, train, test)
         wanted = source if arm.recipe_options else None
         for run, row in bench.networks(part, data, arm, left, train, wanted):
-            figures = {"error_percent": measure(run.model, test).error, "source_error_percent": error}
+            figures = {"error_percent": 100 * measure(run.model, test).error, "source_error_percent": error}
             bench.record.add(row | figures)
 
 
@@ -225,7 +225,7 @@ def photographs_part(bench: Bench) -> None:
             for run, row in bench.networks("photographs", data, arm, left, train):
                 evaluation = measure(run.model, test)
                 size = sum(p.numel() for p in run.model.decoder.parameters())
-                figures = {"error_percent": evaluation.error, "mse": evaluation.mse, "decoder_parameters": size}
+                figures = {"error_percent": 100 * evaluation.error, "mse": evaluation.mse, "decoder_parameters": size}
                 bench.record.add(row | figures)
 
 

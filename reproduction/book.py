@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hitnet import Run
 from hitnet.errors import unknown_name
 from reproduction.claims import Claim
-from reproduction.cost import H200, Costs, in_words
+from reproduction.cost import H200, Costs, duration_text
 from reproduction.experiments import Experiment
 from reproduction.ledger import ANALYSIS, PICTURE, Entry, Ledger
 from reproduction.records import RunRecord, all_records, diverged_runs, full_runs, ghost_analysis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from hitnet.training.runs import Run
 
 EVERYTHING = "all"
 NOT_GIVEN = "not given"
@@ -41,7 +40,8 @@ class Result:
         where: Its place in the paper.
         experiments: Names of the experiments behind it.
         section: Renders the result as Markdown from the ledger; writes its figures into the page's folder.
-        draw: For pictures that need weights: draws them from the run with seed 0 of the only experiment.
+        draw: For pictures that need weights: draws them from the run with seed 0 of the first experiment. Those of the
+            others are shown until it is drawn.
         paper_runs: How many runs it is of in the paper, in words; empty where that has no meaning.
         measure: For pictures with figures: what the ledger keeps of them beside the files, plain values.
     """
@@ -55,18 +55,32 @@ class Result:
     paper_runs: str = NOT_GIVEN
     measure: Callable[[Drawing], dict[str, Any]] | None = None
 
-    def picture(self, ledger: Ledger) -> Entry | None:
-        """The ledger's entry of its picture; None if it has not been drawn."""
-        return ledger.get(PICTURE, self.experiments[0], (PICTURE_SEED,), self.name)
+    def picture(self, ledger: Ledger, *, own: bool = False) -> Entry | None:
+        """The ledger's entry of its picture, of the first experiment that has one, or only of the first (`own`)."""
+        names = self.experiments[:1] if own else self.experiments
+        entries = (ledger.get(PICTURE, name, (PICTURE_SEED,), self.name) for name in names)
+        return next((entry for entry in entries if entry is not None), None)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement of the paper: its figure, ours, how many runs ours is of, and whether they agree."""
+
+    result: str
+    paper: str
+    ours: str
+    runs: str
+    verdict: str
 
 
 @dataclass(frozen=True)
 class Book:
-    """Results and experiments by name, and the paper's claims by experiment."""
+    """Results and experiments by name, the paper's claims by experiment, and what judges whether they were found."""
 
     experiments: Mapping[str, Experiment]
     results: Mapping[str, Result]
     claims: Mapping[str, Claim]
+    findings: Callable[[Book, Ledger], list[Finding]] = lambda book, ledger: []
 
     def look_up(self, name: str) -> tuple[list[Result], list[Experiment]]:
         """What a name stands for: everything, a result with its experiments, or a single experiment.
@@ -92,7 +106,7 @@ class Book:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Completion:
     """How far a result or an experiment has come; `seconds` is the time that its missing runs take here."""
 
     done: int
@@ -100,30 +114,30 @@ class Standing:
     seconds: float
 
 
-def standing(book: Book, name: str, ledger: Ledger, costs: Costs) -> Standing:
+def completion(book: Book, name: str, ledger: Ledger, costs: Costs) -> Completion:
     """Runs done and wanted, diverged runs included; a picture wants one run and is done once it is drawn."""
     results, experiments = book.look_up(name)
     if len(results) == 1 and results[0].draw:
-        if results[0].picture(ledger):
-            return Standing(1, 1, 0.0)
-        return Standing(0, 1, costs.seconds_for_runs(experiments[0], 1))
+        if results[0].picture(ledger, own=True):
+            return Completion(1, 1, 0.0)
+        return Completion(0, 1, costs.seconds_for_runs(experiments[0], 1))
     done = wanted = 0
     seconds = 0.0
     for experiment in experiments:
         seeds = full_runs(ledger, experiment).keys() | diverged_runs(ledger, experiment)
-        finished = sum(seed < experiment.wanted for seed in seeds)
+        finished = len(seeds & set(experiment.seeds()))
         done, wanted = done + finished, wanted + experiment.wanted
         seconds += costs.seconds_for_runs(experiment, experiment.wanted - finished)
-    return Standing(done, wanted, seconds)
+    return Completion(done, wanted, seconds)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a result's section is rendered from; `docs` is the folder of the page and its figures."""
+    """What a result's section is rendered from; `folder` is that of the page and its figures."""
 
     book: Book
     ledger: Ledger
-    docs: Path
+    folder: Path
     result: Result
 
     def experiment(self, name: str) -> Experiment:
@@ -145,7 +159,7 @@ class Page:
 
     def cost(self, name: str, runs: int) -> str:
         """How long this many runs take, in words."""
-        cost = in_words(Costs(H200).seconds_for_runs(self.experiment(name), runs))
+        cost = duration_text(Costs(H200).seconds_for_runs(self.experiment(name), runs))
         return f"{runs} take{'s' if runs == 1 else ''} {cost} on an H200"
 
     def missing(self, name: str) -> str:
@@ -153,7 +167,7 @@ class Page:
         experiment = self.experiment(name)
         done = full_runs(self.ledger, experiment).keys() | diverged_runs(self.ledger, experiment)
         planned = experiment.wanted or done
-        count = sum(seed not in done for seed in range(experiment.wanted)) if planned else 1
+        count = sum(seed not in done for seed in experiment.seeds()) if planned else 1
         if not count:
             return ""
         option = "" if experiment.wanted else f" --runs {count}"

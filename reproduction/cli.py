@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,23 +10,34 @@ from typing import Annotated, Any
 import typer
 
 import reproduction as paper
-from hitnet.cli.options import DataDir, Device
-from hitnet.cli.progress import training_progress
-from hitnet.cli.terminal import console, make_table
-from hitnet.errors import HitNetError
-from hitnet.runtime.device import pick_device
-from reproduction.cost import device_name, in_words
-from reproduction.ledger import SHORT, source_root
+from hitnet import HitNetError
+from hitnet.cli import console, make_table
+from hitnet.runtime import pick_device, shown
+from reproduction.cells import runs_text
+from reproduction.cost import device_name, duration_text
+from reproduction.ledger import SHORT
 from reproduction.ledger import repair as repair_ledger
-from reproduction.page import made_of
+from reproduction.missing_runs import OWN_LEDGER
+from reproduction.provenance import LABORATORY, unheld_sources
 from reproduction.records import full_runs
 
-PACKAGED = Path(paper.__file__).parent / "ledger.jsonl"
+
+def use_data_dir(folder: Path | None) -> Path | None:
+    """Let hitnet look for known sets in this folder."""
+    if folder is not None:
+        os.environ["HITNET_DATA"] = str(folder)
+    return folder
+
+
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Results or experiments (see --list), or all")]
 ListAll = Annotated[
     bool, typer.Option("--list", help="List all results, how far they are, and the time left on this machine")
 ]
-Render = Annotated[bool, typer.Option("--render", help="Write results.md and its figures from the ledger")]
+Render = Annotated[bool, typer.Option("--render", help="Write README.md, results.md and their figures from the ledger")]
+CheckSources = Annotated[
+    bool,
+    typer.Option("--check-sources", help="List the ledger's lines whose sources no commit of this repository holds"),
+]
 Repair = Annotated[
     bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
 ]
@@ -43,9 +55,18 @@ SideBySide = Annotated[
     int | None, typer.Option(metavar="N", help="Train N networks at once (default: 8 on a GPU, 1 on a CPU)")
 ]
 LedgerFile = Annotated[Path | None, typer.Option(help="Ledger file (default: the repository's own)")]
-Docs = Annotated[
+Pages = Annotated[
     Path | None,
-    typer.Option(help="Folder of the page and its figures (default: docs; with --ledger FILE.jsonl, FILE-docs)"),
+    typer.Option(help="Folder of the pages and figures (default: reproduction; with --ledger FILE.jsonl, FILE-pages)"),
+]
+Uncommitted = Annotated[
+    bool,
+    typer.Option("--uncommitted", help="Add runs to the own ledger although no commit holds the sources; they say so"),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the known sets (default: $HITNET_DATA, else the cache)", callback=use_data_dir),
 ]
 
 app = typer.Typer()
@@ -57,6 +78,7 @@ def reproduce_command(
     list_: ListAll = False,
     render: Render = False,
     repair: Repair = False,
+    check_sources: CheckSources = False,
     runs: Runs = None,
     epochs: Epochs = None,
     limit: Limit = None,
@@ -66,7 +88,8 @@ def reproduce_command(
     data_dir: DataDir = None,
     runs_dir: Annotated[Path, typer.Option(help="Folder for the run folders")] = Path("runs/paper"),
     ledger: LedgerFile = None,
-    docs: Docs = None,
+    pages: Pages = None,
+    uncommitted: Uncommitted = False,
 ) -> None:
     """Reproduce the paper: make the missing runs of the tables and figures that are rendered from the ledger.
 
@@ -74,31 +97,36 @@ def reproduce_command(
     python -m reproduction --list                   results, progress and time left here
     python -m reproduction table1-constant --budget 25
     python -m reproduction squash mnist-n1-decay    several names, trained side by side
-    python -m reproduction --render                 write docs/results.md
+    python -m reproduction --render                 write reproduction/README.md and results.md
 
     After an interruption, the same command resumes the work, here or on another machine.
     """
-    if [bool(names), list_, render, repair].count(True) != 1:
+    if [bool(names), list_, render, repair, check_sources].count(True) != 1:
         raise HitNetError(
-            "Give one of: a NAME to reproduce, --list to see the names, --render to write the page, --repair."
+            "Give one of: a NAME to reproduce, --list to see the names, --render to write the pages, --repair, "
+            "--check-sources."
         )
     for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side_by_side": side_by_side}
     if not names:
-        refuse_misplaced(for_runs)
+        refuse_misplaced({**for_runs, "uncommitted": uncommitted or None})
+    path = ledger or OWN_LEDGER
     if repair:
-        print_repaired(ledger_path(ledger, writing=True))
+        print_repaired(path)
         return
-    book = paper.PAPER
-    opened = paper.Ledger(ledger_path(ledger, writing=bool(names)))
-    if render and not opened.path.exists():
-        raise HitNetError(f"There is no ledger {opened.path}, so the page would be empty. Check the name.")
-    folder = docs or docs_folder(opened.path)
+    book, opened = paper.PAPER, paper.Ledger(path)
+    if (render or check_sources) and not opened.path.exists():
+        raise HitNetError(f"There is no ledger {opened.path}. Check the name.")
+    folder = pages or pages_folder(opened.path)
     if list_:
         print_list(book, opened, device)
-    elif not names:
-        console.print(f"written: {paper.write_page(book, opened, folder)}", soft_wrap=True)
+    elif check_sources:
+        print_unheld(opened)
+    elif render:
+        for write in (paper.write_page, paper.write_summary):
+            console.print(f"written: {write(book, opened, folder)}", soft_wrap=True)
     else:
-        make_runs(names, book=book, ledger=opened, docs=folder, device=device, runs_dir=runs_dir, **for_runs)
+        where = {"folder": folder, "device": device, "runs_dir": runs_dir, "uncommitted": uncommitted}
+        make_runs(names or [], book=book, ledger=opened, **where, **for_runs)
 
 
 def refuse_misplaced(for_runs: Mapping[str, object]) -> None:
@@ -112,13 +140,13 @@ def make_runs(names: list[str], *, book: paper.Book, ledger: paper.Ledger, **opt
     """Make the missing runs of results or experiments, and print what was done."""
     for name in names:
         book.look_up(name)
-    with training_progress(f"Reproducing {', '.join(names)}") as bar:
+    with shown(True, f"Reproducing {', '.join(names)}") as bar:
         outcome = paper.reproduce(
             *names,
             book=book,
             ledger=ledger,
             progress=bar,
-            say=lambda text: console.print(text, soft_wrap=True),
+            report=lambda text: console.print(text, soft_wrap=True),
             **options,
         )
     print_outcome(outcome, ledger)
@@ -130,21 +158,21 @@ def print_repaired(path: Path) -> None:
     console.print(f"{path}: {said}", soft_wrap=True)
 
 
-def ledger_path(given: Path | None, *, writing: bool) -> Path:
-    """The given file, or the package's own ledger, which is only written to in its repository."""
-    if given is not None:
-        return given
-    if writing and source_root() is None:
-        raise HitNetError("An installed hitnet does not change its own ledger. Name a file of your own: --ledger FILE.")
-    return PACKAGED
+def pages_folder(ledger: Path) -> Path:
+    """The laboratory itself for its own ledger, a folder beside it for another."""
+    return LABORATORY if ledger.resolve() == OWN_LEDGER else ledger.with_name(f"{ledger.stem}-pages")
 
 
-def docs_folder(ledger: Path) -> Path:
-    """The repository's docs for the package's own ledger, a folder beside it for another."""
-    root = source_root()
-    if ledger.resolve() != PACKAGED.resolve():
-        return ledger.with_name(f"{ledger.stem}-docs")
-    return Path("docs") if root is None else root / "docs"
+def print_unheld(ledger: paper.Ledger) -> None:
+    """Print the lines that name sources which no commit of this repository holds."""
+    entries = [entry for entry in ledger.entries.values() if "code" in entry.facts]
+    unheld = unheld_sources(entry.facts["code"] for entry in entries)
+    for code in unheld:
+        lines = [entry for entry in entries if entry.facts["code"] == code]
+        names = ", ".join(sorted({entry.experiment for entry in lines}))
+        console.print(f"{code}: {len(lines)} lines ({names})", soft_wrap=True)
+    count = sum(entry.facts["code"] in unheld for entry in entries)
+    console.print(f"{count} of {len(entries)} lines name sources that no commit of this repository holds.")
 
 
 def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
@@ -152,15 +180,15 @@ def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:
     costs = book.costs(here, ledger)
     table = make_table("name", "what it is", "in the paper", "runs of plan", "left of plan here")
     for name, result in book.results.items():
-        now = paper.standing(book, name, ledger, costs)
-        left = in_words(now.seconds) if now.done < now.wanted else "done"
+        now = paper.completion(book, name, ledger, costs)
+        left = duration_text(now.seconds) if now.done < now.wanted else "done"
         table.add_row(name, result.title, result.where, f"{now.done} of {now.wanted}", left)
     table.add_section()
     for name, experiment in book.experiments.items():
-        now = paper.standing(book, name, ledger, costs)
-        planned = made_of(max(now.done, len(full_runs(ledger, experiment))), experiment.wanted)
+        now = paper.completion(book, name, ledger, costs)
+        planned = runs_text(max(now.done, len(full_runs(ledger, experiment))), experiment.wanted)
         short = len(ledger.select(SHORT, name))
-        left = f"{in_words(costs.seconds(experiment))} per run, {experiment.epochs} epochs"
+        left = f"{duration_text(costs.seconds(experiment))} per run, {experiment.epochs} epochs"
         table.add_row(f"  {name}", experiment.title, f"{short} short, not counted" if short else "", planned, left)
     console.print(f"Results, then the experiments behind them; times are estimates for {here}.")
     console.print(table)

@@ -6,23 +6,20 @@ judge by runs of several machines, copy these files to one. The ledger keeps the
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data.images import Images
-from hitnet.errors import HitNetError
-from hitnet.inference.evaluation import mean_distances
-from hitnet.models import choose_model
-from hitnet.models.heads import HEADS
-from hitnet.runtime.files import replacing
+from hitnet import HitNetError, Images, build
+from hitnet.data import read_npz
+from hitnet.inference import mean_distances
+from hitnet.runtime import replacing
 from reproduction.experiments import Experiment
-from reproduction.ledger import ANALYSIS, Entry, Ledger, today
+from reproduction.ledger import ANALYSIS, Entry, Ledger
+from reproduction.provenance import today
 from reproduction.records import full_runs
 
 LABEL = "committee"  # of its analysis in the ledger
@@ -46,9 +43,9 @@ def load_predictions(file: Path) -> tuple[Tensor, str]:
         HitNetError: The file is damaged.
     """
     try:
-        with np.load(file, allow_pickle=False) as kept:
-            return torch.from_numpy(kept["distances"]), str(kept["weights"])
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+        kept = read_npz(file, ("distances", "weights"))
+        return torch.from_numpy(kept["distances"]), str(kept["weights"])
+    except (HitNetError, KeyError, TypeError) as error:
         raise HitNetError(
             f"{file} cannot be read: {error}. Copy it again from where it was made, or remove it."
         ) from error
@@ -56,10 +53,9 @@ def load_predictions(file: Path) -> tuple[Tensor, str]:
 
 def nearest_wins(experiment: Experiment) -> bool:
     """Whether the class with the smallest distance wins in an experiment's networks."""
-    config = choose_model(experiment.network, **experiment.model_options).config(
-        experiment.in_shape, experiment.classes
-    )
-    return HEADS[config.head].nearest_wins
+    with torch.device("meta"):  # takes no memory
+        network = build(experiment.network, experiment.in_shape, experiment.classes, **experiment.model_options)
+    return network.head.nearest_wins
 
 
 def wrong_within(distances: Tensor, labels: Tensor, *, nearest: bool, most: int = 1) -> list[int]:
@@ -70,14 +66,14 @@ def wrong_within(distances: Tensor, labels: Tensor, *, nearest: bool, most: int 
 
 
 def judge_committees(
-    experiment: Experiment, files: Mapping[int, Path], test: Images, ledger: Ledger, say: Callable[[str], None]
+    experiment: Experiment, files: Mapping[int, Path], test: Images, ledger: Ledger, report: Callable[[str], None]
 ) -> None:
     """Judge the test images by each committee whose runs are all there, and record the number of wrong ones.
 
     Args:
         files: Where each run's predictions are, by seed; some may not exist.
         test: The test images.
-        say: Called with what is missing, and with the results.
+        report: Called with what is missing, and with the results.
 
     Raises:
         HitNetError: A file is damaged, or of another network than the ledger's run.
@@ -89,7 +85,7 @@ def judge_committees(
         absent = [str(seed) for seed in seeds if not files[seed].is_file()]
         if absent:
             example = files[seeds[0]]
-            say(
+            report(
                 f"{experiment.name}: no committee of seeds {seeds[0]} to {seeds[-1]}: the predictions of seeds "
                 f"{', '.join(absent)} are missing. Copy {example.name} of each from the machine that made the run to "
                 f"{example.parent.parent}/seed-…"
@@ -112,7 +108,7 @@ def judge_committees(
             "date": today(),
         }
         ledger.add_if_new(Entry(ANALYSIS, experiment.name, seeds, facts, LABEL))
-        say(f"{experiment.name}: seeds {seeds[0]} to {seeds[-1]} together: error {100 * wrong / len(test):.2f} %")
+        report(f"{experiment.name}: seeds {seeds[0]} to {seeds[-1]} together: error {100 * wrong / len(test):.2f} %")
 
 
 def committee_errors(ledger: Ledger, experiment: Experiment) -> list[float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hitnet.training.scheduler import AT_ONCE
+from hitnet.training import AT_ONCE
 from reproduction.experiments import Experiment, Shape
 from reproduction.records import RunRecord
 
@@ -157,7 +157,7 @@ class Costs:
         return runs * self.seconds(experiment) / self.fullness(experiment, runs / groups) if runs else 0.0
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A time as people say it: "40 s", "12 min", "3.5 h", "12 days"."""
     for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:

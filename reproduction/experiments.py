@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hitnet.errors import HitNetError
-from hitnet.models import choose_model
-from hitnet.training.recipes import Recipe, choose_recipe
-from reproduction.ledger import ARM, RUN, SHORT
+from hitnet import HitNetError, ModelConfig, Recipe, choose_model, choose_recipe
+from reproduction import dropconnect, networks  # noqa: F401 (registers them)
+from reproduction.ledger import RUN, SHORT
 
 Shape = tuple[int, int, int]
 COMMITTEE = 5  # networks, as in Wan et al.
@@ -23,7 +22,7 @@ AFFNIST_EACH_EPOCH = 10_000  # testing on all 320,000 after each of 250 epochs w
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to train, and how often; run `i` has seed `i`, counted from 0.
+    """What to train, and how often, with seeds that follow each other.
 
     Attributes:
         images: Training images of the whole data set; a run on fewer is a short run.
@@ -35,11 +34,12 @@ class Experiment:
         each_epoch: Test on this many images after each epoch, and on all of them at the end; None: on all each time.
         read_ghosts: After which epochs the ghosts of all training images are read, for the analysis over all runs;
             the last one is the end of training.
-        arm_of: The experiment of the paper that this is another reading of. Such an arm is kept apart from the
-            paper's cells: in the ledger as an "arm", on the page in a table of its own.
+        arm_of: The experiment of the paper that this is another reading of. Such an arm has its row in a table of its
+            own, and never counts as the paper's cell.
         reading: What an arm does differently, in words.
         committees: How many committees of five networks judge together: those of the last seeds, no network twice.
         top_k: Count the test images whose class is not among the first 1, 2, … k.
+        first_seed: The seed of the first run.
     """
 
     name: str
@@ -61,26 +61,36 @@ class Experiment:
     reading: str = ""
     committees: int = 0
     top_k: int = 0
+    first_seed: int = 0
 
-    @property
-    def kind(self) -> str:
-        """The kind of its runs' entries in the ledger."""
-        return RUN if self.arm_of is None else ARM
+    def seeds(self, runs: int | None = None) -> range:
+        """The seeds of the first runs; None: of as many as are wanted."""
+        return range(self.first_seed, self.first_seed + (self.wanted if runs is None else runs))
 
     @property
     def committee_seeds(self) -> list[tuple[int, ...]]:
         """The seeds of each committee."""
-        first = self.wanted - COMMITTEE * self.committees
-        return [tuple(range(seed, seed + COMMITTEE)) for seed in range(first, self.wanted, COMMITTEE)]
+        last = self.seeds()[self.wanted - COMMITTEE * self.committees :]
+        return [tuple(last[i : i + COMMITTEE]) for i in range(0, len(last), COMMITTEE)]
 
     def full_recipe(self) -> Recipe:
         """The recipe of a run that counts."""
         return choose_recipe(self.recipe, **self.options).complete(features=self.features)
 
     @cached_property
+    def model(self) -> ModelConfig:
+        """The network's configuration."""
+        return choose_model(self.network, **self.model_options).config(self.in_shape, self.classes)
+
+    @property
+    def full_options(self) -> dict[str, Any]:
+        """The network's options in full, as a record has them."""
+        return network_options(self.model)
+
+    @property
     def features(self) -> str:
         """The name of the network's feature extractor."""
-        return choose_model(self.network, **self.model_options).config(self.in_shape, self.classes).features
+        return self.model.features
 
     @cached_property
     def epochs(self) -> int:
@@ -90,6 +100,11 @@ class Experiment:
     def tested_each_epoch(self) -> int:
         """How many images are tested after each epoch."""
         return self.each_epoch or self.test_images
+
+
+def network_options(config: ModelConfig) -> dict[str, Any]:
+    """A network's options, apart from the shape of its images and the number of its classes."""
+    return {name: value for name, value in config.to_dict().items() if name not in ("in_shape", "num_classes")}
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,7 @@ class Length:
     def ledger_key(self, experiment: Experiment, seed: int) -> tuple[str, str, tuple[int, ...], str]:
         """Arguments of `Ledger.get` for a run of this length."""
         label = self.short_label(experiment)
-        kind = experiment.kind if label is None else SHORT
+        kind = RUN if label is None else SHORT
         return kind, experiment.name, (seed,), label or ""
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from hitnet import plots
 from hitnet.capsules import HIT_RADIUS
-from hitnet.plots.ghosts import MOST_DRAWN
-from reproduction.book import Page, Result
+from hitnet.runtime import write_text
+from reproduction.book import Page
+from reproduction.cells import NONE, change_cell, mean_cell, runs_cell, table
 from reproduction.claims import MNIST_GHOSTS, GhostClaim
-from reproduction.figures import FOLDER, image_line
+from reproduction.figures import BLUE, FOLDER, MOST_DRAWN, RED, WIDTH, image_line
 from reproduction.ghosts import BIN, Facts
-from reproduction.page import NONE, change_cell, mean_cell, runs_cell, table
-from reproduction.plan import TOP_K_EXPERIMENTS
-from reproduction.records import difference, summarise, summarise_errors
+from reproduction.measures import difference, summarise_errors
 
+LISTS = Path("lists")  # of doubtful images
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
 
 
@@ -24,8 +27,9 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
     """Agreement of the networks, pairs of classes, table and figure of the doubtful images, for each experiment."""
     names = page.result.experiments
     analyses = {name: entry.facts for name in names if (entry := page.ghost_analysis(name))}
+    cells = [name for name in names if page.experiment(name).arm_of is None]
     note = "The paper does not say how long it trained for this analysis; elsewhere it trained for 250 epochs."
-    parts = [note, "\n".join(f"- {standing_line(page, name)}" for name in names)]
+    parts = [note, "\n".join(f"- {progress_line(page, name)}" for name in cells)]
     parts += [figures_table(page, analyses, claim), epochs_table(analyses)]
     for name, facts in analyses.items():
         parts += [f"### {name}", agreement_line(facts), draw_analysis(page, name, facts)]
@@ -37,7 +41,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
         ]
         pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
         parts += [drawn_line(facts), *pictures]
-        parts.append(doubtful_list(facts))
+        parts.append(doubtful_list(page, name, facts))
     if not analyses and claim:
         parts += [
             "The paper's doubtful images: ghost classes in rows, true classes in columns.",
@@ -46,11 +50,10 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def standing_line(page: Page, name: str) -> str:
+def progress_line(page: Page, name: str) -> str:
     """What an experiment is, how many runs there are, and what is left to do."""
-    summary = summarise(page.records(name))
     title = page.experiment(name).title
-    line = f"{name}: {title}. Runs here: {runs_cell(page, name, summary)}."
+    line = f"{name}: {title}. Runs here: {runs_cell(page, name)}."
     if page.ghost_analysis(name) is not None:
         return line
     if missing := page.missing(name):
@@ -66,11 +69,8 @@ def figures_table(page: Page, analyses: dict[str, Facts], claim: GhostClaim | No
         cells = (ours(analyses[name]) if name in analyses else None for name in names)
         rows.append([title, *map(value_cell, (claimed, *cells))])
 
-    def ours_agreed(facts: Facts) -> str:
-        return share(dict(map(tuple, facts["agreement"])).get(1, 0), facts["images"])
-
     add_row("networks", claim and claim.models, lambda facts: facts["models"])
-    add_row("images with one ghost class (N_c = 1)", claim and share(claim.agreed, claim.images), ours_agreed)
+    add_row("images with one ghost class (N_c = 1)", claim and share(claim.agreed, claim.images), agreed_share)
     for (true, ghost), count in (claim.agreed_pairs if claim else {}).items():
         add_row(f"of these, (true {true}, ghost {ghost})", count, partial(pair_count, true=true, ghost=ghost))
     add_row("doubtful images", claim and claim.doubtful, lambda facts: len(facts["doubtful"]))
@@ -104,6 +104,11 @@ def epochs_table(analyses: dict[str, Facts]) -> str:
         for epoch, agreed, doubtful in facts["by_epoch"]
     ]
     return table(("experiment, epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
+
+
+def agreed_share(facts: Facts) -> str:
+    """How many images have one ghost class in all networks."""
+    return share(dict(map(tuple, facts["agreement"])).get(1, 0), facts["images"])
 
 
 def share(count: int, total: int) -> str:
@@ -144,13 +149,16 @@ def pairs_matrix(names: list[str], ours: Pairs | None, claimed: Pairs | None) ->
     return table(("", *classes), [[f"**{ghost}**", *(cell(true, ghost) for true in classes)] for ghost in classes])
 
 
-def doubtful_list(facts: Facts) -> str:
-    """The doubtful images by rising number of hits, as (index: true class, ghost class, hits); empty without any."""
-    rows = [f"{i}: {label}, {ghost}, {hits}" for i, label, ghost, hits, _ in facts["doubtful"]]
-    if not rows:
+def doubtful_list(page: Page, name: str, facts: Facts) -> str:
+    """Write the doubtful images into a CSV file, by rising number of hits; a line that leads to it."""
+    if not facts["doubtful"]:
         return ""
-    heading = f"All {len(rows):,} doubtful images, as index in the training set: label, ghost class, hits"
-    return f"<details><summary>{heading}</summary>\n\n{'; '.join(rows)}.\n\n</details>"
+    text, file = io.StringIO(), LISTS / f"{name}-doubtful.csv"
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("index in the training set", "label", "ghost class", "hits", "mean distance"))
+    writer.writerows(facts["doubtful"])
+    write_text(page.folder / file, text.getvalue())
+    return f"[All {len(facts['doubtful']):,} doubtful images]({file.as_posix()}), with labels, ghost classes and hits."
 
 
 def drawn_line(facts: Facts) -> str:
@@ -167,17 +175,16 @@ def draw_analysis(page: Page, name: str, facts: Facts) -> str:
     """Draw the agreement of the networks, and how the spread of the distances falls towards the hit zone."""
     from matplotlib.figure import Figure
 
-    blue, red = plots.sheet.BLUE, plots.sheet.RED
-    figure = Figure(figsize=(plots.sheet.WIDTH, 2.8), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.8), facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.bar([n for n, _ in facts["agreement"]], [100 * k / facts["images"] for _, k in facts["agreement"]], color=blue)
+    left.bar([n for n, _ in facts["agreement"]], [100 * k / facts["images"] for _, k in facts["agreement"]], color=BLUE)
     left.set(xlabel="different ghost classes $N_c$", ylabel="% of the images")
     centres = [low + BIN / 2 for low, _, _ in facts["spreads"]]
-    right.plot(centres, [spread for _, _, spread in facts["spreads"]], color=blue, marker=".")
-    right.axvline(HIT_RADIUS, color=red, linewidth=1)
+    right.plot(centres, [spread for _, _, spread in facts["spreads"]], color=BLUE, marker=".")
+    right.axvline(HIT_RADIUS, color=RED, linewidth=1)
     right.set(xlabel="mean ghost distance; red: hit zone", ylabel="standard deviation ($N_c = 1$)")
     file = FOLDER / f"{name}-analysis.png"
-    plots.save([figure], page.docs / file)
+    plots.save([figure], page.folder / file)
     return f"![Agreement of the networks, and spread of their distances]({file.as_posix()})"
 
 
@@ -189,8 +196,8 @@ def top_k_section(page: Page) -> str:
     errors = {name: [top_errors(page, name, k) for k in range(most)] for name in names}
     rows = []
     for name in names:
-        cells = [mean_cell(summary, None) if summary else NONE for summary in map(summarise_errors, errors[name])]
-        rows.append([ghosts[name], *cells, runs_cell(page, name, summarise(page.records(name))), page.missing(name)])
+        cells = [mean_cell(summary) for summary in map(summarise_errors, errors[name])]
+        rows.append([ghosts[name], *cells, runs_cell(page, name), page.missing(name)])
     without, *others = names
     changes = [
         [ghosts[name], *(change_cell(difference(*pair)) for pair in zip(errors[name], errors[without], strict=True))]
@@ -210,26 +217,4 @@ def top_errors(page: Page, name: str, k: int) -> list[float]:
     return [100 * record.top_wrong[k] / record.final_tested for record in page.records(name)]
 
 
-MNIST = Result(
-    "ghosts-mnist",
-    "Ghosts of MNIST: agreement, pairs, doubtful images",
-    "section 3.3, table 4, last figure (a)",
-    ("mnist-ghosts-shared", "mnist-ghosts-shared-250", "mnist-ghosts", "mnist-ghosts-250"),
-    partial(ghosts_section, claim=MNIST_GHOSTS),
-    paper_runs=str(MNIST_GHOSTS.models),
-)
-SVHN = Result(
-    "ghosts-svhn",
-    "Ghosts of SVHN: agreement, pairs, doubtful images",
-    "section 3.3, last figure (b)",
-    ("svhn-ghosts",),
-    ghosts_section,
-)
-TOP_K = Result(
-    "top-k",
-    "Top-k by ghosts",
-    "conclusion",
-    tuple(experiment.name for experiment in TOP_K_EXPERIMENTS),
-    top_k_section,
-    paper_runs="",
-)
+mnist_ghosts_section = partial(ghosts_section, claim=MNIST_GHOSTS)

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hitnet import plots
-from hitnet.audit.scores import others
-from hitnet.data.images import Images
-from hitnet.data.reading.array_files import read_npz
-from hitnet.errors import HitNetError
-from hitnet.inference.ghosts import Ghosts, find_ghosts
-from hitnet.runtime.files import replacing
+from hitnet import HitNetError, Images, plots
+from hitnet.data import read_npz
+from hitnet.inference import Ghosts, find_ghosts
+from hitnet.runtime import replacing
 from reproduction.experiments import Experiment
-from reproduction.figures import FOLDER
-from reproduction.ledger import ANALYSIS, Entry, Ledger, today
+from reproduction.figures import FOLDER, MOST_DRAWN
+from reproduction.ledger import ANALYSIS, Entry, Ledger
+from reproduction.provenance import today
 from reproduction.records import full_runs
 
 COLUMNS = ("label", "ghost", "hits", "mean_distance")  # kept of each doubtful image, after its index
@@ -45,7 +43,8 @@ def save_reading(file: Path, distances: np.ndarray, labels: np.ndarray, *, finge
         fingerprint: Fingerprint of the images.
         weights: Fingerprint of the network's weights.
     """
-    candidates = others(distances.astype(np.float64), labels)
+    candidates = distances.astype(np.float64)
+    candidates[np.arange(len(labels)), labels] = np.inf
     with replacing(file) as temporary, temporary.open("wb") as opened:
         np.savez_compressed(
             opened,
@@ -102,23 +101,23 @@ def analyse_ghosts(
     readings: Mapping[int, Mapping[int, Path]],
     images: Images,
     ledger: Ledger,
-    docs: Path,
-    say: Callable[[str], None],
+    folder: Path,
+    report: Callable[[str], None],
 ) -> None:
     """Analyse the ghosts of several runs together, and record the analysis.
 
     Args:
         readings: The file of each reading, by epoch and seed; some may not exist.
         images: The training images.
-        docs: The folder of documents, where the pictures of doubtful images go.
-        say: Called with what is missing, and with the result.
+        folder: The folder of the pages, where the pictures of doubtful images go.
+        report: Called with what is missing, and with the result.
     """
     by_epoch = []
     for epoch, files in readings.items():
         absent = [str(seed) for seed, file in files.items() if not file.is_file()]
         if absent:
             some = next(iter(files.values()))
-            say(
+            report(
                 f"{experiment.name}: the ghosts of seeds {', '.join(absent)} after {epoch} epochs are missing "
                 f"({some.name} in {some.parent.parent}/seed-…)"
             )
@@ -127,15 +126,15 @@ def analyse_ghosts(
         by_epoch.append([epoch, len(ghosts.agreed()), len(ghosts.doubtful())])
     if not by_epoch or by_epoch[-1][0] != experiment.epochs:
         text = "not analysed. Copy the files named above from their run folders, and repeat the command"
-        say(f"{experiment.name}: {text}")
+        report(f"{experiment.name}: {text}")
         return
     seeds = tuple(files)
-    drawn = draw_doubtful(experiment, ghosts.models, ghosts.doubtful(), images, docs)
+    drawn = draw_doubtful(experiment, ghosts.models, ghosts.doubtful(), images, folder)
     weights = [full_runs(ledger, experiment)[seed].weights for seed in seeds]
     facts = analysis_facts(ghosts, images)
     facts |= {"epochs": experiment.epochs, "by_epoch": by_epoch, "files": drawn, "weights": weights, "date": today()}
     ledger.add_if_new(Entry(ANALYSIS, experiment.name, seeds, facts))
-    say(f"{experiment.name}: {len(ghosts.doubtful())} doubtful images by {len(seeds)} networks")
+    report(f"{experiment.name}: {len(ghosts.doubtful())} doubtful images by {len(seeds)} networks")
 
 
 def read_ghosts(
@@ -184,16 +183,21 @@ def analysis_facts(ghosts: Ghosts, images: Images) -> Facts:
     }
 
 
-def draw_doubtful(experiment: Experiment, models: int, doubtful: pd.DataFrame, images: Images, docs: Path) -> list[str]:
-    """Draw the doubtful images, if there are any; gives the files, relative to `docs`."""
+def draw_doubtful(
+    experiment: Experiment, models: int, doubtful: pd.DataFrame, images: Images, folder: Path
+) -> list[str]:
+    """Draw the doubtful images, if there are any; gives the files, relative to the pages."""
     if not len(doubtful):
         return []
-    file = docs / FOLDER / f"{experiment.name}-{models}-doubtful.png"
-    return [path.relative_to(docs).as_posix() for path in plots.save(plots.doubtful_figures(doubtful, images), file)]
+    file = folder / FOLDER / f"{experiment.name}-{models}-doubtful.png"
+    return [
+        path.relative_to(folder).as_posix()
+        for path in plots.save(plots.doubtful_figures(doubtful, images, most=MOST_DRAWN), file)
+    ]
 
 
 def redraw_doubtful(
-    experiment: Experiment, analysis: Entry, images: Images, ledger: Ledger, docs: Path, say: Callable[[str], None]
+    experiment: Experiment, analysis: Entry, images: Images, ledger: Ledger, folder: Path, report: Callable[[str], None]
 ) -> None:
     """Draw the doubtful images of a recorded analysis again.
 
@@ -209,5 +213,5 @@ def redraw_doubtful(
     places = {image: place for place, image in enumerate(images.ids.tolist())}
     ids, *columns = zip(*facts["doubtful"], strict=True)
     doubtful = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)), index=[places[image] for image in ids])
-    for file in draw_doubtful(experiment, facts["models"], doubtful, images, docs):
-        say(f"written: {docs / file}")
+    for file in draw_doubtful(experiment, facts["models"], doubtful, images, folder):
+        report(f"written: {folder / file}")

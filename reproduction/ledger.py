@@ -2,7 +2,7 @@
 
 Lines are only ever added, and none depends on another, so two ledgers are merged by taking the lines of both
 (`merge=union` in .gitattributes). A line that was changed by hand, torn or badly merged is refused with its number;
-so are two different lines for the same run. At the end of the file: where a line comes from (device, torch, code).
+so are two different lines for the same run. Old lines are read in today's words (translation.py).
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
+from hitnet import HitNetError
+from hitnet.runtime import ANYTHING, appending, check_regular, expand, find_problem
+from reproduction.translation import translated
 
-import hitnet
-from hitnet.errors import HitNetError
-from hitnet.runtime import files, schemas
-
-RUN, ARM, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "arm", "short", "diverged", "analysis", "picture")
+RUN, SHORT, DIVERGED, ANALYSIS, PICTURE = KINDS = ("run", "short", "diverged", "analysis", "picture")
+LINE = {"kind": str, "experiment": str, "label": str, "seeds": [int], "facts": {str: ANYTHING}, "check": str}
 LARGEST = 1 << 30  # bytes
-ORIGIN_FILE = "origin.json"  # in a run folder
 Key = tuple[str, str, str, tuple[int, ...]]
 
 
@@ -33,9 +29,9 @@ class Entry:
     """One line.
 
     Attributes:
-        kind: "run": a run of full length; "arm": the same of another reading than the paper's; "short": a shortened
-            run, which no table counts; "diverged": a run of full length that failed; "analysis": an analysis of several
-            runs together; "picture": a file that was drawn from a run's weights.
+        kind: "run": a run of full length; "short": a shortened run, which no table counts; "diverged": a run of full
+            length that failed; "analysis": an analysis of several runs together; "picture": a file that was drawn from
+            a run's weights.
         label: Distinguishes entries of the same kind, experiment and seeds: how a run was shortened, which picture.
         facts: The rest, plain values.
     """
@@ -80,12 +76,13 @@ def parse_line(line: str) -> Entry:
         raise ValueError("it is not an entry with a checksum")
     if checksum({key: value for key, value in values.items() if key != "check"}) != values["check"]:
         raise ValueError("its checksum does not match its content")
-    if set(values) != {"kind", "experiment", "label", "seeds", "facts", "check"} or values["kind"] not in KINDS:
+    if set(values) != set(LINE) or values["kind"] not in (*KINDS, "arm"):
         raise ValueError("it is of a kind that this version of hitnet does not know")
-    if problem := schemas.find_problem(values, schemas.LEDGER_LINE, ""):
+    if problem := find_problem(values, LINE, ""):
         raise ValueError(problem)
     if not values["seeds"]:
         raise ValueError("it names no seed")
+    values = translated(values)
     return Entry(values["kind"], values["experiment"], tuple(values["seeds"]), values["facts"], values["label"])
 
 
@@ -93,7 +90,7 @@ class Ledger:
     """The entries of one file; a file that does not exist yet is an empty ledger."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = files.expand(path)
+        self.path = expand(path)
         self.entries: dict[Key, Entry] = {}
         self.lines: dict[Key, int] = {}
         self.unended = False
@@ -113,7 +110,7 @@ class Ledger:
         if self.unended and _is_torn(lines[-1]):
             raise HitNetError(
                 f"{self.path}: its last line is torn, as a crash or a full disk leaves it. Remove it with "
-                "`python -m reproduction --repair`, then repeat the command: the run is recorded again from its run folder."
+                "`python -m reproduction --repair`, then repeat the command: the run is recorded again from its folder."
             )
         for number, line in enumerate(lines, start=1):
             if line.strip():
@@ -148,7 +145,7 @@ class Ledger:
     def _append(self, entry: Entry) -> bool:
         """Append an entry; False if there is one for the same run already."""
         try:
-            with files.appending(self.path) as append:
+            with appending(self.path) as append:
                 self.read()  # another process may have written since; none does now
                 if entry.key in self.entries:
                     return False
@@ -190,7 +187,7 @@ class Ledger:
 def _read_text(path: Path) -> str:
     if not path.exists():
         return ""
-    files.check_regular(path, largest=LARGEST)
+    check_regular(path, largest=LARGEST)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -214,7 +211,7 @@ def repair(path: str | Path) -> str:
     """
     if not Path(path).exists():
         return ""
-    with files.appending(path):  # no other process writes meanwhile
+    with appending(path):  # no other process writes meanwhile
         text = _read_text(Path(path))
         kept, torn = text[: text.rfind("\n") + 1], text[text.rfind("\n") + 1 :]
         if not torn or not _is_torn(torn):
@@ -226,74 +223,3 @@ def repair(path: str | Path) -> str:
 def describe_entry(entry: Entry) -> str:
     seeds = ", ".join(map(str, entry.seeds))
     return f"{entry.kind} {entry.experiment}{' ' + entry.label if entry.label else ''} with seed {seeds}"
-
-
-def note_origin(folder: Path, device: str) -> None:
-    """Add this machine and this code to those that worked on the run in a folder."""
-    file = folder / ORIGIN_FILE
-    origins = _origins(file) if file.is_file() else []
-    current = {"device": device, "torch": torch.__version__, "code": code_version()}
-    if current not in origins:
-        files.write_json(file, [*origins, current])
-
-
-def _origins(file: Path) -> list[dict[str, str]]:
-    origins: list[dict[str, str]] = files.read_json(file)
-    schemas.check(origins, schemas.ORIGIN, file)
-    return origins
-
-
-def read_origin(folder: Path) -> dict[str, str]:
-    """Device, torch and code of the run in a folder; several of each where it was continued elsewhere."""
-    if not (folder / ORIGIN_FILE).is_file():
-        raise HitNetError(
-            f"{folder} has no {ORIGIN_FILE}, which says where a run was trained, so it cannot be recorded. If the run "
-            "was copied, copy all files of its folder; otherwise move the folder away, and the run is made again."
-        )
-    origins = _origins(folder / ORIGIN_FILE)
-    return {
-        key: ", then ".join(dict.fromkeys(origin[key] for origin in origins)) for key in ("device", "torch", "code")
-    }
-
-
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
-def code_version() -> str:
-    """The version of the package and the commit of its repository.
-
-    A "+" follows the commit if the package's sources were changed since (the ledger is not one of them). There, and
-    where there is no commit to name, a checksum of the sources follows.
-    """
-    root = source_root()
-    try:
-        if root is None:
-            raise FileNotFoundError
-        commit = run_git(root, "describe", "--always", "--abbrev=12", "--exclude=*")
-        changes = run_git(root, "status", "--porcelain", "--", "src/hitnet/*.py", "reproduction/*.py")
-    except (OSError, subprocess.SubprocessError):
-        return f"{hitnet.__version__} sources {source_checksum()}"
-    return f"{hitnet.__version__} {commit}" + (f"+ sources {source_checksum()}" if changes else "")
-
-
-def run_git(root: Path, *arguments: str) -> str:
-    process = subprocess.run(
-        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20
-    )
-    return process.stdout.strip()
-
-
-def source_checksum() -> str:
-    """A checksum of all Python files of the package."""
-    package = Path(hitnet.__file__).parent
-    digest = hashlib.blake2b(digest_size=6)
-    for file in sorted(package.rglob("*.py")):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
-
-
-def source_root() -> Path | None:
-    """The repository that contains this package; None for an installed package."""
-    root = Path(__file__).resolve().parents[1]
-    return root if (root / "pyproject.toml").is_file() and (root / "src" / "hitnet").is_dir() else None

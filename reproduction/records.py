@@ -1,4 +1,4 @@
-"""Records of runs: what the ledger keeps of a run, whether it counts, and statistics over several runs.
+"""Records of runs: what the ledger keeps of a run, and whether it counts.
 
 Errors are kept as numbers of wrong test images, which are short and exact. A run's error is that of its last epoch:
 none is ever chosen by the test set.
@@ -6,24 +6,21 @@ none is ever chosen by the test set.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-from hitnet.errors import HitNetError
-from hitnet.runtime import schemas
-from hitnet.training.recipes import Recipe
+from hitnet import HitNetError, Recipe
+from hitnet.runtime import ANYTHING, check_schema, schema_of
 from reproduction.experiments import Experiment
-from reproduction.ledger import ANALYSIS, ARM, DIVERGED, RUN, SHORT, Entry, Ledger
+from reproduction.ledger import ANALYSIS, DIVERGED, RUN, SHORT, Entry, Ledger
 
-IRREGULARITY_EPOCHS = 100  # the paper takes the irregularity over the last 100 epochs
 AVERAGED_EPOCHS = 10
-CONFIDENCE = 0.95
+HISTORY = [{"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}]
+DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,13 @@ class RunRecord:
         images_per_second: Training speed of all networks side by side.
         beside: How many networks were trained side by side, this one included.
         device: Where it was trained; several devices where a run was continued elsewhere.
-        code: Version of this software; several where a run was continued elsewhere.
+        code: Version of this software; several where a run was continued elsewhere (see provenance.py).
         weights: Fingerprint of the trained weights.
         teacher: Fingerprint of the weights behind hybrid augmentation.
-        model_options: How the network differs from the one that is named.
+        model_options: The network's options in full, apart from the shape of its images and its classes.
         top_wrong: Test images at the end of training whose class is not among the first 1, 2, … classes; empty where
             this was not counted.
+        uncommitted: Whether the run was recorded although no commit held its sources.
     """
 
     network: str
@@ -70,6 +68,7 @@ class RunRecord:
     teacher: str | None = None
     model_options: dict[str, Any] = field(default_factory=dict)
     top_wrong: list[int] = field(default_factory=list)
+    uncommitted: bool = False
 
     @property
     def error(self) -> float:
@@ -97,11 +96,11 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
         tested: How many images were tested after each epoch.
         final_test_seconds: The time of a further test at the end.
     """
-    schemas.check(list(history), schemas.COUNTED_HISTORY, "The run's history")
+    check_schema(list(history), HISTORY, "The run's history")
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),
-        "wrong": [round(row["test_error"] * tested / 100) for row in history],
+        "wrong": [round(row["test_error"] * tested) for row in history],
         "tested": tested,
         "seconds": round(sum(seconds) + final_test_seconds, 1),
         "epoch_seconds": round(statistics.median(seconds), 4),
@@ -117,11 +116,11 @@ def read_record(entry: Entry, ledger: Ledger) -> RunRecord:
         HitNetError: The record has other entries than this version knows.
     """
     known, recipe_options = ({entry.name for entry in fields(kind)} for kind in (RunRecord, Recipe))
-    optional = {"teacher", "model_options", "top_wrong"}  # which the first records did not have
+    optional = {"teacher", "model_options", "top_wrong", "uncommitted"}  # which the first records did not have
     strange = set(entry.facts) - known or known - set(entry.facts) - optional
     if not strange:
         place = f"{ledger.path}, line {ledger.lines[entry.key]}"
-        schemas.check(entry.facts, schemas.schema_of(RunRecord), place)
+        check_schema(entry.facts, schema_of(RunRecord), place)
     if strange or set(entry.facts["recipe"]) - recipe_options:
         raise HitNetError(
             f"{ledger.path}, line {ledger.lines[entry.key]}: the record of {entry.experiment} has other entries than "
@@ -134,8 +133,10 @@ def why_not_full(record: RunRecord, experiment: Experiment) -> str | None:
     """Why a run is not a full run of an experiment; None for one that is."""
     if record.network != experiment.network or record.data != experiment.data:
         return f"it is {record.network} on {record.data}"
-    if record.model_options != dict(experiment.model_options):
-        return f"it is {record.network} with {record.model_options or 'its default options'}"
+    if record.model_options != experiment.full_options:
+        wanted = experiment.full_options
+        others = {name: value for name, value in record.model_options.items() if wanted.get(name) != value}
+        return f"it is {record.network} with {others or 'other options'}"
     if record.images != experiment.images:
         return f"{record.images:,} of {experiment.images:,} training images"
     if record.final_tested != experiment.test_images or record.tested != experiment.tested_each_epoch:
@@ -159,7 +160,7 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
     records = {}
-    for entry in ledger.select(experiment.kind, experiment.name):
+    for entry in ledger.select(RUN, experiment.name):
         record = records[entry.seeds[0]] = read_record(entry, ledger)
         if reason := why_not_full(record, experiment):
             where = f"{ledger.path}, line {ledger.lines[entry.key]}"
@@ -184,12 +185,11 @@ def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:
     """
     entries = ledger.select(DIVERGED, experiment.name)
     for entry in entries:
-        schemas.check(entry.facts, schemas.DIVERGED_FACTS, f"{ledger.path}, line {ledger.lines[entry.key]}")
+        check_schema(entry.facts, DIVERGED_FACTS, f"{ledger.path}, line {ledger.lines[entry.key]}")
     return {
         entry.seeds[0]: entry.facts["why"]
         for entry in entries
-        if same_recipe(entry.facts["recipe"], experiment)
-        and entry.facts["model_options"] == dict(experiment.model_options)
+        if same_recipe(entry.facts["recipe"], experiment) and entry.facts["model_options"] == experiment.full_options
     }
 
 
@@ -198,8 +198,8 @@ def short_runs(ledger: Ledger, experiment: Experiment) -> list[tuple[Entry, RunR
 
 
 def all_records(ledger: Ledger) -> list[tuple[str, RunRecord]]:
-    """Every run with the name of its experiment, arms and short runs included: their speeds were measured."""
-    entries = (entry for kind in (RUN, ARM, SHORT) for entry in ledger.select(kind))
+    """Every run with the name of its experiment, short runs included: their speeds were measured."""
+    entries = (entry for kind in (RUN, SHORT) for entry in ledger.select(kind))
     return [(entry.experiment, read_record(entry, ledger)) for entry in entries]
 
 
@@ -221,87 +221,3 @@ def ghost_analysis(ledger: Ledger, experiment: Experiment, seeds: tuple[int, ...
                 "line and repeat the analysis."
             )
     return entry
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Errors of several runs, in percent; None where there are too few runs.
-
-    Attributes:
-        std: Standard deviation between the runs, with n − 1 in the denominator.
-        irregularity: The mean, over the runs, of the standard deviation of the last 100 epochs' errors.
-        best: The lowest error at the end of a training.
-        margin: Half the width of the 95 % interval of the mean, by Student's t.
-    """
-
-    runs: int
-    mean: float
-    std: float | None
-    irregularity: float | None
-    best: float
-    margin: float | None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return None if self.margin is None else (self.mean - self.margin, self.mean + self.margin)
-
-
-def t_quantile(freedom: float) -> float:
-    """How many standard errors the interval of a mean reaches to each side, by Student's t."""
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))  # scipy.stats has it too, but takes a second to import
-
-
-def summarise(records: Sequence[RunRecord]) -> Summary | None:
-    """Statistics of the runs' errors; None without runs."""
-    summary = summarise_errors([record.error for record in records])
-    return None if summary is None else replace(summary, irregularity=irregularity(records))
-
-
-def summarise_errors(errors: Sequence[float]) -> Summary | None:
-    """Statistics of errors in percent, without irregularity; None without errors."""
-    if not errors:
-        return None
-    std = float(np.std(errors, ddof=1)) if len(errors) > 1 else None
-    margin = None
-    if std is not None:
-        margin = t_quantile(len(errors) - 1) * std / math.sqrt(len(errors))
-    return Summary(len(errors), float(np.mean(errors)), std, None, min(errors), margin)
-
-
-def irregularity(records: Sequence[RunRecord]) -> float | None:
-    """The paper's irregularity; None if a run has too few epochs."""
-    if any(len(record.wrong) < IRREGULARITY_EPOCHS for record in records):
-        return None
-    return float(np.mean([np.std(record.errors[-IRREGULARITY_EPOCHS:], ddof=1) for record in records]))
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two means, in percentage points; `margin` is half the width of its 95 % interval."""
-
-    mean: float
-    margin: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return self.mean - self.margin, self.mean + self.margin
-
-
-def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """The mean of `first` minus that of `second`, by Welch's t; None if either has fewer than two errors."""
-    if min(len(first), len(second)) < 2:
-        return None
-    errors = [np.array(values) for values in (first, second)]
-    parts = [float(values.var(ddof=1)) / len(values) for values in errors]
-    mean, variance = float(errors[0].mean() - errors[1].mean()), sum(parts)
-    if not variance:
-        return Difference(mean, 0.0)
-    freedom = variance**2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, errors, strict=True))
-    return Difference(mean, t_quantile(freedom) * math.sqrt(variance))
-
-
-def differs(summary: Summary, value: float, *, half_unit: float) -> bool | None:
-    """Whether a published mean, known to ± half_unit, lies outside our interval; None without an interval."""
-    if summary.margin is None:
-        return None
-    return abs(summary.mean - value) > summary.margin + half_unit

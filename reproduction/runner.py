@@ -6,30 +6,24 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
-from hitnet.data import Images, open_data
-from hitnet.errors import DivergedError, HitNetError
-from hitnet.models import choose_model
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network, weights_fingerprint
-from hitnet.runtime.device import pick_device
-from hitnet.runtime.progress import Progress
-from hitnet.training import Run, RunConfig, RunFolder, open_run
-from hitnet.training.api import seed_jobs
-from hitnet.training.configuration import configure
-from hitnet.training.hybrid_batches import Prepare
-from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
-from hitnet.training.resuming import check_same
-from hitnet.training.scheduler import AT_ONCE
+from hitnet import HitNetError, Images, Network, Progress, Run, choose_model, open_data, open_run
+from hitnet.errors import DivergedError
+from hitnet.inference import network_distances
+from hitnet.models import weights_fingerprint
+from hitnet.runtime import Together, pick_device
+from hitnet.training import AT_ONCE, RunFolder, TrainingPlan, train_plans
 from reproduction.book import TEACHER_SEED, Book, Drawing
+from reproduction.callbacks import Guard, Notes
 from reproduction.committees import predictions_path, save_predictions, wrong_within
 from reproduction.cost import Costs, device_name
-from reproduction.experiments import Experiment, Length, PlannedRun
+from reproduction.experiments import Experiment, Length, PlannedRun, network_options
 from reproduction.ghosts import reading_path, save_reading
-from reproduction.guard import Guard
-from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger, note_origin, read_origin, today
+from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger
+from reproduction.provenance import is_uncommitted, read_origin, today
 from reproduction.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 
 Tell = Callable[[PlannedRun, RunRecord | str], None]
@@ -42,6 +36,7 @@ class Runner:
     Attributes:
         end: The time, by `clock`, at which all work must be over; None: no limit.
         side_by_side: How many networks to train together; None: as many as suit the device.
+        uncommitted: Record runs also if no commit holds their sources. None: so does any ledger but the own one.
         loaded: Data that were read, by name and split.
     """
 
@@ -53,6 +48,7 @@ class Runner:
     end: float | None
     clock: Callable[[], float]
     side_by_side: int | None = None
+    uncommitted: bool | None = None
     loaded: dict[tuple[str, str], Images] = field(default_factory=dict)
 
     def seconds_left(self) -> float | None:
@@ -84,8 +80,7 @@ class Runner:
         """
         folder = self.folder(experiment, seed, length)
         if folder.finished:
-            config, *_ = self.configured(experiment, length)
-            check_same(folder, replace(config, seed=seed), resume=True)
+            self.plan(experiment, [seed], length).check_folders(device=self.device)
         return folder.finished
 
     def diverged(self, experiment: Experiment, length: Length) -> dict[int, str]:
@@ -135,63 +130,48 @@ class Runner:
             tell: Called for each job as soon as it ends, with its record or the reason why it diverged; not for jobs
                 that were stopped at the end of the budget.
         """
-        device = pick_device(self.device)
+        experiments = {job.experiment.name: job.experiment for job in jobs}
+        seeds = {name: [job.seed for job in jobs if job.experiment.name == name] for name in experiments}
+        plans = {name: self.plan(experiment, seeds[name], length) for name, experiment in experiments.items()}
+        planned = {id(plan): experiments[name] for name, plan in plans.items()}
         by_path = {self.folder(job.experiment, job.seed, length).path: job for job in jobs}
-        job_sets = []
-        for experiment in {job.experiment.name: job.experiment for job in jobs}.values():
-            job_set = self.job_set(experiment, jobs, length)
-            unfinished = []
-            for job in job_set.jobs:
-                if job.finished:
-                    planned = by_path[Path(job.path)]
-                    tell(planned, self.record_run(planned, open_run(job.path), length))
-                else:
-                    note_origin(Path(job.path), device_name(device))
-                    unfinished.append(job)
-            if unfinished:
-                job_sets.append(replace(job_set, jobs=unfinished))
 
-        def on_end(job: Job, outcome: Outcome) -> None:
-            planned = by_path[Path(job.path)]
+        def on_end(plan: TrainingPlan, seed: int, outcome: Run | DivergedError) -> None:
+            job = PlannedRun(planned[id(plan)], seed)
             if isinstance(outcome, DivergedError):
-                self.record_failure(planned, str(outcome), length)
-                tell(planned, str(outcome))
+                self.record_failure(job, str(outcome), length)
+                tell(job, str(outcome))
             else:
-                tell(planned, self.record_run(planned, outcome, length))
+                tell(job, self.record_run(job, outcome, length))
 
         def read(folder: Path, epoch: int, network: Network) -> None:
             experiment = by_path[folder].experiment
             if epoch in experiment.read_ghosts and length.short_label(experiment) is None:
                 self.read_ghosts(experiment, network, RunFolder(folder), epoch)
 
-        guard = Guard(self.progress or Progress(), self.end, self.clock, read)
-        train_job_sets(job_sets, on_end, device=device, progress=guard, at_once=self.at_once)
+        guard = Guard(self.end, self.clock)
+        notes = Notes(device_name(pick_device(self.device)), read)
+        hooks = [guard, notes] if self.progress is None else [self.progress, guard, notes]
+        options: dict[str, Any] = {"device": self.device, "at_once": self.at_once}
+        train_plans(list(plans.values()), on_end, progress=Together(hooks), **options)
 
-    def job_set(self, experiment: Experiment, jobs: Sequence[PlannedRun], length: Length) -> JobSet:
-        """The planned runs of one experiment as jobs; a run folder that holds another run is refused."""
-        config, modify, images, test = self.configured(experiment, length)
-        seeds = [job.seed for job in jobs if job.experiment.name == experiment.name]
-        home, device = self.home(experiment, length), pick_device(self.device)
-        return JobSet(seed_jobs(config, device, seeds=seeds, out=home, resume=True), images, test, modify)
-
-    def configured(self, experiment: Experiment, length: Length) -> tuple[RunConfig, Prepare | None, Images, Images]:
-        """An experiment's configuration with seed 0, what prepares to modify its images, training and test images."""
+    def plan(self, experiment: Experiment, seeds: Sequence[int], length: Length) -> TrainingPlan:
+        """The training of an experiment's runs with these seeds."""
         images, test = self.images(experiment, "train"), self.images(experiment, "test")
         if length.short_label(experiment) is None:
             self.check_whole(experiment, images, test)
         tested = min(length.tests_of(experiment), experiment.tested_each_epoch)
-        images, test = images.first(length.limit), test.first(tested)
         teacher = None if experiment.teacher is None else self.book.experiments[experiment.teacher]
-        config, modify = configure(
+        return TrainingPlan(
             open_data(experiment.data, limit=length.limit),
-            images,
-            test,
-            device=pick_device(self.device),
+            images.first(length.limit),
+            test.first(tested),
+            seeds,
+            self.home(experiment, length),
             model=choose_model(experiment.network, **experiment.model_options),
             recipe=replace(experiment.full_recipe(), epochs=length.epochs_of(experiment)),
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,
         )
-        return config, modify, images, test
 
     def check_whole(self, experiment: Experiment, images: Images, test: Images) -> None:
         """Raise HitNetError before training if a full run on these images could not be counted."""
@@ -209,12 +189,21 @@ class Runner:
             )
 
     def record_run(self, job: PlannedRun, run: Run, length: Length) -> RunRecord:
-        """Add a finished run to the ledger."""
+        """Add a finished run to the ledger.
+
+        Raises:
+            HitNetError: It cannot be counted, or no commit holds its sources and it was not asked for.
+        """
         record = self.make_record(job, run, length)
         kind, name, seeds, label = length.ledger_key(job.experiment, job.seed)
         reason = why_not_full(record, job.experiment)
         if kind != SHORT and reason is not None:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {reason}.")
+        if is_uncommitted(record.code) and self.uncommitted is False:
+            raise HitNetError(
+                f"The run of {name} with seed {job.seed} was made from sources that no commit holds ({record.code}). "
+                "Make it again from a commit, or record it with `uncommitted`."
+            )
         self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
         if kind != SHORT and any(job.seed in seeds for seeds in job.experiment.committee_seeds):
             self.keep_predictions(job, run)
@@ -224,7 +213,7 @@ class Runner:
         """Add to the ledger that a run of full length diverged."""
         experiment = job.experiment
         if length.short_label(experiment) is None:
-            how = {"recipe": experiment.full_recipe().to_dict(), "model_options": dict(experiment.model_options)}
+            how = {"recipe": experiment.full_recipe().to_dict(), "model_options": experiment.full_options}
             origin = read_origin(self.folder(experiment, job.seed, length).path)
             facts = {"why": reason, **how, "date": today(), **origin}
             self.ledger.add_if_new(Entry(DIVERGED, experiment.name, (job.seed,), facts))
@@ -252,13 +241,14 @@ class Runner:
             date=today(),
             weights=weights_fingerprint(run.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
-            model_options=dict(experiment.model_options),
+            model_options=network_options(config.model),
+            uncommitted=bool(self.uncommitted) and is_uncommitted(facts["code"]),
             **facts,
         )
 
     def test_distances(self, run: Run, test: Images) -> Tensor:
         """The distances (N, K) of the test images, on the CPU."""
-        return class_distances(run.model.to(pick_device(self.device)), test.pixels).cpu()
+        return network_distances(run.model.to(pick_device(self.device)), test)
 
     def count_wrong(self, run: Run, test: Images, *, most: int = 1) -> list[int]:
         """Test images whose class is not among the first 1, 2, … `most`."""
@@ -284,7 +274,7 @@ class Runner:
         images = self.images(experiment, "train")
         save_reading(
             reading_path(folder.path, epoch),
-            class_distances(network, images.pixels).cpu().numpy(),
+            network_distances(network, images).numpy(),
             images.labels.numpy(),
             fingerprint=folder.config().data["fingerprint"],
             weights=weights_fingerprint(network),

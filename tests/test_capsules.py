@@ -1,4 +1,4 @@
-"""The Hit-or-Miss layer, distances, squash and routing against plain loops in float64."""
+"""The Hit-or-Miss layer with each kind of batch-norm, and distances, against plain loops in float64."""
 
 import math
 
@@ -8,8 +8,8 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, HitNetError, HitOrMiss, distances, dynamic_routing, mask, squash
-from hitnet.capsules import CapsuleNorm, hits_and_misses, one_hot, track_statistics
+from hitnet import CentripetalLoss, HitNetError, HitOrMiss, distances, mask
+from hitnet.capsules import NORMS, CapsuleNorm, hits_and_misses, one_hot, track_statistics
 
 
 def naive_distances(capsules, centre):
@@ -64,35 +64,56 @@ def test_distances_refuses_a_wrong_shape():
         distances(torch.rand(3, 16))
 
 
-def naive_layer(layer, x):
-    """linear → batch-norm with the batch's own statistics → sigmoid, one number at a time."""
+def naive_layer(layer, x, norm):
+    """linear → batch-norm with the batch's own statistics → sigmoid, one number at a time: [image][class][n]."""
     w, b = layer.linear.weight.tolist(), layer.linear.bias.tolist()
     gamma, beta = layer.norm.weight.tolist(), layer.norm.bias.tolist()
+    n = layer.capsule_dim
     rows = [
         [sum(wi * xi for wi, xi in zip(wr, row, strict=True)) + br for wr, br in zip(w, b, strict=True)] for row in x
     ]
-    out = [[0.0] * len(b) for _ in rows]
-    for j in range(len(b)):
-        column = [row[j] for row in rows]
-        mean = sum(column) / len(column)
-        var = sum((v - mean) ** 2 for v in column) / len(column)
-        for i, v in enumerate(column):
-            out[i][j] = 1 / (1 + math.exp(-((v - mean) / math.sqrt(var + 1e-3) * gamma[j] + beta[j])))
+    # Which statistic number j of an image, component j % n of class j // n, belongs to.
+    group = {"each": lambda j: j, "shared": lambda j: j % n, "class": lambda j: j // n}[norm]
+    out = [[[0.0] * n for _ in range(layer.num_classes)] for _ in rows]
+    for g in range(len(gamma)):
+        values = [row[j] for row in rows for j in range(len(b)) if group(j) == g]
+        mean = sum(values) / len(values)
+        var = sum((v - mean) ** 2 for v in values) / len(values)
+        for i, row in enumerate(rows):
+            for j, v in enumerate(row):
+                if group(j) == g:
+                    normalised = (v - mean) / math.sqrt(var + 1e-3) * gamma[g] + beta[g]
+                    out[i][j // n][j % n] = 1 / (1 + math.exp(-normalised))
     return out
 
 
-def test_layer_is_linear_batchnorm_sigmoid():
+@pytest.mark.parametrize(("norm", "statistics"), [("shared", 4), ("each", 12), ("class", 3)])
+def test_layer_is_linear_batchnorm_sigmoid(norm, statistics):
     torch.manual_seed(0)
-    layer = HitOrMiss(7, 3, capsule_dim=4).double()
+    layer = HitOrMiss(7, 3, capsule_dim=4, norm=norm).double()
+    assert layer.norm.num_features == statistics
     torch.nn.init.normal_(layer.norm.weight)
     torch.nn.init.normal_(layer.norm.bias)
     x = torch.randn(6, 7, dtype=torch.float64)
-    expected = torch.tensor(naive_layer(layer, x.tolist()), dtype=torch.float64).view(6, 3, 4)
+    expected = torch.tensor(naive_layer(layer, x.tolist(), norm), dtype=torch.float64)
     torch.testing.assert_close(layer(x), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_layer_gradcheck():
-    layer = HitOrMiss(5, 2, capsule_dim=3).double()
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_running_statistics_of_one_batch_are_its_own(norm):
+    layer, x = HitOrMiss(7, 3, capsule_dim=4, norm=norm), torch.randn(5000, 7)
+    torch.testing.assert_close(layer(x), layer.eval()(x), rtol=1e-3, atol=1e-3)
+
+
+def test_classes_share_their_statistics_as_in_the_paper():
+    assert HitOrMiss(7, 3, capsule_dim=4).norm.num_features == 4
+    with pytest.raises(HitNetError, match="HitOrMiss: norm must be one of shared, each, class; got 'all'"):
+        HitOrMiss(7, 3, norm="all")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_layer_gradcheck(norm):
+    layer = HitOrMiss(5, 2, capsule_dim=3, norm=norm).double()
     assert gradcheck(layer, (torch.randn(4, 5, dtype=torch.float64, requires_grad=True),))
 
 
@@ -106,11 +127,9 @@ def test_layer_starts_as_keras_does():
     assert (layer.norm.eps, layer.norm.momentum) == (1e-3, 0.01)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_an_empty_batch_in_training_keeps_the_running_statistics(shared):
-    layer = HitOrMiss(8, 3, capsule_dim=4)
-    if shared:
-        layer.share_norm()
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_empty_batch_in_training_keeps_the_running_statistics(norm):
+    layer = HitOrMiss(8, 3, capsule_dim=4, norm=norm)
     layer(torch.randn(32, 8) + 1)
     before = [value.clone() for value in layer.norm.buffers()]
     assert layer(torch.randn(0, 8)).shape == (0, 3, 4)
@@ -119,7 +138,7 @@ def test_an_empty_batch_in_training_keeps_the_running_statistics(shared):
 
 def test_a_batch_of_one_in_training_uses_and_keeps_the_running_statistics():
     torch.manual_seed(0)
-    layer = HitOrMiss(8, 3, capsule_dim=4)
+    layer = HitOrMiss(8, 3, capsule_dim=4, norm="each")
     for _ in range(20):
         layer(torch.randn(32, 8) + 1)
     mean, var = layer.norm.running_mean.clone(), layer.norm.running_var.clone()
@@ -173,7 +192,6 @@ def test_mask_refuses_classes_of_other_images():
         (lambda: distances([[0.5]]), r"distances: capsules must be a tensor \(B, K, n\); got list"),
         (lambda: mask(torch.rand(3, 4), torch.tensor([1])), r"mask: capsules must be \(B, K, n\); got shape \(3, 4\)"),
         (lambda: one_hot([0, 1], 3), "targets must be a tensor; got list"),
-        (lambda: dynamic_routing(torch.rand(2, 3, 4)), r"votes must be \(B, I, K, n\); got shape \(2, 3, 4\)"),
         (lambda: hitnet.misfit(torch.rand(3)), r"misfit: distances must be \(B, K\); got shape \(3,\)"),
         (lambda: CentripetalLoss()(np.zeros((2, 3)), torch.tensor([0, 1])), r"must be a tensor \(B, K\); got ndarray"),
         (lambda: CentripetalLoss(ghost_probability=None), r"ghost_probability must be in \[0, 1\]; got None"),
@@ -201,11 +219,6 @@ def test_one_hot_of_no_targets_and_of_targets_on_a_device():
     assert one_hot(torch.empty(0, dtype=torch.long), 3).shape == (0, 3)
     # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
     assert one_hot(torch.zeros(2, dtype=torch.long, device="meta"), 3).shape == (2, 3)
-
-
-def naive_squash(vector):
-    square = sum(v * v for v in vector)
-    return [v * math.sqrt(square) / (1 + square) for v in vector]
 
 
 @pytest.mark.parametrize("targets", [[[0.5, 0.5, 0.0]], [[0.9, 0.05, 0.05]], [[0, -1, 7]]])
@@ -297,63 +310,6 @@ def test_a_short_training_needs_no_higher_momentum():
         loss.backward()
         optimizer.step()
     assert (distances(layer.eval()(features)).argmin(dim=1) == labels).float().mean() > 0.95
-
-
-def test_squash_against_a_loop():
-    vectors = torch.randn(5, 3, 8, dtype=torch.float64)
-    expected = torch.tensor([[naive_squash(v) for v in row] for row in vectors.tolist()], dtype=torch.float64)
-    torch.testing.assert_close(squash(vectors), expected, rtol=1e-12, atol=1e-12)
-    assert gradcheck(squash, (vectors[:2].clone().requires_grad_(),))
-    zero = torch.zeros(1, 4, requires_grad=True)
-    squash(zero).sum().backward()
-    assert torch.isfinite(zero.grad).all()
-
-
-@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_squash_and_routing_are_float32_from_half_precision(half):
-    votes = torch.randn(2, 6, 3, 4).to(half)
-    for function in (squash, dynamic_routing):
-        torch.testing.assert_close(function(votes), function(votes.float()))
-
-
-def naive_routing(votes, iterations):
-    """Procedure 1 of Sabour et al. for one image: votes [i][k][n]."""
-    low, high, n = len(votes), len(votes[0]), len(votes[0][0])
-    logits = [[0.0] * high for _ in range(low)]
-    for r in range(iterations):
-        couplings = []
-        for row in logits:
-            total = sum(math.exp(v) for v in row)
-            couplings.append([math.exp(v) / total for v in row])
-        capsules = []
-        for k in range(high):
-            s = [sum(couplings[i][k] * votes[i][k][c] for i in range(low)) for c in range(n)]
-            capsules.append(naive_squash(s))
-        if r < iterations - 1:
-            for i in range(low):
-                for k in range(high):
-                    logits[i][k] += sum(a * b for a, b in zip(votes[i][k], capsules[k], strict=True))
-    return capsules
-
-
-@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_routing_against_a_loop(iterations):
-    votes = torch.randn(2, 6, 3, 4, dtype=torch.float64)
-    expected = torch.tensor([naive_routing(v, iterations) for v in votes.tolist()], dtype=torch.float64)
-    torch.testing.assert_close(dynamic_routing(votes, iterations), expected, rtol=1e-10, atol=1e-10)
-    assert torch.equal(dynamic_routing(votes), dynamic_routing(votes, iterations)) == (iterations == 3)
-
-
-def test_routing_gradient_flows_through_the_last_sum():
-    votes = torch.randn(2, 5, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda v: dynamic_routing(v, 1), (votes,))
-    before = dynamic_routing(votes.detach(), 1)
-    couplings = (votes.detach() * before[:, None]).sum(dim=3).softmax(dim=2)  # constants of the second iteration
-    (expected,) = torch.autograd.grad(squash((couplings[..., None] * votes).sum(dim=1)).sum(), votes)
-    (gradient,) = torch.autograd.grad(dynamic_routing(votes, 2).sum(), votes)
-    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
-    with pytest.raises(HitNetError, match="at least 1"):
-        dynamic_routing(votes, 0)
 
 
 def test_public_names():

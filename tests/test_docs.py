@@ -13,11 +13,13 @@ import typer
 
 import hitnet
 from hitnet.cli import app
+from reproduction.cli import app as reproduction_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
+    for folder in (".", "docs", "benchmarks", "reproduction", "reproduction/discussion")
+    for path in (ROOT / folder).glob("*.md")
 )
 CODE_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -32,7 +34,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_pages_are_found():
-    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide.md", "docs/results.md"} <= set(PAGES)
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide.md", "reproduction/results.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -40,25 +42,30 @@ def test_links_within_the_repository_lead_somewhere(page):
     text = CODE_BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
     # Words on a result are shown on the page of results, and their links count from there.
     folder = (ROOT / page).parent
-    folder = ROOT / "docs" if folder.name == "discussion" and not page.endswith("README.md") else folder
+    shown_elsewhere = folder.name == "discussion" and not page.endswith("README.md")
+    folder = folder.parent if shown_elsewhere else folder
     for link in LINK.findall(text):
         if re.match(r"[a-z]+:", link):
             continue
         name, _, anchor = link.partition("#")
-        target = folder / name if name else (ROOT / "docs/results.md" if "discussion" in page else ROOT / page)
+        target = folder / name if name else (folder / "results.md" if shown_elsewhere else ROOT / page)
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
 
 
 # The changelog names what no longer exists.
 DESCRIBED = [page for page in PAGES if page not in ("CHANGELOG.md", "benchmarks/TRIALS.md")]
-COMMANDS = re.compile(r"^ {4}(?:.*-m )?hitnet ([a-z][^#\n]*)|`hitnet ([a-z][^`]*)`", re.MULTILINE)
+PROGRAMS = {"hitnet": app, "reproduction": reproduction_app}
+COMMANDS = re.compile(
+    r"^ {4}(?:.*-m )?(hitnet|reproduction) ([a-zA-Z-][^#\n]*)|`(?:python -m )?(hitnet|reproduction) ([a-zA-Z-][^`]*)`",
+    re.MULTILINE,
+)
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def options_of(words: list[str]) -> set[str]:
-    """The options of the command that these words begin with."""
-    command = typer.main.get_command(app)
+def options_of(program: typer.Typer, words: list[str]) -> set[str]:
+    """The options of the command of a program that these words begin with."""
+    command = typer.main.get_command(program)
     for word in words:
         if not hasattr(command, "commands"):
             break
@@ -71,11 +78,11 @@ def options_of(words: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("page", DESCRIBED)
 def test_commands_and_their_options_exist(page):
-    for in_block, in_sentence in COMMANDS.findall((ROOT / page).read_text(encoding="utf-8")):
-        line = in_block or in_sentence
+    for found in COMMANDS.findall((ROOT / page).read_text(encoding="utf-8")):
+        program, line = found[:2] if found[0] else found[2:]
         words = line.split()
         wanted = {word.strip("[]") for word in words if word.strip("[]").startswith("--")}
-        assert wanted - {"--help"} <= options_of(words), line
+        assert wanted - {"--help"} <= options_of(PROGRAMS[program], words), line
 
 
 @pytest.mark.parametrize("page", DESCRIBED)
@@ -115,9 +122,9 @@ OF_OTHER_PROGRAMS = {"--check", "--inplace", "--logdir", "--max-restarts", "--np
 
 @cache
 def all_options() -> set[str]:
-    """The options of all commands and benchmarks."""
+    """The options of all programs and benchmarks."""
     options = set(OPTION.findall("".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))))
-    groups = [typer.main.get_command(app)]
+    groups = [typer.main.get_command(program) for program in PROGRAMS.values()]
     while groups:
         command = groups.pop()
         options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}

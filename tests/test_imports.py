@@ -52,3 +52,28 @@ except SystemExit as end:
     packages = imported(code)
     assert "hitnet" in packages
     assert packages.isdisjoint({*LATE, "torch"})
+
+
+def test_names_are_there_without_the_packages_that_some_need():
+    """`from hitnet import *`, `help` and `inspect` look at every name; only a call needs the package."""
+    code = """
+import sys
+for package in ("starlette", "uvicorn", "sklearn", "onnx", "huggingface_hub", "tensorboard"):
+    sys.modules[package] = None
+import inspect
+import hitnet
+from hitnet import *
+assert {"serve_review", "train"} <= {name for name, _ in inspect.getmembers(hitnet)}
+for call in (lambda: serve_review("x"), lambda: __import__("hitnet.sklearn"), TensorBoard):
+    try:
+        call()
+    except ImportError as error:
+        assert isinstance(error, HitNetError) and "pip install 'hitnet[" in str(error), error
+    else:
+        raise AssertionError(call)
+try:
+    open_run("nowhere")
+except FileNotFoundError as error:
+    assert isinstance(error, HitNetError) and str(error).startswith("nowhere is not a run folder"), error
+"""
+    assert "hitnet" in imported(code)

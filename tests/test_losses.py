@@ -1,4 +1,4 @@
-"""The centripetal and margin losses against plain loops in float64, and the staircase of the paper's figure."""
+"""The centripetal loss against plain loops in float64, and the staircase of the paper's figure."""
 
 import math
 
@@ -7,8 +7,8 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, GhostLoss, HitNetError, MarginLoss, centripetal_loss, staircase
-from hitnet.losses import ghost_mask, margin_loss
+from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss, staircase
+from hitnet.losses import ghost_mask
 
 
 def naive_staircase(x, step, height, start):
@@ -185,28 +185,10 @@ def test_more_ghosts_than_other_classes():
     torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64))
 
 
-def naive_margin(v, truth, upper=0.9, lower=0.1, weight=0.5):
-    terms = (
-        max(0.0, upper - x) ** 2 if t else weight * max(0.0, x - lower) ** 2 for x, t in zip(v, truth, strict=True)
-    )
-    return sum(terms)
-
-
-@pytest.mark.parametrize("options", [(), (0.8, 0.3, 0.7)])
-def test_margin_loss_against_a_loop(options):
-    v = torch.rand(16, 5, dtype=torch.float64, requires_grad=True)
-    targets = torch.arange(16) % 5
-    expected = [naive_margin(r, t, *options) for r, t in zip(v.tolist(), truths(targets, 5), strict=True)]
-    losses = MarginLoss(*options, reduction="none")(v, targets)
-    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
-    assert gradcheck(lambda x: MarginLoss(*options)(x, targets), (v,))
-
-
 def test_the_functions_have_the_defaults_of_the_modules():
     d, targets = some_distances(), torch.arange(32) % 7
     truth = torch.tensor(truths(targets, 7))
     assert torch.equal(centripetal_loss(d, truth), CentripetalLoss(reduction="none")(d, targets))
-    assert torch.equal(margin_loss(d / 2, truth), MarginLoss(reduction="none")(d / 2, targets))
 
 
 def test_mistakes_are_named():
@@ -217,8 +199,6 @@ def test_mistakes_are_named():
         CentripetalLoss()(d[0], torch.tensor([0]))
     with pytest.raises(HitNetError, match="reduction must be one of mean, sum, none"):
         CentripetalLoss(reduction="avg")
-    with pytest.raises(HitNetError, match="MarginLoss: reduction must be one of"):
-        MarginLoss(reduction="avg")
     for name in ("hit_step", "miss_step"):
         with pytest.raises(HitNetError, match=f"{name} must be finite and above 0"):
             CentripetalLoss(**{name: 0})

@@ -18,7 +18,7 @@ FUNCTIONS = {
     "models": "list_models",
     "prototypes": "prototypes",
     "traverse": "traverse",
-    "features": "feature_distributions",
+    "capsules": "capsule_distributions",
     "generate": "generate",
     "augment": "augment",
     "plot": "plot_history",
@@ -28,7 +28,6 @@ FUNCTIONS = {
     "audit export": "export_audit",
     "review": "serve_review",
     "ghosts": "analyse_ghosts",
-    "reproduce": "reproduce",
     "data list": "list_data",
     "data fetch": "fetch_data",
     "data check": "check_data",
@@ -68,7 +67,7 @@ def test_types_are_checked_for_exactly_the_public_names():
     assert sorted(name for name, _, _ in imports) == hitnet.__all__
     for name, renamed, module in imports:
         assert renamed == name
-        assert module == f"hitnet.{hitnet._ROOM_OF[name]}"
+        assert module == hitnet._ROOM_OF[name]
 
 
 def test_an_unknown_name_is_no_attribute():

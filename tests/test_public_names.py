@@ -15,7 +15,7 @@ def submodules(package):
 
 
 def test_the_packages_are_found():
-    rooms = ("audit", "cli", "data", "models", "paper", "plots", "synthesis", "training")
+    rooms = ("audit", "cli", "data", "models", "plots", "synthesis", "training")
     assert set(PACKAGES) >= {"hitnet"} | {f"hitnet.{room}" for room in rooms}
 
 

@@ -19,7 +19,11 @@ ROOT = Path(__file__).parents[1]
 COUNTED = ("h1", "h2", "h3", "img", "li", "pre", "table", "td")
 PAGES = {  # on the site, by their place in the repository
     "README.md": "index.html",
-    **{name: name.replace(".md", ".html") for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/TRIALS.md")},
+    "reproduction/README.md": "reproduction/index.html",
+    **{
+        name: name.replace(".md", ".html")
+        for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/TRIALS.md", "reproduction/results.md")
+    },
     **{f"docs/{path.name}": f"{path.stem}.html" for path in sorted((ROOT / "docs").glob("*.md")) if path.stem != "api"},
 }
 

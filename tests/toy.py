@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from PIL import Image
@@ -45,7 +46,9 @@ def write_images(root: Path, images: Images) -> Path:
 
 
 class TinyBackbone(nn.Module):
-    """A backbone of 8 features: convolution, batch-norm, ReLU and the mean of each map."""
+    """A backbone of 8 features, as timm would build it: convolution, batch-norm, ReLU and the mean of each map."""
+
+    pretrained_cfg: ClassVar[dict[str, str]] = {"classifier": "fc"}
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,6 +65,20 @@ def write_mnist(folder: Path, images: Images) -> None:
         for kind, array in (("images-idx3", split.pixels[:, 0]), ("labels-idx1", split.labels.to(torch.uint8))):
             head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
             (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + array.numpy().tobytes()))
+
+
+class Counted(Progress):
+    """Notes the parts of the work that begin, and their steps."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, int | None, str]] = []
+        self.steps: list[int] = []
+
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        self.parts.append((name, steps, unit))
+
+    def step(self, count: int = 1) -> None:
+        self.steps.append(count)
 
 
 class Stop(Exception):

@@ -20,7 +20,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "benchmarks/*.md", "benchmarks/records/*.json")
+OUTSIDE = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "benchmarks/*.md", "benchmarks/records/*.json"),
+    *("reproduction/*.md", "reproduction/images/*.png", "reproduction/lists/*.csv"),
+)
 RENAMED = {"README.md": "index.md", "LICENSE": "LICENSE.txt"}
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

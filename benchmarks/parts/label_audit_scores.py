@@ -9,6 +9,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import hitnet
 from hitnet.audit import scores
+from hitnet.audit.margins import Margins, margins
+from hitnet.capsules import HIT_RADIUS
 from hitnet.runtime import files
 from parts.record import replace_rows
 
@@ -40,7 +42,7 @@ def verified(doubt: np.ndarray) -> dict[str, float]:
     return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
 
 
-def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str, float]:
+def flagged(evidence: Margins, case: dict[str, np.ndarray]) -> dict[str, float]:
     """What the flag "wrong" catches, and the number of errors that the scores add up to."""
     bad = case["given"] != case["truth"]
     doubts = scores.doubt(evidence, case["given"])
@@ -57,13 +59,27 @@ def flagged(evidence: scores.Evidence, case: dict[str, np.ndarray]) -> dict[str,
     }
 
 
+def plain_margin(evidence: Margins) -> scores.Doubt:
+    """Only the mean margin."""
+    return scores.Doubt(evidence.margin_mean, evidence.ghost)
+
+
+def ghost_distance(evidence: Margins) -> scores.Doubt:
+    """The paper's: how near the nearest other capsule is, regardless of the given class."""
+    return scores.Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)
+
+
 def judged_by_us(case: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt]]:
     """All scores by all networks, and the audit's own score by the first few networks."""
     distances, given = case["distances"].astype(np.float64), case["given"]
-    evidence = scores.gather(distances, given)
-    judged = [(f"hitnet {method}", scores.doubt(evidence, given, method)) for method in scores.METHODS]
+    evidence = margins(distances, given)
+    judged = [
+        ("hitnet margin", scores.doubt(evidence, given)),
+        ("hitnet plain-margin", plain_margin(evidence)),
+        ("hitnet ghost-distance", ghost_distance(evidence)),
+    ]
     for fewer in range(1, len(distances)):
-        part = scores.gather(distances[:fewer], given)
+        part = margins(distances[:fewer], given)
         judged.append((f"hitnet margin, first {fewer}", scores.doubt(part, given)))
     return judged
 
@@ -102,7 +118,7 @@ def score_case(path: Path) -> list[dict[str, object]]:
     for method, doubts in judged_by_us(case):
         rows.append(row(method, doubts, cost | ({"seconds": None} if "first" in method else {}), case))
         if method == "hitnet margin" and name != "sample":
-            evidence = scores.gather(case["distances"].astype(np.float64), case["given"])
+            evidence = margins(case["distances"].astype(np.float64), case["given"])
             rows[-1] |= flagged(evidence, case)
             rows[-1]["ap_above_best_rival"] = rows[-1]["ap"] - max(rival["ap"] for rival in rivals)
     return rows + rivals

@@ -11,11 +11,10 @@ import hitnet
 from hitnet.inference.evaluation import measure
 from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
-from hitnet.synthesis import feature_distributions
-from hitnet.synthesis.decoding import to_pixels
+from hitnet.synthesis import capsule_distributions
+from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.synthesis.distributions import CapsuleGaussians, fit, true_capsules
-from hitnet.synthesis.generation import sample_images
-from hitnet.synthesis.prototype import class_prototypes
+from hitnet.synthesis.generation import paper_gaussians, sample_images
 
 SPREADS = (1.0, 0.9, 0.8)
 
@@ -39,13 +38,13 @@ def picture_figures(
     """
     network, device = run.model, next(run.model.parameters()).device
     evaluation = measure(network, test)
-    spread = feature_distributions(run, test, device=device.type).by_class()
+    spread = capsule_distributions(run, test, device=device.type).by_class()
     real = mean_pair_distance(test.pixels.to(device) / 255, test.labels.to(device))
     prototypes = class_prototypes(network, torch.arange(test.num_classes))
     figures = {
-        "error_percent": evaluation.error,
+        "error_percent": 100 * evaluation.error,
         "mse": float(evaluation.mse or 0.0),
-        "hits_percent": float(evaluation.hits or 0.0),
+        "hits_percent": 100 * float(evaluation.hits or 0.0),
         "within_percent": 100 * float(spread["within"].mean()),
         "component_sd": float((spread["spread"] ** 2).mean() ** 0.5),
         "prototypes_named": int((named(judge, prototypes) == torch.arange(test.num_classes)).sum()),
@@ -74,7 +73,8 @@ def laws(gaussians: CapsuleGaussians) -> dict[str, tuple[CapsuleGaussians | None
 def draw(network: Network, gaussians: CapsuleGaussians | None, spread: float, samples: int) -> tuple[Tensor, Tensor]:
     """Images (N, C, H, W) on the network's device and the classes that they were made as (N,), on the CPU."""
     classes = range(network.config.num_classes)
-    parts = list(sample_images(network, classes, samples, gaussians=gaussians, spread=spread))
+    drawn_from = paper_gaussians(network) if gaussians is None else gaussians
+    parts = list(sample_images(network, classes, samples, gaussians=drawn_from, spread=spread))
     return torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
 
 

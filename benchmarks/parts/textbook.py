@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import hitnet
-from hitnet.losses import CentripetalLoss, MarginLoss
-from hitnet.models.network import Output
+from hitnet.losses import CentripetalLoss
+from hitnet.models import Output
+from parts.comparison import MarginLoss
 
 BATCH = 128
 STEPS = 100  # timed

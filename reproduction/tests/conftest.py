@@ -1,10 +1,12 @@
 """A toy book and an empty ledger for each test, and what does the work."""
 
 import pytest
+from toy_book import toy_book
+
+from hitnet.training import RunFolder
 from reproduction import PAPER, Ledger, reproduce, runner, write_page
 from reproduction import page as results_page
 from reproduction.cli import app
-from toy_book import toy_book
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +33,10 @@ def work(book, ledger, tmp_path):
         outcome = reproduce(
             *names,
             book=book,
-            docs=tmp_path / "docs",
+            folder=tmp_path / "pages",
             runs_dir=tmp_path / "runs",
             device="cpu",
-            say=said.append,
+            report=said.append,
             **options,
         )
         return outcome, said
@@ -45,14 +47,15 @@ def work(book, ledger, tmp_path):
 @pytest.fixture
 def trained(monkeypatch):
     """The groups that are trained side by side: experiment and seed of each network."""
-    groups, real = [], runner.train_job_sets
+    groups, real = [], runner.train_plans
 
-    def train_job_sets(job_sets, *arguments, **options):
-        jobs = [job for job_set in job_sets for job in job_set.jobs]
-        groups.append(sorted((job.folder.path.parent.name, job.config.seed) for job in jobs))
-        real(job_sets, *arguments, **options)
+    def train_plans(plans, *arguments, **options):
+        networks = [(plan.out, seed) for plan in plans for seed in plan.seeds]
+        left = [(out, seed) for out, seed in networks if not RunFolder(out / f"seed-{seed}").finished]
+        groups.append(sorted((out.name, seed) for out, seed in left))
+        real(plans, *arguments, **options)
 
-    monkeypatch.setattr(runner, "train_job_sets", train_job_sets)
+    monkeypatch.setattr(runner, "train_plans", train_plans)
     return groups
 
 
@@ -61,7 +64,7 @@ def page(book, ledger, tmp_path):
     """Writes the page of a book (the toy book unless told otherwise) and gives its text."""
 
     def call(chosen=book):
-        return write_page(chosen, ledger, tmp_path / "docs").read_text(encoding="utf-8")
+        return write_page(chosen, ledger, tmp_path / "pages").read_text(encoding="utf-8")
 
     return call
 
@@ -71,7 +74,7 @@ def section(ledger, tmp_path):
     """Gives one section of the paper's page."""
 
     def call(name):
-        text = results_page.section(results_page.Page(PAPER, ledger, tmp_path / "docs", PAPER.results[name]))
+        text = results_page.section(results_page.Page(PAPER, ledger, tmp_path / "pages", PAPER.results[name]))
         return text.removeprefix(f"## {name}\n")
 
     return call

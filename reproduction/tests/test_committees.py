@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from toy_book import add, record
+
+from hitnet import HitNetError, open_data, open_run
+from hitnet.models.inference import class_distances
 from reproduction import Result, reproduce
 from reproduction.book import Page
-from reproduction.committee_sections import committee_row
 from reproduction.committees import (
     committee_errors,
     judge_committees,
@@ -20,11 +23,7 @@ from reproduction.committees import (
 from reproduction.ghost_sections import top_k_section
 from reproduction.ledger import ANALYSIS, Entry
 from reproduction.records import full_runs
-from toy_book import add, record
-
-from hitnet import open_data, open_run
-from hitnet.errors import HitNetError
-from hitnet.models.inference import class_distances
+from reproduction.sections import committee_row
 
 
 @pytest.fixture
@@ -54,9 +53,9 @@ def test_wrong_within_against_a_loop(nearest):
 
 
 def test_a_committee_from_training_to_the_page(five_book, five, ledger, tmp_path):
-    options = {"book": five_book, "ledger": ledger, "docs": tmp_path / "docs", "runs_dir": tmp_path / "runs"}
+    options = {"book": five_book, "ledger": ledger, "folder": tmp_path / "pages", "runs_dir": tmp_path / "runs"}
     said = []
-    reproduce(five.name, device="cpu", say=said.append, **options)
+    reproduce(five.name, device="cpu", report=said.append, **options)
     folders = {seed: tmp_path / "runs" / five.name / f"seed-{seed}" for seed in range(6)}
     assert [predictions_path(folders[seed]).is_file() for seed in range(6)] == [False] + [True] * 5
     entry = ledger.get(ANALYSIS, five.name, (1, 2, 3, 4, 5), "committee")
@@ -76,10 +75,10 @@ def test_a_committee_from_training_to_the_page(five_book, five, ledger, tmp_path
         assert records[seed].top_wrong[0] == records[seed].final_wrong
     page = Page(five_book, ledger, tmp_path, five_book.results["toy-top"])
     cells = committee_row(page, "Five", five.name)
-    assert float(cells[5].removesuffix(", no interval from one committee")) == pytest.approx(
+    assert float(cells[4].removesuffix(", no interval from one committee")) == pytest.approx(
         100 * wrong / len(test), abs=0.006
     )
-    assert cells[6] == "1 of 1"
+    assert cells[5] == "1 of 1"
     assert "| 0 |" in top_k_section(page)
     before = len(ledger.entries)
     reproduce(five.name, device="cpu", **options)  # nothing is left to do

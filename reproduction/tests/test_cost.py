@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from reproduction import PAPER
-from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, in_words, known_speed
 from toy_book import CPU, record
+
+from reproduction import PAPER
+from reproduction.cost import FLOAT32, H200, SPEEDS, Costs, convolution_work, duration_text, known_speed
 
 
 @pytest.mark.parametrize(
@@ -21,12 +22,12 @@ from toy_book import CPU, record
     ],
 )
 def test_times_in_words(seconds, words):
-    assert in_words(seconds) == words
+    assert duration_text(seconds) == words
 
 
 def test_an_epoch_of_mnist_on_an_h200_takes_the_measured_time():
     # Ten networks of 20 epochs took 44.7 s with tests, eight of them side by side (benchmarks/TRIALS.md).
-    seconds = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-constant"], epochs=20)
+    seconds = Costs(H200).seconds(PAPER.experiments["mnist-hitnet-shared"], epochs=20)
     assert seconds == pytest.approx(4.47, rel=0.15)
 
 
@@ -53,7 +54,7 @@ def test_residual_networks_cost_in_proportion_to_pixels():
 
 
 def test_few_networks_do_not_fill_a_gpu():
-    toy = PAPER.experiments["mnist-hitnet-constant"]
+    toy = PAPER.experiments["mnist-hitnet-shared"]
     single = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=1))])
     many = Costs(H200, [(toy, record(toy, device=H200, epoch_seconds=1.0, beside=8))])
     assert single.seconds(toy) / single.fullness(toy, 1) == pytest.approx(many.seconds(toy))
@@ -61,7 +62,7 @@ def test_few_networks_do_not_fill_a_gpu():
     assert shares[0] == pytest.approx(SPEEDS["hitnet"][0] / SPEEDS["hitnet"][1])
     assert shares[0] < shares[1] < shares[2] < shares[3] == shares[4] == 1
     assert shares[2] - shares[1] == pytest.approx(2 * (shares[1] - shares[0]))
-    assert shares[1] < many.fullness(PAPER.experiments["affnist-hitnet"], 2) <= 1
+    assert shares[1] < many.fullness(PAPER.experiments["affnist-still-shared"], 2) <= 1
     assert Costs(CPU).fullness(toy, 1) == 1
 
 
@@ -72,17 +73,17 @@ def test_known_speeds():
 
 
 def test_float32_is_slower_on_a_gpu():
-    mixed, single = PAPER.experiments["mnist-ghosts-bfloat16"], PAPER.experiments["mnist-ghosts-float32"]
+    mixed, single = PAPER.experiments["mnist-ghosts-each-bfloat16"], PAPER.experiments["mnist-ghosts-each-float32"]
     for device in (H200, "Some other GPU"):
         assert Costs(device).seconds(single) == pytest.approx(Costs(device).seconds(mixed) / FLOAT32)
     assert Costs(CPU).seconds(single) == Costs(CPU).seconds(mixed)
     assert Costs(H200).fullness(single, 1) == 1
     # One run of 60 epochs took 85 s, its last test included.
-    assert Costs(H200).seconds(PAPER.experiments["cifar10-float32-60"]) == pytest.approx(85, rel=0.15)
+    assert Costs(H200).seconds(PAPER.experiments["cifar10-each-float32-60"]) == pytest.approx(85, rel=0.15)
 
 
 def test_a_speed_measured_in_another_precision_says_nothing():
-    mixed, single = PAPER.experiments["mnist-ghosts-bfloat16"], PAPER.experiments["mnist-ghosts-float32"]
+    mixed, single = PAPER.experiments["mnist-ghosts-each-bfloat16"], PAPER.experiments["mnist-ghosts-each-float32"]
     measured = Costs(H200, [(mixed, record(mixed, device=H200, epoch_seconds=3.0, beside=8))])
     assert measured.seconds(mixed, readings=0) == pytest.approx(60.0)
     assert measured.seconds(single) == Costs(H200).seconds(single)
@@ -114,7 +115,9 @@ def test_fewer_images_and_epochs_cost_less(book):
 def test_a_teacher_costs_time():
     costs = Costs(H200)
     experiments = PAPER.experiments
-    assert costs.seconds(experiments["mnist-hybrid"]) > costs.seconds(experiments["mnist-hitnet-constant"])
+    assert costs.seconds(experiments["mnist-hybrid-shared-component"]) > costs.seconds(
+        experiments["mnist-hitnet-shared"]
+    )
 
 
 def test_work_outside_the_epochs_costs_time(book):

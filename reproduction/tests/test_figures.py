@@ -3,21 +3,22 @@
 from dataclasses import replace
 
 import pytest
+from toy_book import add, table_row
+
 from reproduction import reproduce
 from reproduction.figures import components_section, draw_components, measure_components
 from reproduction.ledger import PICTURE, Entry
-from toy_book import add, table_row
 
 
 def test_a_picture_names_its_run_and_a_missing_file(page, book, ledger, tmp_path):
-    facts = {"files": ["images/paper/toy-picture.png"], "weights": "abc"}
+    facts = {"files": ["images/toy-picture.png"], "weights": "abc"}
     ledger.add(Entry(PICTURE, "toy", (0,), facts, "toy-picture"))
-    assert "The file images/paper/toy-picture.png is missing" in page()
-    file = tmp_path / "docs/images/paper/toy-picture.png"
+    assert "The file images/toy-picture.png is missing" in page()
+    file = tmp_path / "pages/images/toy-picture.png"
     file.parent.mkdir(parents=True)
     file.touch()
     text = page()
-    assert "![A picture](images/paper/toy-picture.png)" in text
+    assert "![A picture](images/toy-picture.png)" in text
     assert "Drawn from toy, seed 0, weights abc.\n" in text
     add(ledger, book.experiments["toy"], 0)
     assert "is another training (weights w)" in page()
@@ -27,19 +28,28 @@ def test_pictures_are_drawn_from_one_run(work, ledger, tmp_path):
     outcome, _ = work("toy-picture")
     assert outcome.done == ["toy, seed 0"]
     entry = ledger.get(PICTURE, "toy", (0,), "toy-picture")
-    assert entry.facts["files"] == ["images/paper/toy-picture.png"]
-    assert (tmp_path / "docs/images/paper/toy-picture.png").stat().st_size > 1000
+    assert entry.facts["files"] == ["images/toy-toy-picture.png"]
+    assert (tmp_path / "pages/images/toy-toy-picture.png").stat().st_size > 1000
     assert work("toy-picture")[0].done == []
 
 
 def test_the_components_of_capsules(section, ledger):
     assert "Not drawn yet" in section("components")
     measured = {"centre": 0.5, "spread": 0.025, "by_class": [["0", 5923, 0.50123, 0.02345, 0.96789]]}
-    facts = {"files": ["images/paper/components.png"], "weights": "abc", "measured": measured}
-    ledger.add(Entry(PICTURE, "mnist-hitnet-constant", (0,), facts, "components"))
+    facts = {"files": ["images/components.png"], "weights": "abc", "measured": measured}
+    ledger.add(Entry(PICTURE, "mnist-hitnet-shared", (0,), facts, "components"))
     text = section("components")
     assert table_row(text, "0")[1:] == ["5,923", "0.501", "0.0234", "96.8"]
     assert "m/√n = 0.0250" in text
+    assert "Not measured on test images yet." in text
+    measured["by_class_test"] = [["0", 980, 0.5, 0.03, 0.9512]]
+    facts = {"files": ["images/components.png"], "weights": "abc", "measured": measured}
+    ledger.path.unlink()
+    ledger.read()
+    ledger.add(Entry(PICTURE, "mnist-hitnet-each", (0,), facts, "components"))
+    text = section("components")
+    assert table_row(text.split("test images")[1], "0")[1:] == ["980", "0.500", "0.0300", "95.1"]
+    assert "This is an arm: batch-norm of each class and component. Not drawn yet: " in text
 
 
 def test_components_are_measured_from_a_run(work, book, ledger, tmp_path):
@@ -51,8 +61,9 @@ def test_components_are_measured_from_a_run(work, book, ledger, tmp_path):
         measure=measure_components,
     )
     larger = replace(book, results={**book.results, shown.name: shown})
-    reproduce(shown.name, book=larger, ledger=ledger, docs=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
+    reproduce(shown.name, book=larger, ledger=ledger, folder=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
     facts = ledger.get(PICTURE, "toy", (0,), shown.name).facts
+    assert [row[1] for row in facts["measured"]["by_class_test"]] == [4, 4, 4]
     rows = facts["measured"]["by_class"]
     assert [row[0] for row in rows] == ["band 0", "band 1", "band 2"]
     assert facts["measured"]["spread"] == pytest.approx(0.1 / 4)

@@ -1,23 +1,21 @@
-"""The ledger: lines, checksums, duplicates, merges, and where a line comes from."""
+"""The ledger: lines, checksums, duplicates and merges."""
 
 import errno
 import json
 import os
-import re
 import shutil
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
+
+from hitnet import HitNetError
+from hitnet.runtime import appending
+from patience import PATIENCE
 from reproduction import Ledger
 from reproduction import ledger as ledger_module
 from reproduction.ledger import RUN, SHORT, Entry, canonical, checksum
-
-import hitnet
-from hitnet.errors import HitNetError
-from hitnet.runtime import files
-from patience import PATIENCE
 
 
 def entry(seed, error=1, kind=RUN, label=""):
@@ -154,7 +152,7 @@ def test_two_branches_merge_without_conflict(tmp_path):
 
     attributes = Path(__file__).parents[2] / ".gitattributes"
     assert "merge=union" in attributes.read_text()
-    path = tmp_path / "src/hitnet/paper/ledger.jsonl"
+    path = tmp_path / "reproduction/ledger.jsonl"
     git("init", "-q", "-b", "main")
     shutil.copy(attributes, tmp_path)
     Ledger(path).add(entry(0))
@@ -168,33 +166,6 @@ def test_two_branches_merge_without_conflict(tmp_path):
     git("commit", "-qam", "ours")
     git("merge", "-q", "other", "-m", "merged")
     assert [line.seeds for line in Ledger(path).select(RUN)] == [(0,), (1,), (2,)]
-
-
-def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
-    monkeypatch.setattr(ledger_module, "source_root", lambda: None)
-    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", ledger_module.code_version())
-    assert ledger_module.code_version() == ledger_module.code_version()
-
-
-def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(tmp_path, monkeypatch):
-    def git(*words):
-        identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
-        subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True)
-
-    module, ledger = tmp_path / "src/hitnet/paper/module.py", tmp_path / "src/hitnet/paper/ledger.jsonl"
-    module.parent.mkdir(parents=True)
-    module.write_text("1\n")
-    ledger.write_text("a\n")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    monkeypatch.setattr(ledger_module, "source_root", lambda: tmp_path)
-    version = ledger_module.code_version()
-    assert re.fullmatch(rf"{re.escape(hitnet.__version__)} [0-9a-f]{{12}}", version)
-    ledger.write_text("a\nb\n")
-    assert ledger_module.code_version() == version
-    module.write_text("2\n")
-    assert ledger_module.code_version().startswith(f"{version}+ sources ")
 
 
 def test_a_full_disk_leaves_no_half_line(ledger, monkeypatch):
@@ -265,7 +236,7 @@ def test_a_pipe_is_no_ledger(tmp_path):
 def test_a_line_that_is_just_being_written_is_not_repaired(ledger):
     ledger.add(entry(0))
     line, removed = entry(1).to_line() + "\n", []
-    with files.appending(ledger.path) as append:
+    with appending(ledger.path) as append:
         append(line[:40])
         repairing = threading.Thread(target=lambda: removed.append(ledger_module.repair(ledger.path)))
         repairing.start()

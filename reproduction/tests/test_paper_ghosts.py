@@ -5,22 +5,19 @@ import sys
 
 import numpy as np
 import pytest
-from reproduction import PAPER, Ledger, write_page
+from toy_book import HERE, add, record, table_row
+
+import hitnet
+from hitnet import HitNetError
+from hitnet.audit.margins import others
+from hitnet.data import open_data
+from hitnet.inference import find_ghosts
+from hitnet.models.inference import class_distances
+from reproduction import PAPER, Ledger, runner, write_page
 from reproduction.cost import Costs
 from reproduction.experiments import Length, PlannedRun
 from reproduction.ledger import ANALYSIS, Entry
 from reproduction.runner import Runner
-from toy_book import HERE, add, record, table_row
-
-import hitnet
-from hitnet.audit.judges import collect
-from hitnet.audit.scores import others
-from hitnet.data import open_data
-from hitnet.errors import HitNetError
-from hitnet.inference import find_ghosts
-from hitnet.models.inference import class_distances
-from hitnet.runtime.device import pick_device
-from hitnet.runtime.progress import Progress
 
 TEN = list("0123456789")
 
@@ -36,16 +33,18 @@ def test_ghosts_are_analysed_once_all_runs_are_there(work, ledger, tmp_path):
     assert facts["by_epoch"][-1][1:] == [sum(map(sum, facts["pairs"])), len(facts["doubtful"])]
 
 
-def test_ghosts_are_read_during_training(work, book, tmp_path):
+def test_ghosts_are_read_during_training(work, book, tmp_path, monkeypatch):
     images = open_data(book.experiments["toy-ghosts"].data).load("train")
     seen = {}
 
-    class Looking(Progress):
-        def network(self, folder, epoch, network):
-            away = others(class_distances(network, images.pixels).double().numpy(), images.labels.numpy())
-            seen[folder.name, epoch] = away.min(axis=1).astype(np.float32)
+    class Looking(runner.Notes):
+        def epoch(self, training):
+            away = others(class_distances(training.network, images.pixels).double().numpy(), images.labels.numpy())
+            seen[training.folder.name, len(training.history)] = away.min(axis=1).astype(np.float32)
+            super().epoch(training)
 
-    work("toy-ghosts", progress=Looking())
+    monkeypatch.setattr(runner, "Notes", Looking)
+    work("toy-ghosts")
     assert len(seen) == 4
     for (folder, epoch), distance in seen.items():
         with np.load(tmp_path / f"runs/toy-ghosts/{folder}/ghosts-{epoch}.npz") as kept:
@@ -70,9 +69,8 @@ def test_the_analysis_is_that_of_the_ghosts_command(work, book, ledger, tmp_path
     work("toy-ghosts")
     images = open_data(book.experiments["toy-ghosts"].data).load("train")
     trained = [hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)]
-    ghosts = find_ghosts(
-        collect(trained, images, pick_device("cpu"), plain=True), images.labels.numpy(), images.class_names
-    )
+    distances = np.stack([class_distances(run.model, images.pixels).cpu().numpy() for run in trained])
+    ghosts = find_ghosts(distances, images.labels.numpy(), images.class_names)
     facts = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts
     assert facts["pairs"] == ghosts.pairs(ghosts.agreed()).iloc[:-1, :-1].to_numpy().tolist()
     assert facts["agreement"] == ghosts.agreement()[["classes", "images"]].to_numpy().tolist()
@@ -126,24 +124,24 @@ def test_readings_must_be_of_the_ledgers_own_runs(work, ledger, tmp_path):
 
 
 def test_pictures_of_fewer_networks_do_not_replace_those_of_more(work, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     work("toy-ghosts", runs=1)
     few, many = (ledger.get(ANALYSIS, "toy-ghosts", seeds).facts["files"] for seeds in ((0,), (0, 1)))
-    assert few[0] == "images/paper/toy-ghosts-1-doubtful-1.png"
+    assert few[0] == "images/toy-ghosts-1-doubtful-1.png"
     assert not set(few) & set(many)
-    assert all((tmp_path / "docs" / file).is_file() for file in few + many)
+    assert all((tmp_path / "pages" / file).is_file() for file in few + many)
 
 
 def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
-    files = [tmp_path / "docs" / file for file in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]]
+    files = [tmp_path / "pages" / file for file in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]]
     drawn = {file: file.read_bytes() for file in files}
     shutil.rmtree(tmp_path / "runs")
     files[0].unlink()
     before = len(ledger.entries)
-    text = write_page(book, ledger, tmp_path / "docs").read_text()
+    text = write_page(book, ledger, tmp_path / "pages").read_text()
     assert f"{files[0].name} is missing from this copy; `python -m reproduction toy-ghosts` draws it." in text
     _, said = work("toy-ghosts")
     assert {file: file.read_bytes() for file in files} == drawn
@@ -155,14 +153,14 @@ def test_missing_pictures_are_drawn_again_from_the_ledger(work, book, ledger, tm
 
 
 def test_pictures_are_not_drawn_of_other_images(work, book, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["hitnet.audit.ghosts"], "HIT_RADIUS", 10.0)
+    monkeypatch.setattr(sys.modules["hitnet.inference.ghosts"], "HIT_RADIUS", 10.0)
     work("toy-ghosts")
     (file, *_) = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["files"]
-    (tmp_path / "docs" / file).unlink()
+    (tmp_path / "pages" / file).unlink()
     monkeypatch.setattr("hitnet.data.images.Images.fingerprint", "another")
     with pytest.raises(HitNetError, match=r"doubtful images of toy-ghosts cannot be drawn: .* holds other images here"):
         work("toy-ghosts")
-    assert not (tmp_path / "docs" / file).exists()
+    assert not (tmp_path / "pages" / file).exists()
 
 
 def test_estimates_include_the_readings_left(book, ledger, tmp_path):
@@ -191,40 +189,39 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
         "by_epoch": [[60, 15_000, 2]],
         "weights": ["w"] * 20,
     }
-    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
-    ledger.add(Entry(ANALYSIS, "mnist-ghosts", tuple(range(20)), facts))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), facts))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
     standing = (
-        "- mnist-ghosts-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all runs: "
+        "- mnist-ghosts-shared-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all"
     )
     assert standing in text
     assert "experiment, epochs" not in text
-    assert table_row(text, "networks")[1:] == ["20", "–", "–", "20", "–"]
-    assert table_row(text, "images with one ghost class (N_c = 1)")[1:] == [
-        "16,859 (28 %)",
-        "–",
-        "–",
-        "15,000 (25 %)",
-        "–",
-    ]
-    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "–", "–", "2,000", "–"]
-    assert table_row(text, "doubtful images")[1:] == ["71", "–", "–", "2", "–"]
-    assert table_row(text, "fewest hits among them")[1:] == ["11", "–", "–", "12", "–"]
-    assert table_row(text, "with at least 15 hits")[1:] == ["55", "–", "–", "1", "–"]
+    assert table_row(text, "networks")[1:] == ["20", "20", "–", "–", "–", "–"]
+    assert table_row(text, "images with one ghost class (N_c = 1)")[1:4] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
+    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–", "–", "–", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–", "–", "–"]
+    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–", "–", "–", "–"]
+    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–", "–", "–", "–"]
     assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
     agreed, text = text.split("Doubtful images: ")
     assert table_row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
     nines = ["**9**", "·", "·", "·", "0 (1)", "1 (13)", "·", "·", "0 (1)", "·", "·", "1 (15)"]
     assert table_row(text, "**9**") == nines
     assert table_row(text, "**Total**")[-1] == "2 (71)"
-    assert "7: 3, 5, 12; 9: 4, 9, 20" in text
-    assert (tmp_path / "docs/images/paper/mnist-ghosts-analysis.png").is_file()
+    assert "[All 2 doubtful images](lists/mnist-ghosts-shared-doubtful.csv)" in text
+    assert (tmp_path / "pages/lists/mnist-ghosts-shared-doubtful.csv").read_text().splitlines() == [
+        "index in the training set,label,ghost class,hits,mean distance",
+        "7,3,5,12,0.05",
+        "9,4,9,20,0.01",
+    ]
+    assert (tmp_path / "pages/images/mnist-ghosts-shared-analysis.png").is_file()
     longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
-    ledger.add(Entry(ANALYSIS, "mnist-ghosts-250", tuple(range(20)), longer))
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-250", tuple(range(20)), longer))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    assert table_row(text, "doubtful images")[1:] == ["71", "–", "–", "2", "2"]
-    assert table_row(text, "mnist-ghosts-250, 10")[1:] == ["12,000 (20 %)", "40"]
-    assert table_row(text, "mnist-ghosts-250, 250")[1:] == ["15,000 (25 %)", "2"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2", "–", "–"]
+    assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
+    assert table_row(text, "mnist-ghosts-shared-250, 250")[1:] == ["15,000 (25 %)", "2"]
 
 
 def test_the_section_says_which_runs_the_analysis_waits_for(page, book, ledger):

@@ -3,11 +3,13 @@
 import shutil
 
 import pytest
+from toy_book import add, add_short, toy_book
+
 import reproduction as paper
 from reproduction import Ledger
-from reproduction import cli as reproduce_cli
+from reproduction.missing_runs import OWN_LEDGER
+from reproduction.provenance import LABORATORY
 from reproduction.records import full_runs
-from toy_book import add, add_short, toy_book
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def book(tmp_path, monkeypatch):
 
 @pytest.fixture
 def reproduce(book, command):
-    return lambda *words: command(*words, "--ledger", "ledger.jsonl", "--device", "cpu", "--docs", "docs")
+    return lambda *words: command(*words, "--ledger", "ledger.jsonl", "--device", "cpu", "--pages", "pages")
 
 
 def line(text, name):
@@ -33,9 +35,8 @@ def test_the_list_of_the_papers_results(command):
     assert ended.code == 0
     for name in paper.PAPER.results:
         assert line(ended.out, name)
-    assert " left 0 of 40 " in line(ended.out, "table1-constant")
+    assert " left 0 of 50 " in line(ended.out, "table1-constant")
     assert "days" in line(ended.out, "table1-constant")
-    assert "not planned" in line(ended.out, "svhn-hybrid")
 
 
 def test_the_list_says_how_far_it_has_come(reproduce, book):
@@ -51,10 +52,11 @@ def test_the_list_says_how_far_it_has_come(reproduce, book):
 
 
 def test_the_list_counts_runs_that_were_not_planned(command, tmp_path):
-    experiment, ledger = paper.PAPER.experiments["svhn-hybrid"], tmp_path / "ledger.jsonl"
-    add(Ledger(ledger), experiment, 0)
+    experiment, ledger = paper.PAPER.experiments["mnist-hitnet-each-60"], tmp_path / "ledger.jsonl"
+    for seed in range(2):
+        add(Ledger(ledger), experiment, seed)
     ended = command("--list", "--device", "cpu", "--ledger", ledger)
-    assert " 1, not planned " in line(ended.out, experiment.name)
+    assert " 2, 1 planned " in line(ended.out, experiment.name)
 
 
 def test_runs_and_page(reproduce, book, tmp_path):
@@ -66,8 +68,9 @@ def test_runs_and_page(reproduce, book, tmp_path):
     assert (tmp_path / "runs/paper/toy/seed-1/weights.safetensors").is_file()
     ended = reproduce("--render")
     assert ended.code == 0, ended.err
-    assert "written: docs/results.md" in ended.out
-    assert "| 2 of 3 |" in (tmp_path / "docs/results.md").read_text()
+    assert "written: pages/results.md" in ended.out
+    assert "| 2 of 3 |" in (tmp_path / "pages/results.md").read_text()
+    assert "Of 0 results" in (tmp_path / "pages/README.md").read_text()
 
 
 def test_the_budget_leaves_work(reproduce):
@@ -116,38 +119,31 @@ def test_a_damaged_ledger_is_named_with_its_line(reproduce, tmp_path):
         assert "ledger.jsonl, line 3 is damaged" in ended.err
 
 
-def test_an_installed_package_does_not_write_its_own_ledger(book, command, monkeypatch):
-    monkeypatch.setattr(reproduce_cli, "source_root", lambda: None)
-    ended = command("toy", "--device", "cpu")
-    assert ended.code == 1
-    assert "--ledger FILE" in ended.err
-    assert command("--list", "--device", "cpu").code == 0
-
-
 def test_a_ledger_of_ones_own_has_documents_of_its_own(book, command, tmp_path):
     add(Ledger("mine.jsonl"), book.experiments["toy"], 0)
     ended = command("--render", "--ledger", "mine.jsonl")
     assert ended.code == 0, ended.err
-    assert "from the ledger of runs (`mine.jsonl`)" in (tmp_path / "mine-docs/results.md").read_text(encoding="utf-8")
+    assert "of runs (`mine.jsonl`)" in (tmp_path / "mine-pages/results.md").read_text(encoding="utf-8")
 
 
 def test_the_packages_ledger_is_sound():
-    ledger = Ledger(reproduce_cli.PACKAGED)
-    assert reproduce_cli.PACKAGED.is_file()
+    ledger = Ledger(OWN_LEDGER)
+    assert OWN_LEDGER.is_file()
     for experiment in paper.PAPER.experiments.values():
         full_runs(ledger, experiment)
 
 
-def test_the_page_in_the_repository_is_that_of_the_ledger(command, tmp_path):
-    docs = reproduce_cli.docs_folder(reproduce_cli.PACKAGED)
-    for part in ("discussion", "images/paper"):
-        if (docs / part).is_dir():
-            shutil.copytree(docs / part, tmp_path / part)
-    ended = command("--render", "--docs", tmp_path)
+def test_the_pages_in_the_repository_are_those_of_the_ledger(command, tmp_path):
+    for part in ("discussion", "images"):
+        shutil.copytree(LABORATORY / part, tmp_path / part)
+    ended = command("--render", "--pages", tmp_path)
     assert ended.code == 0, ended.err
-    assert (docs / "results.md").read_text(encoding="utf-8") == (tmp_path / "results.md").read_text(encoding="utf-8")
+    written = ["README.md", "results.md", *(f"lists/{file.name}" for file in (tmp_path / "lists").iterdir())]
+    assert len(written) == 2 + len(list((LABORATORY / "lists").iterdir()))
+    for name in written:
+        assert (LABORATORY / name).read_text(encoding="utf-8") == (tmp_path / name).read_text(encoding="utf-8"), name
 
 
 def test_every_discussion_belongs_to_a_result():
-    written = {file.stem for file in (reproduce_cli.docs_folder(reproduce_cli.PACKAGED) / "discussion").glob("*.md")}
+    written = {file.stem for file in (LABORATORY / "discussion").glob("*.md")}
     assert written - {"README"} <= set(paper.PAPER.results)

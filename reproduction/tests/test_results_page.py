@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from reproduction.cost import H200
-from reproduction.ledger import DIVERGED, Entry
 from toy_book import add, add_short, record, table_row
 
-from hitnet.errors import HitNetError
+from hitnet import HitNetError
+from reproduction.cost import H200
+from reproduction.ledger import DIVERGED, Entry
 
 
 def test_an_empty_ledger_says_so_in_every_cell(page):
@@ -39,7 +39,7 @@ def test_a_difference_is_marked_and_asks_for_a_discussion(page, book, ledger, tm
     text = page()
     assert table_row(text, "Toy")[2] == "25.00 [25.00, 25.00] **≠**"
     assert "`discussion/toy-table.md` beside this page" in text
-    words = tmp_path / "docs/discussion/toy-table.md"
+    words = tmp_path / "pages/discussion/toy-table.md"
     words.parent.mkdir()
     words.write_text("The toy is easier than it seems.\n")
     text = page()
@@ -48,7 +48,7 @@ def test_a_difference_is_marked_and_asks_for_a_discussion(page, book, ledger, tm
 
 
 def test_a_discussion_that_is_not_text_is_named(page, tmp_path):
-    words = tmp_path / "docs/discussion/toy-table.md"
+    words = tmp_path / "pages/discussion/toy-table.md"
     words.parent.mkdir(parents=True)
     words.write_bytes("café".encode("latin-1"))
     with pytest.raises(HitNetError, match=r"toy-table\.md cannot be read: .* plain text in UTF-8"):
@@ -78,7 +78,7 @@ def test_diverged_runs_are_counted_and_listed(page, book, ledger):
     toy = book.experiments["toy"]
     add(ledger, toy, 0)
     for seed, epochs in ((1, 2), (2, 3)):  # the second with a recipe that is not the experiment's
-        how = {"recipe": replace(toy.full_recipe(), epochs=epochs).to_dict(), "model_options": {}}
+        how = {"recipe": replace(toy.full_recipe(), epochs=epochs).to_dict(), "model_options": toy.full_options}
         ledger.add(Entry(DIVERGED, "toy", (seed,), {"why": "Training diverged in epoch 7.", **how}))
     text = page()
     cells = table_row(text, "Toy")

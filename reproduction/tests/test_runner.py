@@ -4,45 +4,49 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from reproduction import Ledger, reproduce, runner
-from reproduction.book import Standing, standing
-from reproduction.cost import Costs
-from reproduction.guard import Guard
-from reproduction.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
-from reproduction.records import full_runs, short_runs
 from toy_book import HERE, Clock, add, record
 
 import hitnet
-from hitnet.errors import DivergedError, HitNetError
-from hitnet.runtime.progress import Progress
+from hitnet import HitNetError, Progress, Training
+from hitnet.errors import DivergedError
+from hitnet.runtime import Together
+from reproduction import Ledger, reproduce, runner
+from reproduction.book import Completion, completion
+from reproduction.callbacks import Guard
+from reproduction.cost import Costs
+from reproduction.ledger import ANALYSIS, DIVERGED, PICTURE, RUN, SHORT
+from reproduction.provenance import note_origin
+from reproduction.records import full_runs, short_runs
 
 SOFT = {"head": "softmax", "decoder": "none"}
 
 
 def diverging(monkeypatch, which):
-    """Make the networks diverge at once for whose job set and job `which` is true."""
-    real = runner.train_job_sets
+    """Make the networks diverge at once for whose plan and seed `which` is true."""
+    real = runner.train_plans
 
-    def train_job_sets(job_sets, on_end, **options):
-        well = []
-        for job_set in job_sets:
-            for job in job_set.jobs:
-                if which(job_set, job):
-                    on_end(job, DivergedError("Training diverged in epoch 1."))
-            well.append(replace(job_set, jobs=[job for job in job_set.jobs if not which(job_set, job)]))
-        real(well, on_end, **options)
+    def train_plans(plans, on_end, **options):
+        well = {}
+        for plan in plans:
+            for seed in plan.seeds:
+                if which(plan, seed):
+                    note_origin(plan.out / f"seed-{seed}", "toy")
+                    on_end(plan, seed, DivergedError("Training diverged in epoch 1."))
+            well[id(plan)] = replace(plan, seeds=[seed for seed in plan.seeds if not which(plan, seed)]), plan
+        originals = {id(fewer): plan for fewer, plan in well.values()}
+        real([fewer for fewer, _ in well.values()], lambda fewer, *rest: on_end(originals[id(fewer)], *rest), **options)
 
-    monkeypatch.setattr(runner, "train_job_sets", train_job_sets)
+    monkeypatch.setattr(runner, "train_plans", train_plans)
 
 
 def test_complete_experiments_are_analysed_while_other_work_is_left(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda job_set, job: job_set.modify is not None)
+    diverging(monkeypatch, lambda plan, seed: plan.augment_from is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
 
 
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
+    diverging(monkeypatch, lambda plan, seed: seed == 0)
     outcome, _ = work("toy", runs=2)
     assert outcome.done == ["toy, seed 1"]
     assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
@@ -53,17 +57,17 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 
 
 def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
+    diverging(monkeypatch, lambda plan, seed: seed == 0)
     work("toy-ghosts", runs=2)
     assert [line.seeds for line in ledger.select(ANALYSIS)] == [(1,)]  # only of the finished run
     outcome, _ = work("toy-ghosts", runs=2)
     assert (outcome.done, outcome.left, outcome.failed) == ([], [], [])
     assert trained == [[], [("toy-ghosts", 1)]]
-    assert standing(book, "toy-ghosts", ledger, Costs(HERE)) == Standing(2, 2, 0.0)
+    assert completion(book, "toy-ghosts", ledger, Costs(HERE)) == Completion(2, 2, 0.0)
 
 
 def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda job_set, job: True)
+    diverging(monkeypatch, lambda plan, seed: True)
     assert work("toy", runs=1, epochs=1)[0].failed == [
         "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
     ]
@@ -71,7 +75,7 @@ def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger
 
 
 def test_a_teacher_that_diverged_is_not_tried_again_and_teaches_nobody(work, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda job_set, job: job.config.seed == 0)
+    diverging(monkeypatch, lambda plan, seed: seed == 0)
     work("toy", runs=1)
     for name in ("toy-hybrid", "toy-picture"):
         outcome, said = work(name)
@@ -125,7 +129,7 @@ def test_a_teacher_shorter_than_its_pupil_is_trained_in_full(book, ledger, tmp_p
     toy, hybrid = book.experiments["toy"], book.experiments["toy-hybrid"]
     pupil = replace(hybrid, options={**hybrid.options, "epochs": 4})
     small = replace(book, experiments={"toy": toy, "toy-hybrid": pupil}, results={})
-    options = {"book": small, "ledger": ledger, "docs": tmp_path, "runs_dir": tmp_path / "runs", "device": "cpu"}
+    options = {"book": small, "ledger": ledger, "folder": tmp_path, "runs_dir": tmp_path / "runs", "device": "cpu"}
     outcome = reproduce("toy-hybrid", epochs=3, **options)
     assert outcome.done == ["toy, seed 0", "toy-hybrid, seed 0 (short: 3 epochs, 48 images)"]
     assert sorted(full_runs(ledger, toy)) == [0]
@@ -135,9 +139,9 @@ def test_a_teacher_shorter_than_its_pupil_is_trained_in_full(book, ledger, tmp_p
 def test_model_options_reach_the_network_and_the_ledger(book, ledger, tmp_path):
     soft = replace(book.experiments["toy"], name="toy-soft", model_options=SOFT)
     small = replace(book, experiments={"toy-soft": soft}, results={})
-    reproduce("toy-soft", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
+    reproduce("toy-soft", book=small, ledger=ledger, folder=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
     run = full_runs(ledger, soft)[0]
-    assert run.model_options == SOFT
+    assert run.model_options == {**soft.full_options, **SOFT}
     assert hitnet.open_run(tmp_path / "runs/toy-soft/seed-0").model.config.head == "softmax"
     with pytest.raises(HitNetError, match="is not: it is hitnet-small with"):
         full_runs(ledger, replace(soft, model_options={}))
@@ -147,7 +151,7 @@ def test_a_teacher_with_options_is_trained_first(book, ledger, tmp_path):
     teacher = replace(book.experiments["toy"], name="teacher", wanted=1, model_options={"decoder": "conv"})
     pupil = replace(book.experiments["toy-hybrid"], name="pupil", teacher="teacher")
     small = replace(book, experiments={"teacher": teacher, "pupil": pupil}, results={})
-    outcome = reproduce("pupil", book=small, ledger=ledger, docs=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
+    outcome = reproduce("pupil", book=small, ledger=ledger, folder=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
     assert outcome.done == ["teacher, seed 0", "pupil, seed 0"]
     assert full_runs(ledger, pupil)[0].teacher == full_runs(ledger, teacher)[0].weights
     assert hitnet.open_run(tmp_path / "runs/pupil/seed-0").model.config.decoder == "standardised"
@@ -182,9 +186,9 @@ def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledg
 
 def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledger):
     class Another(Progress):
-        def epoch(self, row):
+        def epoch(self, training):
             other = Ledger(ledger.path)
-            if row["epoch"] == 2 and not other.entries:
+            if training.history[-1]["epoch"] == 2 and not other.entries:
                 add(other, book.experiments["toy"], 0)
 
     outcome, _ = work("toy", runs=2, progress=Another())
@@ -194,17 +198,20 @@ def test_a_run_that_another_process_recorded_meanwhile_is_kept(work, book, ledge
 
 
 def test_a_guard_that_stopped_stays_stopped():
+    def after(seconds):
+        return Training(None, [{"epoch": 1, "seconds": seconds}], None, 0, None)
+
     clock, inner = Clock(), Progress()
-    guard = Guard(inner, clock.now + 10, clock, read=lambda *_: None)
-    guard.epoch({"seconds": 11.0})
+    guard = Together([inner, Guard(clock.now + 10, clock)])
+    guard.epoch(after(11.0))
     assert guard.stop
-    guard.epoch({"seconds": 1.0})
+    guard.epoch(after(1.0))
     assert guard.stop
-    other = Guard(inner, None, clock, read=lambda *_: None)
-    other.epoch({"seconds": 1.0})
+    other = Together([inner, Guard(None, clock)])
+    other.epoch(after(1.0))
     assert not other.stop
     inner.stop = True
-    other.epoch({"seconds": 1.0})
+    other.epoch(after(1.0))
     assert other.stop
 
 
@@ -228,7 +235,7 @@ def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
             "toy",
             book=replace(book, experiments={"toy": larger}, results={}),
             ledger=ledger,
-            docs=".",
+            folder=".",
             runs=1,
             runs_dir=ledger.path.parent / "more",
             device="cpu",
@@ -240,10 +247,10 @@ def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
 def test_errors_each_epoch_on_fewer_images_and_at_the_end_on_all(book, ledger, tmp_path):
     fewer = replace(book.experiments["toy"], each_epoch=5)
     small = replace(book, experiments={"toy": fewer}, results={})
-    reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
+    reproduce("toy", book=small, ledger=ledger, folder=tmp_path, runs=1, runs_dir=tmp_path / "runs", device="cpu")
     run = full_runs(ledger, fewer)[0]
     assert (run.tested, run.final_tested) == (5, 12)
-    assert run.error == pytest.approx(hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
+    assert run.error == pytest.approx(100 * hitnet.evaluate(tmp_path / "runs/toy/seed-0", device="cpu").error)
 
 
 @pytest.mark.parametrize(("limit", "each_epoch", "tested"), [(8, 5, (5, 8)), (4, 5, (4, 4)), (32, None, (12, 12))])
@@ -252,6 +259,6 @@ def test_a_limited_run_is_tested_on_no_more_images_than_it_learns_from(
 ):
     toy = replace(book.experiments["toy"], each_epoch=each_epoch)
     small = replace(book, experiments={"toy": toy}, results={})
-    reproduce("toy", book=small, ledger=ledger, docs=tmp_path, runs=1, limit=limit, runs_dir=tmp_path, device="cpu")
+    reproduce("toy", book=small, ledger=ledger, folder=tmp_path, runs=1, limit=limit, runs_dir=tmp_path, device="cpu")
     ((_, run),) = short_runs(ledger, toy)
     assert (run.tested, run.final_tested) == tested

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from hitnet.data import open_data, save_npz
+from hitnet.runtime import pick_device
 from reproduction import Book, Experiment, Ledger, Result
+from reproduction.cells import error_table
 from reproduction.claims import Claim
 from reproduction.cost import device_name
 from reproduction.figures import draw_prototypes, picture_section
 from reproduction.ghost_sections import ghosts_section
 from reproduction.ledger import RUN, SHORT, Entry
-from reproduction.page import error_table
 from reproduction.records import RunRecord
-
-from hitnet.data import open_data, save_npz
-from hitnet.runtime.device import pick_device
 from toy import toy_images
 
 CPU = "cpu (toy, 1 threads)"
@@ -86,7 +85,7 @@ def record(experiment: Experiment, wrong: list[int] | None = None, **changes: ob
         code="c",
         date="2026-01-01",
         weights="w",
-        model_options=dict(experiment.model_options),
+        model_options=experiment.full_options,
     )
     return replace(run, **changes)  # type: ignore[arg-type]
 

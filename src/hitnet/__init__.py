@@ -5,102 +5,23 @@ Names are imported when they are first used, so that `import hitnet` is quick an
 
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "capsules": ("HitOrMiss", "distances", "dynamic_routing", "mask", "squash"),
-    "losses": (
-        "CentripetalLoss",
-        "GhostLoss",
-        "MarginLoss",
-        "centripetal_loss",
-        "ghost_loss",
-        "margin_loss",
-        "misfit",
-        "staircase",
-    ),
-    "errors": ("HitNetError",),
-    "models": (
-        "HitNet",
-        "HitOrMissClassifier",
-        "ModelChoice",
-        "ModelConfig",
-        "Network",
-        "Output",
-        "build",
-        "choose_model",
-        "list_models",
-        "with_backbone",
-    ),
-    "data": ("Data", "Images", "check_data", "fetch_data", "list_data", "open_data"),
-    "training": (
-        "Callback",
-        "Recipe",
-        "RecipeChoice",
-        "Run",
-        "TensorBoard",
-        "Training",
-        "choose_recipe",
-        "open_run",
-        "train",
-        "train_many",
-    ),
-    "inference": ("Evaluation", "Prediction", "analyse_ghosts", "evaluate", "export_run", "predict"),
-    "runtime": ("Progress",),
-    "synthesis": ("augment", "feature_distributions", "generate", "prototypes", "traverse", "write_images"),
-    "features": ("extract_features",),
-    "audit": (
-        "Audit",
-        "FeatureHeads",
-        "FineTuned",
-        "FinishedRuns",
-        "NetworksAndHeads",
-        "NewNetworks",
-        "apply_corrections",
-        "audit_labels",
-        "export_audit",
-        "open_audit",
-    ),
-    "review": ("serve_review",),
-    "plots": ("plot_history",),
-}
-_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
-_ROOMS = (
-    "audit",
-    "capsules",
-    "data",
-    "errors",
-    "features",
-    "losses",
-    "models",
-    "plots",
-    "review",
-    "sklearn",
-    "synthesis",
-    "training",
-)
-
-__all__ = sorted(_ROOM_OF)
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the only list of public names: type checkers import from it, `_room_of_each_name` reads it
     from hitnet.audit import Audit as Audit
-    from hitnet.audit import FeatureHeads as FeatureHeads
-    from hitnet.audit import FineTuned as FineTuned
-    from hitnet.audit import FinishedRuns as FinishedRuns
-    from hitnet.audit import NetworksAndHeads as NetworksAndHeads
-    from hitnet.audit import NewNetworks as NewNetworks
+    from hitnet.audit import Judges as Judges
     from hitnet.audit import apply_corrections as apply_corrections
     from hitnet.audit import audit_labels as audit_labels
     from hitnet.audit import export_audit as export_audit
     from hitnet.audit import open_audit as open_audit
     from hitnet.capsules import HitOrMiss as HitOrMiss
     from hitnet.capsules import distances as distances
-    from hitnet.capsules import dynamic_routing as dynamic_routing
     from hitnet.capsules import mask as mask
-    from hitnet.capsules import squash as squash
     from hitnet.data import Data as Data
     from hitnet.data import Images as Images
     from hitnet.data import check_data as check_data
@@ -111,16 +32,10 @@ if TYPE_CHECKING:
     from hitnet.features import extract_features as extract_features
     from hitnet.inference import Evaluation as Evaluation
     from hitnet.inference import Prediction as Prediction
-    from hitnet.inference import analyse_ghosts as analyse_ghosts
-    from hitnet.inference import evaluate as evaluate
-    from hitnet.inference import export_run as export_run
-    from hitnet.inference import predict as predict
     from hitnet.losses import CentripetalLoss as CentripetalLoss
     from hitnet.losses import GhostLoss as GhostLoss
-    from hitnet.losses import MarginLoss as MarginLoss
     from hitnet.losses import centripetal_loss as centripetal_loss
     from hitnet.losses import ghost_loss as ghost_loss
-    from hitnet.losses import margin_loss as margin_loss
     from hitnet.losses import misfit as misfit
     from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet
@@ -136,28 +51,43 @@ if TYPE_CHECKING:
     from hitnet.plots import plot_history as plot_history
     from hitnet.review import serve_review as serve_review
     from hitnet.runtime import Progress as Progress
+    from hitnet.runtime import Training as Training
     from hitnet.synthesis import augment as augment
-    from hitnet.synthesis import feature_distributions as feature_distributions
+    from hitnet.synthesis import capsule_distributions as capsule_distributions
     from hitnet.synthesis import generate as generate
     from hitnet.synthesis import prototypes as prototypes  # type: ignore[no-redef]
     from hitnet.synthesis import traverse as traverse
     from hitnet.synthesis import write_images as write_images
-    from hitnet.training import Callback as Callback
     from hitnet.training import Recipe as Recipe
     from hitnet.training import RecipeChoice as RecipeChoice
     from hitnet.training import Run as Run
     from hitnet.training import TensorBoard as TensorBoard
-    from hitnet.training import Training as Training
+    from hitnet.training import analyse_ghosts as analyse_ghosts
     from hitnet.training import choose_recipe as choose_recipe
+    from hitnet.training import evaluate as evaluate
+    from hitnet.training import export_run as export_run
     from hitnet.training import open_run as open_run
+    from hitnet.training import predict as predict
     from hitnet.training import train as train  # type: ignore[no-redef]
     from hitnet.training import train_many as train_many
 
 
+def _room_of_each_name() -> dict[str, str]:
+    """The module of each public name, from the list above."""
+    block = next(node for node in ast.parse(Path(__file__).read_text("utf-8")).body if isinstance(node, ast.If))
+    imports = (node for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_ROOM_OF = _room_of_each_name()
+_ROOMS = {*_ROOM_OF.values(), "hitnet.sklearn"}  # the last one needs a package that may be missing
+__all__ = sorted(_ROOM_OF)
+
+
 def __getattr__(name: str) -> Any:
     if name in _ROOM_OF:
-        value = getattr(importlib.import_module(f"hitnet.{_ROOM_OF[name]}"), name)
-    elif name in _ROOMS:
+        value = getattr(importlib.import_module(_ROOM_OF[name]), name)
+    elif f"hitnet.{name}" in _ROOMS:
         value = importlib.import_module(f"hitnet.{name}")
     else:
         raise AttributeError(f"module 'hitnet' has no attribute {name!r}")
@@ -166,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOM_OF, *_ROOMS})
+    return sorted({*globals(), *_ROOM_OF, *(room.removeprefix("hitnet.") for room in _ROOM_OF.values())})

@@ -6,13 +6,31 @@ Capsules are tensors (B, K, n): B images, K classes, one vector of n components 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, whole
+from hitnet.errors import HitNetError, check_choice, whole
 
+__all__ = [
+    "CENTRE",
+    "HIT_RADIUS",
+    "MISS_RADIUS",
+    "NORMS",
+    "CapsuleLayer",
+    "HitOrMiss",
+    "Norm",
+    "check_tensor",
+    "distances",
+    "full_precision",
+    "in_precision_of",
+    "mask",
+]
+
+Norm = Literal["shared", "each", "class"]
+NORMS: tuple[Norm, ...] = get_args(Norm)
 CENTRE = 0.5
 HIT_RADIUS, MISS_RADIUS = 0.1, 0.9  # m and m' of the paper
 HALF = (torch.float16, torch.bfloat16)
@@ -110,37 +128,6 @@ def mask(capsules: Tensor, classes: Tensor) -> Tensor:
     return capsules * kept[..., None]
 
 
-def squash(vectors: Tensor, dim: int = -1) -> Tensor:
-    """Shrink vectors to a length below 1: |s|² / (1 + |s|²) · s / |s| (Sabour et al., 2017, Eq. 1)."""
-    vectors = full_precision(vectors)
-    norm = torch.linalg.vector_norm(vectors, dim=dim, keepdim=True)
-    return vectors * (norm / (1 + norm * norm))
-
-
-def dynamic_routing(votes: Tensor, iterations: int = 3) -> Tensor:
-    """Routing by agreement (Sabour et al., 2017, procedure 1).
-
-    The coupling coefficients are constants for autograd: gradients flow only through the last weighted sum.
-
-    Args:
-        votes: (B, I, K, n), the prediction of each of I lower capsules for each of K classes.
-        iterations: Number of routing iterations (paper: 3).
-
-    Returns:
-        Capsules (B, K, n).
-    """
-    if iterations < 1:
-        raise HitNetError(f"dynamic_routing: iterations must be at least 1; got {iterations}.")
-    check_tensor("dynamic_routing: votes", votes, 4, "(B, I, K, n)")
-    votes = full_precision(votes)
-    fixed = votes.detach()
-    logits = votes.new_zeros(1, *votes.shape[1:3])  # the same for all images: a batch of any size can be exported
-    for _ in range(iterations - 1):
-        capsules = squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), fixed))
-        logits = logits + torch.einsum("bikn,bkn->bik", fixed, capsules)
-    return squash(torch.einsum("bik,bikn->bkn", logits.softmax(dim=2), votes))
-
-
 class SteadyNorm(nn.modules.batchnorm._BatchNorm):
     """Batch normalisation whose running statistics are right from the first batch on.
 
@@ -192,7 +179,7 @@ def track_statistics(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, varian
 
 
 class CapsuleNorm(SteadyNorm, nn.BatchNorm1d):
-    """Batch normalisation of capsule components (B, F)."""
+    """Batch normalisation of capsule components (B, F), or of capsules (B, K, n) with one statistic per class."""
 
 
 class MapNorm(SteadyNorm, nn.BatchNorm2d):
@@ -208,23 +195,32 @@ class CapsuleLayer(nn.Module):
         in_features: Number of features per image.
         num_classes: K.
         capsule_dim: n (paper: 16).
+        norm: Which values share a mean and a variance. "shared": those of one component, over all classes (n
+            statistics, as Keras computes them for a K x n matrix); "each": none (K·n statistics); "class": those of one
+            class, over its components (K statistics).
         momentum: Weight of each batch in the running statistics, once there are many batches (see `SteadyNorm`).
     """
 
-    def __init__(self, in_features: int, num_classes: int, capsule_dim: int = 16, *, momentum: float = 0.01) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        capsule_dim: int = 16,
+        *,
+        norm: Norm = "shared",
+        momentum: float = 0.01,
+    ) -> None:
         super().__init__()
         owner = type(self).__name__
         in_features = whole(owner, "in_features", in_features, 1)
-        self.num_classes = whole(owner, "num_classes", num_classes, 1)
-        self.capsule_dim = whole(owner, "capsule_dim", capsule_dim, 1)
-        self.linear = nn.Linear(in_features, self.num_classes * self.capsule_dim)
-        self.norm = CapsuleNorm(self.num_classes * self.capsule_dim, eps=1e-3, momentum=momentum)
+        classes = self.num_classes = whole(owner, "num_classes", num_classes, 1)
+        n = self.capsule_dim = whole(owner, "capsule_dim", capsule_dim, 1)
+        check_choice(owner, "norm", norm, NORMS)
+        self.normalised_shape = {"shared": (-1, n), "each": (-1, classes * n), "class": (-1, classes, n)}[norm]
+        self.linear = nn.Linear(in_features, classes * n)
+        self.norm = CapsuleNorm(self.normalised_shape[1], eps=1e-3, momentum=momentum)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-
-    def share_norm(self) -> None:
-        """Normalise with n statistics that all classes share, as Keras does on a (K, n) tensor; to be called once."""
-        self.norm = CapsuleNorm(self.capsule_dim, eps=self.norm.eps, momentum=self.norm.momentum)
 
     def vectors(self, features: Tensor) -> Tensor:
         """Map features (B, in_features) to normalised vectors (B, K, n), in float32 or better."""
@@ -233,8 +229,8 @@ class CapsuleLayer(nn.Module):
         if features.shape[1] != self.linear.in_features:
             raise HitNetError(f"{owner}: features must be {shape}; got shape {tuple(features.shape)}.")
         linear = self.linear(in_precision_of(self.linear.weight, features))  # the backbone's precision may differ
-        values = full_precision(linear).view(-1, self.norm.num_features)  # (B, K n), or (B K, n) where they share
-        return self.norm(values).view(-1, self.num_classes, self.capsule_dim)
+        normalised: Tensor = self.norm(full_precision(linear).view(self.normalised_shape))
+        return normalised.view(-1, self.num_classes, self.capsule_dim)
 
 
 class HitOrMiss(CapsuleLayer):

@@ -8,12 +8,44 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+__all__ = [
+    "DivergedError",
+    "HitNetError",
+    "check_choice",
+    "check_entries",
+    "finite",
+    "share",
+    "unknown_name",
+    "whole",
+]
+
 NAMES_SHOWN = 30
 LINE_ENDS = {ord(sign): repr(sign)[1:-1] for sign in "\n\t"}
 
 
 class HitNetError(ValueError):
     """A mistake that the user can fix. The command line prints only the message, without a traceback."""
+
+
+class MissingFileError(HitNetError, FileNotFoundError):
+    """A file or folder that does not exist."""
+
+
+class MissingPackageError(HitNetError, ImportError):
+    """A package that is not installed.
+
+    Args:
+        what: What needs it, e.g. "ONNX files".
+        package: The package.
+        extra: The extra of hitnet that installs it.
+        advice: A further sentence.
+    """
+
+    def __init__(self, what: str, package: str | None, extra: str, advice: str = "") -> None:
+        needs = "need" if what.endswith("s") else "needs"
+        super().__init__(
+            f"{what} {needs} the package {package}: pip install 'hitnet[{extra}]'.{advice and ' ' + advice}"
+        )
 
 
 class DivergedError(HitNetError):
@@ -26,7 +58,7 @@ class DivergedError(HitNetError):
     runs: tuple[Any, ...] = ()
 
 
-class ToldElsewhereError(HitNetError):
+class ReportedElsewhereError(HitNetError):
     """An error that another process of the same work reports to the user."""
 
 

@@ -1,4 +1,4 @@
-"""The centripetal loss of HitNet with ghost capsules, the ghost loss on logits, and the margin loss of CapsNet."""
+"""The centripetal loss of HitNet with ghost capsules, and the ghost loss on logits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ from torch import Tensor, nn
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS, check_tensor, full_precision, one_hot
 from hitnet.errors import HitNetError, check_choice, finite, share, whole
+
+__all__ = [
+    "MISS_WEIGHT",
+    "CentripetalLoss",
+    "GhostLoss",
+    "Reduction",
+    "centripetal_loss",
+    "ghost_loss",
+    "matching_truth",
+    "misfit",
+    "reduce",
+    "staircase",
+]
 
 Reduction = Literal["mean", "sum", "none"]
 GhostRule = Literal["always", "nearer"]
@@ -81,18 +94,12 @@ def centripetal_loss(
 ) -> Tensor:
     """The centripetal loss per image (Eq. 3): Σ_k y_k L_{l,h,m}(d_k) + λ (1 − y_k) L_{l',h',√n/2−m'}(√n/2 − d_k).
 
-    The argument of the second staircase minus its start is m' − d_k for every n, so the code uses m' − d_k.
+    The argument of the second staircase minus its start is m' − d_k for every n, so the code uses m' − d_k. The options
+    that are not explained here are those of `CentripetalLoss`.
 
     Args:
         distances: d (B, K).
         truth: y (B, K), booleans.
-        hit_radius: m (paper: 0.1).
-        miss_radius: m' (paper: 0.9).
-        hit_step: l (paper: 0.1).
-        hit_height: h (paper: 0.2).
-        miss_step: l' (paper: 0.1).
-        miss_height: h' (paper: 0.2).
-        miss_weight: λ (paper: 0.5).
         excused: (B, K) booleans: capsules without loss (ghosts, Eq. 4).
 
     Returns:
@@ -123,12 +130,38 @@ def misfit(distances: Tensor) -> Tensor:
 
 
 def reduce(values: Tensor, reduction: Reduction) -> Tensor:
+    """Values (B,) as a mean, as a sum, or as they are."""
     if reduction == "mean":
         return values.mean()
     return values.sum() if reduction == "sum" else values
 
 
-class CentripetalLoss(nn.Module):
+class LossWithGhosts(nn.Module):
+    """What the losses below have in common: which classes of an image cost nothing, and how a batch is reduced."""
+
+    def __init__(self, ghosts: int, rule: GhostRule, probability: float, reduction: Reduction) -> None:
+        super().__init__()
+        owner = type(self).__name__
+        check_choice(owner, "reduction", reduction, ("mean", "sum", "none"))
+        check_choice(owner, "ghost_rule", rule, ("always", "nearer"))
+        self.ghosts, self.ghost_rule = whole(owner, "ghosts", ghosts, 0), rule
+        self.ghost_probability = share(owner, "ghost_probability", probability)
+        self.reduction: Reduction = reduction
+
+    @property
+    def draws(self) -> bool:
+        """Whether it is left to chance which ghosts are excused."""
+        return self.ghosts > 0 and self.ghost_probability < 1
+
+    def excused(self, distances: Tensor, truth: Tensor, chances: Tensor | None = None) -> Tensor | None:
+        """The ghosts (B, K), booleans, from distances of which the smallest are nearest; None without ghosts."""
+        if not self.ghosts:
+            return None
+        count, rule, probability = self.ghosts, self.ghost_rule, self.ghost_probability
+        return ghost_mask(distances, truth, ghosts=count, rule=rule, probability=probability, chances=chances)
+
+
+class CentripetalLoss(LossWithGhosts):
     """Centripetal loss (Eqs. 2 and 3), summed over classes; with ghosts > 0, Eq. 4.
 
     Call it as loss(distances, targets): distances (B, K), targets class indices (B,) or zeros and ones (B, K). With
@@ -168,55 +201,25 @@ class CentripetalLoss(nn.Module):
         ghost_probability: float = 1.0,
         farthest: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(ghosts, ghost_rule, ghost_probability, reduction)
         owner = type(self).__name__
-        capsule_dim, ghosts = whole(owner, "capsule_dim", capsule_dim, 1), whole(owner, "ghosts", ghosts, 0)
-        hit_step = finite(owner, "hit_step", hit_step, above_0=True)
-        miss_step = finite(owner, "miss_step", miss_step, above_0=True)
-        hit_radius, miss_radius = finite(owner, "hit_radius", hit_radius), finite(owner, "miss_radius", miss_radius)
-        hit_height, miss_height = finite(owner, "hit_height", hit_height), finite(owner, "miss_height", miss_height)
-        miss_weight = finite(owner, "miss_weight", miss_weight)
-        farthest = math.sqrt(capsule_dim) / 2 if farthest is None else finite(owner, "farthest", farthest)
-        if miss_radius >= farthest:
+        self.capsule_dim = whole(owner, "capsule_dim", capsule_dim, 1)
+        steps = {"hit_step": hit_step, "miss_step": miss_step}
+        others = {"hit_radius": hit_radius, "miss_radius": miss_radius, "miss_weight": miss_weight}
+        others |= {"hit_height": hit_height, "miss_height": miss_height}
+        self.options = {name: finite(owner, name, value, above_0=True) for name, value in steps.items()}
+        self.options |= {name: finite(owner, name, value) for name, value in others.items()}
+        farthest = math.sqrt(self.capsule_dim) / 2 if farthest is None else finite(owner, "farthest", farthest)
+        if self.options["miss_radius"] >= farthest:
             raise HitNetError(
                 f"CentripetalLoss: capsules of {capsule_dim} components are at most {farthest:.2f} from the centre, so "
                 f"none could miss it by {miss_radius}. Use a larger `capsule_dim` or a smaller `miss_radius`."
             )
-        ghost_probability = share(owner, "ghost_probability", ghost_probability)
-        check_choice("CentripetalLoss", "reduction", reduction, ("mean", "sum", "none"))
-        check_choice("CentripetalLoss", "ghost_rule", ghost_rule, ("always", "nearer"))
-        self.capsule_dim = capsule_dim
-        self.hit_radius, self.miss_radius, self.miss_weight = hit_radius, miss_radius, miss_weight
-        self.hit_step, self.hit_height = hit_step, hit_height
-        self.miss_step, self.miss_height = miss_step, miss_height
-        self.ghosts, self.ghost_rule, self.ghost_probability = ghosts, ghost_rule, ghost_probability
-        self.reduction: Reduction = reduction
 
     def forward(self, distances: Tensor, targets: Tensor, *, chances: Tensor | None = None) -> Tensor:
         truth = matching_truth(distances, targets)
-        excused = None
-        if self.ghosts:
-            excused = ghost_mask(
-                distances,
-                truth,
-                ghosts=self.ghosts,
-                rule=self.ghost_rule,
-                probability=self.ghost_probability,
-                chances=chances,
-            )
-        losses = centripetal_loss(
-            distances,
-            truth,
-            hit_radius=self.hit_radius,
-            miss_radius=self.miss_radius,
-            hit_step=self.hit_step,
-            hit_height=self.hit_height,
-            miss_step=self.miss_step,
-            miss_height=self.miss_height,
-            miss_weight=self.miss_weight,
-            excused=excused,
-        )
-        return reduce(losses, self.reduction)
+        excused = self.excused(distances, truth, chances)
+        return reduce(centripetal_loss(distances, truth, excused=excused, **self.options), self.reduction)
 
 
 def ghost_loss(logits: Tensor, truth: Tensor, excused: Tensor) -> Tensor:
@@ -234,7 +237,7 @@ def ghost_loss(logits: Tensor, truth: Tensor, excused: Tensor) -> Tensor:
     return -z.log_softmax(dim=1).masked_fill(~truth, 0).sum(dim=1)
 
 
-class GhostLoss(nn.Module):
+class GhostLoss(LossWithGhosts):
     """Cross-entropy that lets the most likely wrong classes go unpunished: ghosts for any classifier.
 
     The idea is the ghost loss of Deliège et al. (2020), read for softmax: the ghost is taken out of the softmax, so it
@@ -258,13 +261,7 @@ class GhostLoss(nn.Module):
         ghost_rule: GhostRule = "always",
         ghost_probability: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.ghosts = whole("GhostLoss", "ghosts", ghosts, 0)
-        check_choice("GhostLoss", "reduction", reduction, ("mean", "sum", "none"))
-        check_choice("GhostLoss", "ghost_rule", ghost_rule, ("always", "nearer"))
-        ghost_probability = share("GhostLoss", "ghost_probability", ghost_probability)
-        self.ghost_rule, self.ghost_probability = ghost_rule, ghost_probability
-        self.reduction: Reduction = reduction
+        super().__init__(ghosts, ghost_rule, ghost_probability, reduction)
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         truth = matching_truth(logits, targets)
@@ -273,59 +270,10 @@ class GhostLoss(nn.Module):
                 f"GhostLoss: with {logits.shape[1]} classes and {self.ghosts} ghosts no wrong class is left. Use fewer "
                 "`ghosts`."
             )
-        excused = torch.zeros_like(truth)
-        if self.ghosts:
-            excused = ghost_mask(
-                -logits, truth, ghosts=self.ghosts, rule=self.ghost_rule, probability=self.ghost_probability
-            )
-        return reduce(ghost_loss(logits, truth, excused), self.reduction)
-
-
-def margin_loss(
-    lengths: Tensor, truth: Tensor, *, upper: float = 0.9, lower: float = 0.1, down_weight: float = 0.5
-) -> Tensor:
-    """The margin loss per image: Σ_k T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)².
-
-    Args:
-        lengths: |v| (B, K).
-        truth: T (B, K), booleans.
-        upper: m⁺ (paper: 0.9).
-        lower: m⁻ (paper: 0.1).
-        down_weight: λ (paper: 0.5).
-
-    Returns:
-        (B,).
-    """
-    v = full_precision(lengths)
-    present = (upper - v).clamp_min(0).square()
-    absent = down_weight * (v - lower).clamp_min(0).square()
-    return torch.where(truth, present, absent).sum(dim=1)
-
-
-class MarginLoss(nn.Module):
-    """The margin loss of Sabour et al., 2017 (Eq. 4).
-
-    Call it as loss(lengths, targets): lengths (B, K), targets class indices (B,) or zeros and ones (B, K).
-
-    Args:
-        upper: m⁺ (paper: 0.9).
-        lower: m⁻ (paper: 0.1).
-        down_weight: λ (paper: 0.5).
-        reduction: "mean" or "sum" over the batch, or "none".
-    """
-
-    def __init__(
-        self, upper: float = 0.9, lower: float = 0.1, down_weight: float = 0.5, reduction: Reduction = "mean"
-    ) -> None:
-        super().__init__()
-        check_choice("MarginLoss", "reduction", reduction, ("mean", "sum", "none"))
-        self.upper, self.lower, self.down_weight = upper, lower, down_weight
-        self.reduction: Reduction = reduction
-
-    def forward(self, lengths: Tensor, targets: Tensor) -> Tensor:
-        truth = matching_truth(lengths, targets)
-        losses = margin_loss(lengths, truth, upper=self.upper, lower=self.lower, down_weight=self.down_weight)
-        return reduce(losses, self.reduction)
+        excused = self.excused(-logits, truth)
+        return reduce(
+            ghost_loss(logits, truth, torch.zeros_like(truth) if excused is None else excused), self.reduction
+        )
 
 
 def matching_truth(predictions: Tensor, targets: Tensor) -> Tensor:

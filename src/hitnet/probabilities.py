@@ -12,6 +12,7 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.errors import HitNetError, finite, share
 
 Floats = npt.NDArray[np.float64]
+FEWEST_HELD_OUT = 20  # images whose labels the network has not seen, to fit anything on
 COLDEST, HOTTEST = 0.005, 5.0  # temperatures that are tried
 
 

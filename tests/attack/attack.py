@@ -20,7 +20,8 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS), str(TESTS / "attack")]
+ROOT = TESTS.parent
+sys.path[:0] = [str(ROOT / name) for name in ("src", "", "reproduction/tests", "tests", "tests/attack")]
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def about(args: argparse.Namespace) -> dict[str, object]:
-    from reproduction.ledger import code_version
+    from reproduction.provenance import code_version
 
     return {
         "command": "python tests/attack/attack.py " + " ".join(sys.argv[1:]),

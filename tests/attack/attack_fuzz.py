@@ -175,8 +175,6 @@ def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing
         work = Path(folder) / "work"
         shutil.copytree(root, work)
         sound = (root / kind.place).read_bytes() if (root / kind.place).exists() else None
-        if kind.without:
-            (work / kind.without).unlink()
         limit = resource.getrlimit(resource.RLIMIT_AS)[1]
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, limit))

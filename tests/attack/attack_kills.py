@@ -19,19 +19,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reproduction
 import torch
 from PIL import Image
 from toy_book import toy_book
 
 import hitnet
+import reproduction
 from hitnet import cli
-from hitnet.audit.feature_judges import FeatureHeads
+from hitnet.audit import Case, Judgement, Opinion
+from hitnet.audit.labels import judged_audit
 from hitnet.data import save_npz
 from hitnet.features import cache
 from hitnet.runtime import files
@@ -126,7 +127,7 @@ def audit_result(root: Path) -> Any:
     audit = hitnet.open_audit(root / "audit")
     with (root / "audit" / "audit.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    summary = {key: value for key, value in audit.summary.items() if key not in TIMES}
+    summary = {key: value for key, value in audit.summary.to_json().items() if key not in TIMES}
     return [rows, audit.distances.tolist(), summary, weights(root / "audit")]
 
 
@@ -141,7 +142,7 @@ def run_reproduce(root: Path, resume: bool) -> None:
         runs=1,
         book=toy_book(root),
         ledger=reproduction.Ledger(root / "ledger.jsonl"),
-        docs=root / "docs",
+        folder=root / "pages",
         runs_dir=root / "runs",
         device="cpu",
     )
@@ -162,11 +163,11 @@ def write_decided(root: Path) -> None:
     data = hitnet.open_data(root / "photos")
     images = data.load("all")
     distances = np.random.default_rng(0).random((2, len(images), 3)).astype(np.float32)
-    result = hitnet.audit.labels.judge(distances, images)
-    about = {"source": data.address, "split": "all", "models": 2, "model": "m", "networks": [], "seconds": 1.0}
-    summary = hitnet.audit.summary.summarise(result.table, images, about)
+    opinions = tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances)
+    case = Case(data, images, "all", torch.device("cpu"))
+    result = replace(judged_audit(case, Judgement(opinions, images, "m"), 0.0), images=None)
     (root / "audit").mkdir()
-    hitnet.Audit(result.table, result.distances, images.class_names, summary).write(root / "audit")
+    result.write(root / "audit")
     rows = [["id", "path", "given", "decision", "label"]]
     for i, row in enumerate(result.table.itertuples()):
         other = next(name for name in images.class_names if name != row.given)
@@ -185,7 +186,7 @@ def run_features(root: Path, resume: bool) -> None:
     """Judge photographs by features: the pass over the images is kept shard by shard."""
     os.environ["HITNET_CACHE"] = str(root / "cache")
     cache.PER_SHARD = 4
-    heads = FeatureHeads(backbone=hitnet.models.backbones.open_backbone(Tiny(), input_size=8), repeats=1)
+    heads = hitnet.Judges("features", backbone=hitnet.models.backbones.open_backbone(Tiny(), input_size=8), repeats=1)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "audit")
     audit = hitnet.audit_labels(root / "photos", judges=heads, device="cpu", out=root / "audit")

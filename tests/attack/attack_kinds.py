@@ -10,31 +10,32 @@ from pathlib import Path
 import numpy as np
 import torch
 from attack_samples import COUNT, PICTURES
-from reproduction import Ledger, write_page
-from reproduction.ghosts import load_readings
-from reproduction.ledger import read_origin
-from reproduction.records import all_records, diverged_runs, full_runs, history_facts
 from toy_book import toy_book
 
 import hitnet
-from hitnet.audit.corrections import check_corrections, read_corrections
-from hitnet.audit.decisions import open_decisions, settled
-from hitnet.audit.labels import prepare
+from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, SUMMARY, TABLE, Settings, claimed
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
+from hitnet.decisions.correction_files import read_corrections
+from hitnet.decisions.corrections import audited_images, check_corrections
+from hitnet.decisions.rules import Decisions, settled
+from hitnet.decisions.steps import read_steps
 from hitnet.features.cache import FeatureCache
 from hitnet.features.user_features import read_features
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
 from hitnet.plots import plot_history
-from hitnet.review.agreement import agreement
-from hitnet.review.queries import Query
 from hitnet.review.ranking import estimate_left
+from hitnet.review.selection import Query
 from hitnet.review.server import open_review
-from hitnet.runtime.locks import release
+from hitnet.runtime.files import checksum, write_json
 from hitnet.training import RunFolder
 from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
+from reproduction import Ledger, write_page
+from reproduction.ghosts import load_readings
+from reproduction.provenance import read_origin
+from reproduction.records import all_records, diverged_runs, full_runs, history_facts
 from toy import toy_images
 
 
@@ -49,7 +50,6 @@ class Kind:
         read: Reads it, given the folder; raises HitNetError for what it refuses.
         structured: How it is also taken apart, changed and put together again: "json", "lines", "npz", "gz", "mat",
             "parquet", "tensors", "csv" or "".
-        without: A file that is taken away: damage must be found without its checksums.
     """
 
     name: str
@@ -57,7 +57,6 @@ class Kind:
     place: str
     read: Callable[[Path], object]
     structured: str = ""
-    without: str = ""
 
 
 def read_run(root: Path) -> object:
@@ -88,11 +87,16 @@ def read_audit(root: Path) -> None:
     audit.export(root / "out" / "probabilities.npy", format="pred-probs")
 
 
+def read_sums_again(root: Path) -> None:
+    """The audit with checksums of its files as they are now: damage must be found without them."""
+    sums = {name: checksum(root / "audit" / name) for name in (TABLE, DISTANCES, SUMMARY)}
+    write_json(root / "audit" / CHECKSUMS, sums)
+    read_audit(root)
+
+
 def read_settings(root: Path) -> None:
-    try:
-        prepare(root / "audit", {"source": "x", "split": "all", "images": COUNT}, resume=True)
-    finally:
-        release(root / "audit" / ".auditing")
+    with claimed(root / "audit", Settings("x", "all", COUNT), resume=True):
+        pass
 
 
 def read_ledger(root: Path) -> None:
@@ -102,7 +106,7 @@ def read_ledger(root: Path) -> None:
     for experiment in book.experiments.values():
         full_runs(ledger, experiment)
         diverged_runs(ledger, experiment)
-    write_page(book, ledger, root / "out" / "docs")
+    write_page(book, ledger, root / "out" / "pages")
 
 
 def read_table(name: str) -> Callable[[Path], object]:
@@ -115,9 +119,9 @@ def read_table(name: str) -> Callable[[Path], object]:
 
 
 def read_check(root: Path) -> None:
-    corrections = read_corrections(root / "corrections.csv")
-    table = hitnet.open_audit(root / "audit").table
-    check_corrections(table, corrections, ["band 0", "band 1", "band 2"], name="corrections.csv")
+    corrections = read_corrections(root / "corrections.csv").corrections
+    audited = audited_images(hitnet.open_audit(root / "audit").table)
+    check_corrections(audited, corrections, ["band 0", "band 1", "band 2"], name="corrections.csv")
 
 
 def read_review(root: Path) -> None:
@@ -127,13 +131,13 @@ def read_review(root: Path) -> None:
     board = review.board
     board.history()
     board.window(Query(grouped=True), version=None, offset=0, limit=COUNT, near=None)
-    agreement(board)
+    board.agreement()
     known, truth = board.truths()
     estimate_left(board.rows, known, truth)
     for row in range(COUNT):
         board.record(row)
         review.evidence.of(row, board.rows.own_ranking, board.rows.given)
-    settled(open_decisions(root / "audit"), audit.table)
+    settled(Decisions(read_steps(root / "audit")), audited_images(audit.table))
 
 
 def read_tasks(root: Path) -> None:
@@ -162,7 +166,6 @@ def picture_kind(kind: str, samples: tuple[str, ...]) -> Kind:
     return Kind(f"picture .{kind}", samples, f"broken.{kind}", read)
 
 
-SUMS = "audit/checksums.json"
 KINDS = (
     Kind("run: config.json", ("run/config.json",), "run/config.json", read_run, "json"),
     Kind("run: history.json", ("run/history.json",), "run/history.json", read_history, "json"),
@@ -170,11 +173,11 @@ KINDS = (
     Kind("run: weights", ("run/weights.safetensors",), "run/weights.safetensors", read_run, "tensors"),
     Kind("run: checkpoint", ("begun/state.safetensors",), "begun/state.safetensors", resume_run, "tensors"),
     Kind("run: origin.json", ("run/origin.json",), "run/origin.json", lambda root: read_origin(root / "run"), "json"),
-    Kind("audit: summary.json", ("audit/summary.json",), "audit/summary.json", read_audit, "json", SUMS),
+    Kind("audit: summary.json", ("audit/summary.json",), "audit/summary.json", read_sums_again, "json"),
     Kind("audit: checksums.json", ("audit/checksums.json",), "audit/checksums.json", read_audit, "json"),
     Kind("audit: settings.json", ("audit/settings.json",), "audit/settings.json", read_settings, "json"),
-    Kind("audit: audit.parquet", ("audit/audit.parquet",), "audit/audit.parquet", read_audit, "parquet", SUMS),
-    Kind("audit: distances.npy", ("audit/distances.npy",), "audit/distances.npy", read_audit, without=SUMS),
+    Kind("audit: audit.parquet", ("audit/audit.parquet",), "audit/audit.parquet", read_sums_again, "parquet"),
+    Kind("audit: distances.npy", ("audit/distances.npy",), "audit/distances.npy", read_sums_again),
     Kind("audit: decisions.jsonl", ("audit/decisions.jsonl",), "audit/decisions.jsonl", read_review, "lines"),
     Kind("audit: duplicates.csv", ("audit/duplicates.csv",), "audit/duplicates.csv", read_review, "csv"),
     Kind(

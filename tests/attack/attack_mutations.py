@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from reproduction.ledger import canonical, checksum
 from safetensors.torch import load, save
 
 from hitnet.runtime.tensor_files import tensor_checksum
+from reproduction.ledger import canonical, checksum
 
 NUMBERS = (
     0,

@@ -15,20 +15,21 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from reproduction import Ledger
 from safetensors.torch import save_file
 from scipy.io import savemat
 from toy_book import add, toy_book
 
 import hitnet
-from hitnet.audit.decisions import Change, DecisionLog, Step
+from hitnet.audit import Opinion
 from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
 from hitnet.data.reading.decode import FORMATS
+from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.features.cache import FeatureCache
 from hitnet.training import RunFolder, engine
+from reproduction import Ledger
 from toy import Interrupting, Stop, toy_images
 
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)
@@ -88,9 +89,9 @@ def _write_audit(root: Path, images: Images) -> None:
             "rule": "a rule",
         }
     )
-    about = {"source": str(root / "set.npz"), "split": "all", "models": 4, "model": "m", "networks": [], "seconds": 1.0}
+    about = {"data": "toy", "source": str(root / "set.npz"), "models": 4, "model": "m"}
     distances = np.random.default_rng(0).random((COUNT, 3)).astype(np.float32)
-    audit = Audit(table, distances, images.class_names, summarise(table, images, about))
+    audit = Audit(table, distances, images.class_names, summarise(table, images.class_names, **about))
     (root / "audit").mkdir()
     audit.write(root / "audit")
     _write_review(root / "audit", table, audit)
@@ -104,17 +105,18 @@ def _write_audit(root: Path, images: Images) -> None:
 
 def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
     """What an audit keeps for its review, decisions of two reviewers, and Label Studio's answers."""
-    said = torch.rand(2, COUNT, 3, generator=torch.Generator().manual_seed(0)).half()
-    write_kept(folder, Kept(said, ("heads", "neighbours"), torch.rand(COUNT, 5).half()))
+    distances = torch.rand(2, COUNT, 3, generator=torch.Generator().manual_seed(0)).half().numpy()
+    opinions = Opinion("heads", distances[0], capsules=True), Opinion("neighbours", distances[1])
+    write_kept(folder, Kept(opinions, torch.rand(COUNT, 5).half()))
     pairs = {"id_a": [0, 1], "id_b": [2, 3], "similarity": [0.99, 0.98], "labels_differ": [True, False]}
     pd.DataFrame(pairs).to_csv(folder / "duplicates.csv", index=False)
-    log = DecisionLog(folder / "decisions.jsonl")
+    log = StepLog(folder / "decisions.jsonl")
     rows = list(table[["id", "path", "given"]].itertuples(index=False, name=None))
     for reviewer in ("anna", "ben"):
         for i, decision in enumerate(("keep", "relabel", "drop", "neither", "unsure")):
             label = audit.class_names[0] if decision == "relabel" else ""
             log.append(Step(reviewer, (Change(*rows[i], decision, label), Change(*rows[i + 5], "keep"))))
-    log.append(Step("ben", undoes=next(iter(log.read())).name))
+    log.append(Step("ben", undoes=log.read()[0].name))
     tasks = [
         {
             "data": {"image_id": number, "path": path, "given": given},

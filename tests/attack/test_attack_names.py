@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.cli import terminal
 from hitnet.data import save_npz
+from hitnet.runtime import terminal
 from hitnet.runtime.spreadsheets import FORMULA
 from toy import toy_images
 

@@ -1,7 +1,8 @@
-"""The review page of a hostile data set, in Chromium: no script runs, nothing is fetched, the export is defused."""
+"""The review page of a hostile data set, in Chromium: no script runs, nothing is fetched, the export is read back."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pandas as pd
 import pytest
 import torch
 
-from hitnet.audit.corrections import check_corrections, read_corrections
-from hitnet.audit.page import write_page
+from hitnet.audit.report import write_page
+from hitnet.audit.summary import ClassHealth, summarise
+from hitnet.decisions.correction_files import read_corrections
+from hitnet.decisions.corrections import audited_images, check_corrections
 
 MARK = "window.hacked=1"
 HOSTILE = [
@@ -83,19 +86,12 @@ def write(path: Path) -> pd.DataFrame:
     table = hostile_table()
     pixels = torch.zeros(len(table), 1, 8, 8, dtype=torch.uint8)
     distances = np.full((len(table), len(HOSTILE)), 0.5, np.float32)
-    summary = {
-        "data": HOSTILE[0],
-        "images": len(table),
-        "models": 4,
-        "model": HOSTILE[1],
-        "seconds": 1.0,
-        "expected_errors": 2.0,
-        "flags": {"wrong": 3, HOSTILE[2]: 4},
-        "classes": [
-            {"name": name, "images": 3, "suspects": 1, "expected_errors": 0.5, "mean_score": 0.5} for name in HOSTILE
-        ],
-    }
-    write_page(path, table, distances, pixels, class_names=HOSTILE, title=HOSTILE[1], summary=summary)
+    summary = replace(
+        summarise(table, HOSTILE, data=HOSTILE[0], source="", models=4, model=HOSTILE[1], seconds=1.0),
+        flags={"wrong": 3, HOSTILE[2]: 4},
+        classes=[ClassHealth(name, 3, 1, 0.5, 0.5) for name in HOSTILE],
+    )
+    write_page(path, table, distances, pixels, title=HOSTILE[1], summary=summary)
     return table
 
 
@@ -112,9 +108,8 @@ def test_a_hostile_set_runs_no_script_and_fetches_nothing(driver, tmp_path):
         ActionChains(driver).send_keys(key).perform()
     ActionChains(driver).send_keys("\ue00c").perform()
     driver.execute_script("for (const row of document.querySelectorAll('.row')) row.click()")
-    stored = json.dumps(
-        [[0, {"path": table["path"][0], "given": table["given"][0], "decision": "relabel", "label": HOSTILE[1]}]]
-    )
+    change = [0, table["path"][0], table["given"][0], "relabel", HOSTILE[1]]
+    stored = json.dumps([{"step": HOSTILE[2], "time": HOSTILE[3], "reviewer": HOSTILE[0], "changes": [change]}])
     driver.execute_script(
         "for (const key of [...Object.keys(localStorage)]) localStorage.setItem(key, arguments[0])", stored
     )
@@ -132,25 +127,18 @@ def test_a_hostile_set_runs_no_script_and_fetches_nothing(driver, tmp_path):
 
 
 @pytest.mark.browser
-def test_what_the_page_exports_holds_no_formula_and_is_read_back(driver, tmp_path):
+def test_what_the_page_exports_is_read_back(driver, tmp_path):
+    from selenium.webdriver.common.action_chains import ActionChains
+
     table = write(tmp_path / "report.html")
     driver.get((tmp_path / "report.html").as_uri())
-    text = driver.execute_script(
-        "const records = new Map(arguments[0]); return toCsv(records)",
-        [
-            [
-                int(row.id),
-                {"path": well_formed(row.path), "given": well_formed(row.given), "decision": "keep", "label": ""},
-            ]
-            for row in table.itertuples()
-        ],
-    )
-    (tmp_path / "c.csv").write_text(text, encoding="utf-8", newline="")
-    assert '"=' not in text
-    assert '"@' not in text
-    corrections = read_corrections(tmp_path / "c.csv")
-    assert len(check_corrections(table, corrections, HOSTILE, name="c.csv")) == len(table)
-
-
-def well_formed(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    driver.execute_script("localStorage.clear()")
+    driver.get((tmp_path / "report.html").as_uri())
+    for _ in range(len(table)):
+        ActionChains(driver).send_keys("1").perform()
+    ActionChains(driver).send_keys("e").perform()
+    text = driver.execute_script("return document.querySelector('#export-text').value")
+    (tmp_path / "d.jsonl").write_text(text, encoding="utf-8", newline="")
+    corrections = read_corrections(tmp_path / "d.jsonl").corrections
+    assert len(check_corrections(audited_images(table), corrections, HOSTILE, name="d.jsonl")) == len(table)
+    assert [change.path for _, change in corrections] == table["path"].tolist()

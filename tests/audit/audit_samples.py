@@ -12,7 +12,9 @@ from PIL import Image
 from torch import Tensor
 
 import hitnet
-from hitnet.audit import Audit, NewNetworks
+from hitnet.audit import Audit, Judges, Opinion, Summary
+from hitnet.audit.audit_table import make_table as table_of
+from hitnet.audit.scoring import score_labels
 from hitnet.audit.summary import summarise
 from hitnet.data import Images
 from hitnet.runtime.progress import Progress
@@ -118,11 +120,21 @@ def with_neighbours(audit: tuple[pd.DataFrame, np.ndarray, Tensor, list[str]]) -
     return table.assign(**like), *rest
 
 
-def make_summary(table: pd.DataFrame, names: list[str]) -> dict[str, Any]:
+def make_summary(table: pd.DataFrame, names: list[str], **about: Any) -> Summary:
     """The figures of a made-up audit."""
-    nothing = Images.from_arrays(np.zeros((len(names), 1, 1, 1), np.uint8), np.arange(len(names)), class_names=names)
-    about = {"source": "made up", "models": MODELS, "model": "hitnet-small", "seconds": 1.0}
-    return summarise(table, nothing, about)
+    made_up = {"data": "array", "source": "made up", "models": MODELS, "model": "hitnet-small", "seconds": 1.0}
+    return summarise(table, names, **made_up | about)
+
+
+def by_networks(distances: np.ndarray) -> tuple[Opinion, ...]:
+    """Distances (M, N, K) as the opinions of networks that were trained on the labels."""
+    return tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances)
+
+
+def judged_table(distances: np.ndarray, images: Images) -> pd.DataFrame:
+    """The audit's table of images that networks with these distances judge."""
+    opinions = by_networks(distances)
+    return table_of(images, opinions, score_labels(opinions, images.labels.numpy()))[0]
 
 
 def make_images(count: int = 60, classes: int = 5, *, paths: bool = False) -> Images:
@@ -178,7 +190,7 @@ def quick_recipe(epochs: int = 10) -> RecipeChoice:
     return choose_recipe("fast", epochs=epochs, batch_size=32, learning_rate=5e-3)
 
 
-QUICK = NewNetworks(count=2, recipe=quick_recipe())
+QUICK = Judges("scratch", networks=2, recipe=quick_recipe())
 
 
 def quick_audit(data: Any, **options: Any) -> Audit:
@@ -192,10 +204,11 @@ class Counting(Progress):
     def __init__(self, most: int = 10**9) -> None:
         self.most, self.planned, self.steps = most, list[int](), 0
 
-    def plan(self, steps: int) -> None:
-        self.planned.append(steps)
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        if steps is not None:
+            self.planned.append(steps)
 
-    def step(self) -> None:
-        self.steps += 1
+    def step(self, count: int = 1) -> None:
+        self.steps += count
         if self.steps > self.most:
             raise Stop

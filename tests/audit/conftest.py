@@ -3,8 +3,8 @@
 import pytest
 from audit_samples import make_folder, make_summary, mislabelled, quick_audit
 
-from hitnet.audit.correction_files import read_corrections
-from hitnet.audit.page import write_page
+from hitnet.audit.report import write_page
+from hitnet.decisions.correction_files import read_corrections
 from patience import wait_until
 
 
@@ -76,13 +76,15 @@ class Review:
         return int(self.text("#count b").replace(",", ""))
 
     def exported(self):
-        """The decisions in the page's CSV, as {id: (decision, label)}."""
+        """The decisions in the page's export, as {id: (decision, label)}."""
         self.click("#open-export")
         text = self.js("document.querySelector('#export-text').value")
         self.click("#export [data-close]")
-        path = self.path.with_suffix(".csv")
+        if not text:
+            return {}
+        path = self.path.with_suffix(".jsonl")
         path.write_text(text, encoding="utf-8", newline="")
-        return {c.id: (c.decision, c.label) for c in read_corrections(path)}
+        return {change.id: (change.decision, change.label) for _, change in read_corrections(path).corrections}
 
     def complaints(self):
         return [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] != "INFO"]
@@ -96,7 +98,7 @@ def open_review(browser, tmp_path):
     def open_page(audit, name="page.html", **options):
         table, distances, pixels, names = audit
         path = tmp_path / name
-        options = {"title": "An audit", "class_names": names, "summary": make_summary(table, names), **options}
+        options = {"title": "An audit", "summary": make_summary(table, names), **options}
         write_page(path, table, distances, pixels, **options)
         opened.append(Review(browser, path))
         return opened[-1]

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.audit.annotators import compare_annotators
+from hitnet.audit.audit_table import add_annotators
 from hitnet.data import open_data
 from toy import toy_images
 
@@ -46,7 +46,7 @@ def test_columns_by_hand(tmp_path):
     table = write_table(tmp_path, VOTES)
     ghosts = ["mid", "top", "low", "low", "low", "top"]
     audited = audited_table([2, 5, 1, 0, 4, 3], ghosts, [0.5, 0.05, 0.1, 0.02, 0.3, 0.2])
-    compared = compare_annotators(open_data(str(table)).annotations(), audited)
+    compared = add_annotators(audited, open_data(str(table)).annotations())
     assert compared["agreement"].tolist() == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1, 1, 1])
     # Image 5 has three labels: the first counts, and of the others the first in the order of classes is named.
     assert compared["other_label"].tolist() == ["top", "mid", "low", "", "", ""]
@@ -58,10 +58,10 @@ def test_columns_by_hand(tmp_path):
 def test_nothing_to_compare(tmp_path):
     table = write_table(tmp_path, [["top"], ["mid"], ["low"]])
     audited = audited_table([0, 1, 2], ["mid"] * 3, [0.5] * 3)
-    assert compare_annotators(open_data(table).annotations(), audited) is audited
-    assert compare_annotators(open_data("mnist-sample").annotations(), audited) is audited
-    assert compare_annotators(open_data(tmp_path).annotations(), audited) is audited
-    assert compare_annotators(open_data(toy_images(3)).annotations(), audited) is audited
+    assert add_annotators(audited, open_data(table).annotations()) is audited
+    assert add_annotators(audited, open_data("mnist-sample").annotations()) is audited
+    assert add_annotators(audited, open_data(tmp_path).annotations()) is audited
+    assert add_annotators(audited, open_data(toy_images(3)).annotations()) is audited
 
 
 def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
     table = write_table(tmp_path, votes)
     monkeypatch.setenv("HOME", str(tmp_path))
     recipe = hitnet.choose_recipe("fast", epochs=12, batch_size=16, learning_rate=5e-3)
-    judges = hitnet.NewNetworks(count=1, recipe=recipe)
+    judges = hitnet.Judges("scratch", networks=1, recipe=recipe)
     result = hitnet.audit_labels(os.path.join("~", table.name), judges=judges, device="cpu", out=tmp_path / "out")
     assert list(result.table.columns[-4:]) == COLUMNS
     worst = result.table.iloc[0]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hitnet.audit.calibration import PRECISION, calibrate, error_rate, probabilities
-from hitnet.audit.scores import doubt, gather
+from hitnet.audit.margins import margins
+from hitnet.audit.scores import doubt
 from hitnet.errors import HitNetError
 
 
@@ -48,7 +49,7 @@ def test_probabilities_are_logistic_and_sum_to_the_count():
 def test_flags_are_mostly_right():
     for seed in range(3):
         distances, given, wrong = judged(seed=seed)
-        found = calibrate(distances, given, doubt(gather(distances, given), given).value)
+        found = calibrate(distances, given, doubt(margins(distances, given), given).value)
         assert found.enough
         assert wrong[found.flagged].mean() >= 0.8
         assert found.flagged.sum() > 0.5 * wrong.sum()
@@ -63,7 +64,7 @@ def test_flags_are_mostly_right():
 
 def test_a_set_that_is_too_small_is_told():
     distances, given, _ = judged(count=60, share=0.03)
-    found = calibrate(distances, given, doubt(gather(distances, given), given).value)
+    found = calibrate(distances, given, doubt(margins(distances, given), given).value)
     assert not found.enough
     assert not found.flagged.any()
     assert math.isnan(found.precision)
@@ -72,7 +73,7 @@ def test_a_set_that_is_too_small_is_told():
 
 def test_a_count_without_flags_is_told():
     distances, given, _ = judged()
-    sure = calibrate(distances, given, doubt(gather(distances, given), given).value)
+    sure = calibrate(distances, given, doubt(margins(distances, given), given).value)
     unsure = replace(sure, flagged=np.zeros_like(sure.flagged))
     assert "% of these are." in sure.sentence
     assert "but no single label is sure enough to be flagged as wrong: go through the doubtful ones" in unsure.sentence

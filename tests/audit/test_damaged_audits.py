@@ -11,13 +11,18 @@ import pytest
 from audit_samples import Counting, audit_of, make_folder, mislabelled, quick_audit, quick_recipe, write_csv
 
 import hitnet
-from hitnet import HitNetError, NewNetworks, open_audit
-from hitnet.audit.corrections import correct, read_corrections
+from hitnet import HitNetError, Judges, open_audit
+from hitnet.audit.kept import read_kept
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
+from hitnet.decisions.corrections import correct
+from hitnet.review.server import _duplicates
+from hitnet.runtime.files import checksum, write_json
 from hitnet.runtime.locks import claim, release
 from hitnet.runtime.spreadsheets import defuse, undefuse
 from hitnet.runtime.spreadsheets import write_csv as write_table
 
+FILES = ("audit.parquet", "distances.npy", "summary.json")
 FORMULA = '=HYPERLINK("http://x","y")'
 
 
@@ -40,14 +45,43 @@ def test_no_flipped_bit_passes_as_an_audit(own, name):
             open_audit(own)
 
 
-def test_audits_of_earlier_versions_have_no_checksums_and_open(own, audited):
-    (own / "checksums.json").unlink()
-    pd.testing.assert_frame_equal(open_audit(own).table, audited.table)
+def sums_again(own):
+    """Checksums of the files as they are now."""
+    write_json(own / "checksums.json", {name: checksum(own / name) for name in FILES})
 
 
-def without_checksums(own):
+def test_an_audit_without_checksums_is_refused(own):
     (own / "checksums.json").unlink()
-    return own / "summary.json", pd.read_parquet(own / "audit.parquet")
+    with pytest.raises(HitNetError, match=r"checksums\.json does not exist"):
+        open_audit(own)
+
+
+@pytest.mark.parametrize("name", ["audit.parquet", "distances.npy", "summary.json", "checksums.json"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "another file"])
+def test_only_regular_files_of_the_folder_itself_are_read(own, tmp_path, name, kind):
+    elsewhere = shutil.move(own / name, tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(own / name)
+    else:
+        (own / name).symlink_to("/dev/zero" if kind == "endless" else elsewhere)
+    with pytest.raises(HitNetError, match=rf"{name} is (a link|no regular file)|no summary\.json"):
+        open_audit(own)
+
+
+@pytest.mark.parametrize("name", ["judged.safetensors", "duplicates.csv"])
+def test_evidence_that_is_a_link_is_not_read(own, tmp_path, name, caplog):
+    (own / name).unlink(missing_ok=True)
+    os.mkfifo(own / name)
+    read = {"judged.safetensors": lambda: read_kept(own, 96, 3), "duplicates.csv": lambda: _duplicates(own)}
+    assert read[name]() is None
+    assert name in caplog.text
+
+
+def test_settings_that_are_a_link_are_not_read(own, tmp_path):
+    shutil.move(own / "settings.json", tmp_path / "settings.json")
+    (own / "settings.json").symlink_to(tmp_path / "settings.json")
+    with pytest.raises(HitNetError, match=r"settings\.json is a link"):
+        quick_audit(mislabelled(), out=own, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +89,8 @@ def without_checksums(own):
     ["{}", "[]", "null", "[" * 100_000, "9" * 5000, '{"class_names": [1]}'],
 )
 def test_a_summary_that_is_none_is_refused(own, summary):
-    without_checksums(own)[0].write_text(summary)
+    (own / "summary.json").write_text(summary)
+    sums_again(own)
     with pytest.raises(HitNetError, match=r"summary\.json is (damaged|not readable JSON)"):
         open_audit(own)
 
@@ -71,8 +106,9 @@ def test_a_summary_that_is_none_is_refused(own, summary):
     ],
 )
 def test_odd_entries_of_a_summary_are_named(own, change, says):
-    file, _ = without_checksums(own)
+    file = own / "summary.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    sums_again(own)
     with pytest.raises(HitNetError, match=says):
         open_audit(own)
 
@@ -88,8 +124,8 @@ def test_odd_entries_of_a_summary_are_named(own, change, says):
     ],
 )
 def test_odd_tables_of_audits_are_named(own, change, says):
-    _, table = without_checksums(own)
-    change(table).to_parquet(own / "audit.parquet", index=False)
+    change(pd.read_parquet(own / "audit.parquet")).to_parquet(own / "audit.parquet", index=False)
+    sums_again(own)
     with pytest.raises(HitNetError, match=says):
         open_audit(own)
 
@@ -103,7 +139,7 @@ def test_an_audit_that_is_moved_meanwhile_is_not_made_anew_under_its_old_name(tm
             if self.steps == 3:
                 old.rename(new)
 
-    judges = NewNetworks(count=1, recipe=quick_recipe(epochs=2))
+    judges = Judges("scratch", networks=1, recipe=quick_recipe(epochs=2))
     with pytest.raises(HitNetError, match="was moved"):
         quick_audit(mislabelled(), out=old, judges=judges, progress=Moving())
     assert not old.exists()
@@ -115,7 +151,7 @@ def test_an_audit_that_was_killed_before_its_settings_were_written_is_begun_anew
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".settings.0123abcd.json").write_text("half")
     (tmp_path / "out" / ".auditing").touch()
-    judges = NewNetworks(count=1, recipe=quick_recipe(epochs=1))
+    judges = Judges("scratch", networks=1, recipe=quick_recipe(epochs=1))
     assert quick_audit(mislabelled(), out=tmp_path / "out", judges=judges).folder is not None
     assert not (tmp_path / "out" / ".settings.0123abcd.json").exists()
 
@@ -160,7 +196,7 @@ def test_audit_csv_holds_no_formula_and_apply_reads_the_names_back(tmp_path):
     names = [FORMULA.replace("/", ""), "@b"]
     root = make_folder(tmp_path / "set", [f"{name}/={i}.png" for name in names for i in range(4)])
     audit = hitnet.audit_labels(
-        root, judges=NewNetworks(count=1, recipe=quick_recipe(1)), out=tmp_path / "audit", device="cpu"
+        root, judges=Judges("scratch", networks=1, recipe=quick_recipe(1)), out=tmp_path / "audit", device="cpu"
     )
     for row in csv.reader((tmp_path / "audit" / "audit.csv").open(newline="")):
         assert not any(cell.startswith(("=", "@", "+")) for cell in row)

@@ -46,7 +46,7 @@ def test_a_file_of_rows_that_is_something_else_is_kept(tmp_path):
     for _ in range(2):  # the same export again is no mistake
         write_pred_probs(table, class_probabilities(distances), names, tmp_path / "probs.npy")
     (tmp_path / "probs.rows.csv").write_text("mine")
-    with pytest.raises(HitNetError, match=r"probs\.rows\.csv exists and is not this audit's rows"):
+    with pytest.raises(HitNetError, match=r"probs\.rows\.csv exists and is not of this audit"):
         write_pred_probs(table, class_probabilities(distances), names, tmp_path / "probs.npy")
     assert (tmp_path / "probs.rows.csv").read_text() == "mine"
 

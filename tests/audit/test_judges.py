@@ -1,179 +1,274 @@
-"""Who judges the labels: networks that are trained for it, finished runs, and the views that they see."""
+"""Which judges an audit chooses, what it says of them, and which options do not go together."""
 
-import shutil
-from dataclasses import replace
+import logging
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from audit_samples import QUICK, Counting, mislabelled, quick_audit, quick_recipe
+from safetensors.torch import save_file
 
 import hitnet
-from hitnet import FinishedRuns, HitNetError, NewNetworks, choose_model, choose_recipe, open_data, open_run
-from hitnet.audit import judge
-from hitnet.audit.judges import collect
-from hitnet.models.inference import class_distances
-from toy import Stop, toy_images
+from hitnet import HitNetError, Judges, choose_recipe
+from hitnet.audit import Case, Judgement, Opinion
+from hitnet.audit import judges as module
+from hitnet.audit.audit_table import make_table
+from hitnet.audit.calibration import calibrate
+from hitnet.audit.judges import FEW
+from hitnet.audit.margins import margins
+from hitnet.audit.scores import doubt
+from hitnet.audit.scoring import score_labels
+from hitnet.data import Images
+from hitnet.features import heads as heads_module
+from hitnet.features.opinions import all_distances
+from hitnet.models import backbones
+from hitnet.models.backbones import open_backbone
+from toy import TinyBackbone, colour_images, toy_images
 
-BRIEF = {"recipe": choose_recipe("fast", epochs=1), "device": "cpu"}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Two finished runs, the second without decoder."""
-    folder = tmp_path_factory.mktemp("runs")
-    for seed, decoder in enumerate(["standardised", "none"]):
-        hitnet.train(
-            toy_images(48),
-            model=choose_model("hitnet-small", capsule_dim=4, decoder=decoder),
-            recipe=choose_recipe("fast", epochs=2),
-            seed=seed,
-            device="cpu",
-            out=folder / str(seed),
-        )
-    return [folder / "0", folder / "1"]
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+BRIEF = choose_recipe(epochs=1, batch_size=16)
 
 
-def audit_by(runs, data, **options):
-    return hitnet.audit_labels(data, judges=FinishedRuns(runs), device="cpu", **options)
-
-
-def test_the_networks_are_kept_and_only_the_first_has_a_decoder(audited):
-    kept = [open_run(audited.folder / "models" / f"seed-{seed}") for seed in (0, 1)]
-    assert [run.config.model.decoder for run in kept] == ["standardised", "none"]
-    assert [(run.config.seed, run.config.recipe.epochs) for run in kept] == [(0, 10), (1, 10)]
-    again = judge(collect(kept, mislabelled(), torch.device("cpu")), mislabelled())
-    pd.testing.assert_frame_equal(again.table, audited.table)
-
-
-def test_networks_of_two_kinds_take_turns(tmp_path):
-    """Kinds in turn, one decoder in all, the summary names them; an interrupted audit is resumed with both."""
-    images = mislabelled(shape=(1, 17, 17))
-    judges = NewNetworks(["hitnet-small", "hitnet"], count=3, recipe=quick_recipe(2))
-    with pytest.raises(Stop):
-        quick_audit(images, out=tmp_path / "out", progress=Counting(7), judges=judges)
-    result = quick_audit(images, out=tmp_path / "out", resume=True, judges=judges)
-    kept = [open_run(tmp_path / "out" / "models" / f"seed-{seed}").config for seed in range(3)]
-    assert [run.model_name for run in kept] == ["hitnet-small", "hitnet", "hitnet-small"]
-    assert [run.model.decoder for run in kept] == ["standardised", "none", "none"]
-    assert (result.summary["models"], result.summary["model"]) == (3, "hitnet-small, hitnet")
-    assert result.summary["networks"] == [
-        {"model": run.model_name, "seed": run.seed, "recipe": run.recipe.to_dict()} for run in kept
-    ]
-    assert result.prototypes is not None
-    model = choose_model("hitnet", decoder="none")
-    single = hitnet.train(images, model=model, seed=1, device="cpu", recipe=quick_recipe(2))
-    second = open_run(tmp_path / "out" / "models" / "seed-1").model
-    expected, actual = (class_distances(network, images.pixels) for network in (single.model, second))
-    torch.testing.assert_close(actual, expected)
-    with pytest.raises(HitNetError, match="model_name"):
-        quick_audit(images, out=tmp_path / "out", resume=True, judges=replace(judges, model="hitnet-small"))
-
-
-def test_by_default_the_audit_chooses_the_epochs():
-    """With a name of a recipe, with changes that leave the epochs open, and with a whole recipe."""
-    images, whole = toy_images(6), hitnet.Recipe(epochs=3)
-    for recipe, epochs in (("fast", 100), (choose_recipe("fast", ghosts=1), 100), (whole, 3)):
-        result = quick_audit(images, judges=NewNetworks(count=1, recipe=recipe))
-        assert result.summary["networks"][0]["recipe"]["epochs"] == epochs
-
-
-def test_prototypes_come_from_the_first_network_with_a_decoder(audited, runs):
-    assert (audited.prototypes.shape, audited.prototypes.dtype) == ((3, 1, 12, 12), torch.uint8)
-    bands = audited.prototypes.float().view(3, 3, -1).mean(dim=2)
-    assert bands.argmax(dim=1).tolist() == [0, 1, 2]
-    assert audit_by(runs[1:], toy_images()).prototypes is None
-    first, second = (audit_by(order, toy_images()) for order in (runs, runs[::-1]))
-    assert torch.equal(first.prototypes, second.prototypes)
-
-
-def test_finished_runs_judge_without_training(runs):
-    images = mislabelled()
-    told = Counting()
-    result = audit_by(runs, images, progress=told)
-    assert told.steps == 0
-    assert result.summary["models"] == 2
-    rows = [class_distances(open_run(run).model, images.pixels).double() for run in runs]
-    mean = torch.stack(rows).mean(dim=0)[result.table["id"].tolist()]
-    np.testing.assert_allclose(result.distances, mean.numpy(), rtol=1e-5)
-
-
-def test_runs_may_be_given_open(runs):
-    by_folder, by_run = (audit_by(given, mislabelled()) for given in (runs, [open_run(run) for run in runs]))
-    pd.testing.assert_frame_equal(by_folder.table, by_run.table)
-
-
-def test_runs_that_cannot_judge_are_refused(runs, tmp_path):
-    small = toy_images(6, shape=(1, 18, 18))
-    hitnet.train(small, model="n1", out=tmp_path / "n1", **BRIEF)
-    with pytest.raises(HitNetError, match="n1 has no Hit-or-Miss layer"):
-        audit_by([tmp_path / "n1"], small)
-    with pytest.raises(HitNetError, match="was trained on"):
-        audit_by(runs, toy_images(6, shape=(1, 14, 14)))
-    with pytest.raises(HitNetError, match="does not know"):
-        audit_by(runs, toy_images(8, classes=4))
-    images = toy_images(6)
-    turned = replace(images, class_names=images.class_names[::-1])
-    hitnet.train(turned, model="hitnet-small", out=tmp_path / "turned", **BRIEF)
-    with pytest.raises(HitNetError, match="the same classes in the same order"):
-        audit_by([runs[0], tmp_path / "turned"], images)
-    shutil.copytree(runs[0], tmp_path / "copy")
-    with pytest.raises(HitNetError, match=f"{runs[0]} and {tmp_path / 'copy'} hold the same network"):
-        audit_by([*runs, tmp_path / "copy"], mislabelled())
-    with pytest.raises(HitNetError, match="at least one run"):
-        audit_by([], mislabelled())
-
-
-def test_classes_are_matched_to_those_of_the_runs_by_name(runs):
-    images = mislabelled()
-    turned = replace(images, labels=2 - images.labels, class_names=images.class_names[::-1])
-    straight, reversed_ = (audit_by(runs, each) for each in (images, turned))
-    pd.testing.assert_frame_equal(straight.table, reversed_.table)
-
-
-def moved(pixels, down, right):
-    """Shifted by N pixels, one image at a time, black where nothing is known."""
-    shifted = torch.zeros_like(pixels)
-    height, width = pixels.shape[2:]
-    for y in range(max(0, down), min(height, height + down)):
-        for x in range(max(0, right), min(width, width + right)):
-            shifted[:, :, y, x] = pixels[:, :, y - down, x - right]
-    return shifted
-
-
-SHIFTS = [(0, 0), (2, 0), (-2, 0), (0, 2), (0, -2)]
+def blank(count, channels):
+    return Images.from_arrays(np.zeros((count, channels, 2, 2), np.uint8), np.arange(count) % 2)
 
 
 @pytest.mark.parametrize(
-    ("channels", "flip", "shifts"),
-    [(1, False, SHIFTS[:1]), (1, True, SHIFTS[:1]), (3, False, SHIFTS), (3, True, SHIFTS)],
+    ("images", "device", "judges", "reason"),
+    [
+        ((5000, 3), CPU, {"kind": "features"}, "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+        ((50, 3), CPU, {"kind": "features"}, "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+        ((50, 3), GPU, {"kind": "fine-tuned"}, "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)"),
+        (
+            (20_000, 3),
+            GPU,
+            {"kind": "fine-tuned"},
+            "a pretrained backbone, fine-tuned (20,000 colour images or more, a GPU)",
+        ),
+        (
+            (FEW - 1, 1),
+            CPU,
+            {"kind": "mixed"},
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
+        ),
+        (
+            (FEW - 1, 1),
+            GPU,
+            {"kind": "mixed"},
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
+        ),
+        (
+            (FEW, 1),
+            CPU,
+            {"kind": "scratch", "neighbours": True},
+            "networks trained from scratch and the most similar images (many grey images, no GPU)",
+        ),
+        ((FEW, 1), GPU, {"kind": "scratch"}, "networks trained from scratch (many grey images)"),
+    ],
 )
-def test_the_views_by_which_images_are_judged(tmp_path, channels, flip, shifts):
-    images = mislabelled(shape=(channels, 12, 12))
-    run = hitnet.train(images, model="hitnet-small", out=tmp_path / "run", **BRIEF)
-    result = audit_by([tmp_path / "run"], open_data(images, flip=flip))
-    seen = [moved(images.pixels, *by) for by in shifts]
-    seen += [view.flip(-1) for view in seen] if flip else []
-    each = [class_distances(run.model, view).double() for view in seen]
-    order = result.table["id"].tolist()
-    np.testing.assert_allclose(result.distances, (sum(each) / len(each))[order].numpy(), rtol=1e-5)
-    assert len(each) == 1 or not np.allclose(result.distances, each[0][order].numpy(), rtol=1e-5)
+def test_the_choice_and_its_reason(images, device, judges, reason):
+    assert Judges(seed=4).choose(blank(*images), device) == (Judges(**judges, seed=4), reason)
 
 
-def test_by_default_the_data_set_says_whether_its_images_are_mirrored(runs):
-    images = mislabelled()
-    known, said = (
-        audit_by(runs[:1], open_data(replace(images, flip=of_the_set), flip=option))
-        for of_the_set, option in ((True, None), (False, True))
+@pytest.mark.parametrize("device", [CPU, GPU])
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"kind": "features"}, "features"),
+        ({"kind": "features", "backbone": "timm:x"}, "features"),
+        ({"features": Path("f.npy")}, "features"),
+        ({"kind": "scratch"}, "scratch"),
+        ({"networks": 2, "seed": 7}, "scratch"),
+        ({"model": ["hitnet", "hitnet-conv"]}, "scratch"),
+        ({"epochs": 3, "recipe": "paper"}, "scratch"),
+        ({"neighbours": True}, "scratch"),
+        ({"kind": "fine-tuned"}, "fine-tuned"),
+        ({"kind": "fine-tuned", "backbone": "timm:x", "weights": Path("w"), "networks": 2}, "fine-tuned"),
+        ({"kind": "mixed", "networks": 2, "features": Path("f.npy")}, "mixed"),
+        ({"runs": [Path("run")]}, "runs"),
+    ],
+)
+def test_what_options_ask_for_is_not_commented(device, options, kind):
+    judges = Judges(**options)
+    assert judges.wanted(device) == kind
+    chosen, reason = judges.choose(blank(50, 3), device)
+    assert reason == ""
+    assert chosen.wanted(device) == kind
+
+
+@pytest.mark.parametrize("options", [{"backbone": "timm:x"}, {"weights": Path("w.safetensors")}])
+def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
+    assert Judges(**options).wanted(CPU) == "features"
+    assert Judges(**options).wanted(GPU) == "fine-tuned"
+
+
+def test_a_backbone_of_ones_own_is_only_frozen():
+    own = open_backbone(TinyBackbone(), input_size=16)
+    assert Judges(backbone=own).wanted(GPU) == "features"
+    with pytest.raises(HitNetError, match="`backbone`"):
+        Judges("fine-tuned", backbone=own).wanted(GPU)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kind": "all"}, "`judges` must be one of auto, features, fine-tuned, scratch, mixed; got 'all'"),
+        ({"repeats": 0}, "`repeats` must be a whole number from 1 on"),
+        ({"kind": "features", "epochs": 3, "networks": 2}, "Leave out `networks`, `epochs`"),
+        ({"features": "f.npy", "model": "hitnet"}, "`features` and `model` do not go together"),
+        ({"features": "f.npy", "backbone": "timm:resnet18"}, "Leave out `backbone` and `weights`"),
+        ({"features": "f.npy", "weights": "w.safetensors"}, "Leave out `backbone` and `weights`"),
+        ({"kind": "fine-tuned", "model": "hitnet"}, "Leave out `model`"),
+        ({"kind": "fine-tuned", "features": "f.npy"}, "Leave out `features`"),
+        ({"kind": "scratch", "backbone": "timm:x"}, "Leave out `backbone`"),
+        ({"kind": "mixed", "neighbours": True}, "Leave out `neighbours`"),
+        ({"runs": ["run"], "backbone": "timm:x"}, "`runs` and `backbone` do not go together"),
+        ({"runs": ["run"], "recipe": "paper"}, "Leave out `recipe`"),
+        ({"runs": []}, "`runs`: give at least one"),
+    ],
+)
+def test_options_that_do_not_go_together(options, said):
+    with pytest.raises(HitNetError, match=said):
+        hitnet.audit_labels(toy_images(6), judges=Judges(**options), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("images", "kind", "who"),
+    [
+        (
+            toy_images(12),
+            "mixed",
+            "networks from scratch and heads on a frozen backbone (fewer than 5,000 grey images)",
+        ),
+        (colour_images(12), "features", "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+    ],
+    ids=["grey", "colour"],
+)
+def test_an_audit_says_who_judges(images, kind, who, monkeypatch, caplog):
+    asked = []
+
+    def judge(self, case, *_):
+        asked.append((self, case))
+        distances = np.full((len(case.images), case.images.num_classes), 1.0, np.float32)
+        return Judgement((Opinion("made up", distances),), case.images, "made up")
+
+    monkeypatch.setattr(Judges, "_judge_by_networks", judge)
+    monkeypatch.setattr(Judges, "_judge_by_heads", judge)
+    with caplog.at_level(logging.INFO, "hitnet"):
+        hitnet.audit_labels(images, device="cpu")
+    assert caplog.messages == [f"Labels are judged by {who}. Set `judges` to choose otherwise."]
+    assert len(asked) == (2 if kind == "mixed" else 1)
+    judges, case = asked[0]
+    assert judges == Judges(kind)
+    assert (case.device, case.split) == (CPU, "all")
+
+
+def test_judges_that_are_asked_for_are_not_commented(caplog):
+    with caplog.at_level(logging.INFO, "hitnet"):
+        judges = Judges(model="hitnet-small", networks=1, epochs=1)
+        audit = hitnet.audit_labels(toy_images(12), judges=judges, device="cpu")
+    assert not any("judged by" in message for message in caplog.messages)
+    assert audit.summary.networks[0]["recipe"]["epochs"] == 1
+
+
+def test_a_class_of_ones_own_judges():
+    class Constant(Judges):
+        def judge(self, case):
+            distances = np.full((len(case.images), case.images.num_classes), 0.5, np.float32)
+            return Judgement((Opinion("constant", distances),), case.images, "a constant")
+
+    audit = hitnet.audit_labels(toy_images(12), judges=Constant(), device="cpu")
+    assert (audit.summary.models, audit.summary.model) == (1, "a constant")
+
+
+# Networks and heads together
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The options of a small backbone with weights of its own."""
+    settings = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
+    monkeypatch.setattr(backbones, "architecture", lambda _: (TinyBackbone(), settings))
+    monkeypatch.setattr(heads_module, "default_steps", lambda *_: 20)
+    torch.manual_seed(3)
+    save_file(TinyBackbone().state_dict(), tmp_path / "w.safetensors")
+    return {"backbone": "torchvision:tiny", "weights": tmp_path / "w.safetensors"}
+
+
+def judged(judges, images, folder=None):
+    return judges.judge(Case(hitnet.open_data(images), images, "all", CPU, folder))
+
+
+def same(opinions, others):
+    assert len(opinions) == len(others)
+    for one, other in zip(opinions, others, strict=True):
+        assert (one.kind, one.in_sample, one.capsules) == (other.kind, other.in_sample, other.capsules)
+        np.testing.assert_array_equal(one.distances, other.distances)
+
+
+def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
+    images = colour_images(36)
+    judges = Judges("fine-tuned", **tiny, networks=2, recipe=BRIEF, seed=5)
+    together = judged(judges, images, tmp_path / "kept")
+    model = judges._tuned_model()
+    # Resumed: the same networks.
+    networks = judged(Judges(model=model, networks=2, recipe=BRIEF, seed=5), images, tmp_path / "kept")
+    heads = judged(Judges("features", **tiny, seed=5), images)
+    same(together.opinions, (*networks.opinions, *heads.opinions))
+    assert [opinion.in_sample for opinion in together.opinions] == [True] * 2 + [False] * 8
+    assert [opinion.capsules for opinion in together.opinions] == [True] * 5 + [False] * 5
+    assert torch.equal(together.features, heads.features)
+    assert together.model == "hitnet-pretrained, heads and neighbours on torchvision:tiny"
+    assert [network.get("seed") for network in together.networks] == [5, 6, None]
+
+
+def test_networks_from_scratch_beside_heads(tiny):
+    images = toy_images(36)
+    options = {"model": "hitnet-small", "networks": 1, "recipe": BRIEF}
+    together = judged(Judges("mixed", **options, **tiny, seed=5), images)
+    networks, heads = judged(Judges(**options, seed=5), images), judged(Judges("features", **tiny, seed=5), images)
+    same(together.opinions, (*networks.opinions, *heads.opinions))
+    assert together.model == "hitnet-small, heads and neighbours on torchvision:tiny"
+    assert together.prototypes.shape == (3, *images.shape)
+    assert (together.typical, heads.typical) == (False, True)
+
+
+def test_of_many_images_only_networks_judge(tiny, monkeypatch):
+    monkeypatch.setattr(module, "MANY_IMAGES", 36)
+    judgement = judged(Judges("fine-tuned", **tiny, networks=1, recipe=BRIEF), colour_images(36))
+    assert [opinion.kind for opinion in judgement.opinions] == ["networks"]
+    assert judgement.model == "hitnet-pretrained"
+
+
+def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():
+    """Distances in which the trained judges confirm every label, and the others contradict a tenth."""
+    draw = np.random.default_rng(0)
+    truth = np.arange(600) % 3
+    given = np.where(np.arange(600) % 10 == 0, (truth + 1) % 3, truth)
+    confirm = 1 - 0.8 * np.eye(3)[given] + 0.01 * draw.random((2, 600, 3))
+    contradict = 1 - 0.8 * np.eye(3)[truth] + 0.01 * draw.random((4, 600, 3))
+    trained, unseen = (
+        [Opinion("j", each.astype(np.float32), in_sample, capsules=True) for each in distances]
+        for distances, in_sample in ((confirm, True), (contradict, False))
     )
-    np.testing.assert_array_equal(known.distances, said.distances)
+    images = colour_images(600).with_labels(torch.from_numpy(given))
+    opinions = [unseen[0], *trained, *unseen[1:]]  # in any order
+    scored = score_labels(opinions, given)
+    doubts = doubt(margins(all_distances(opinions), given), given).value
+    expected = calibrate(all_distances(unseen).astype(np.float64), given, doubts)
+    assert (scored.sentence, scored.error_range) == (expected.sentence, expected.range)
+    assert expected.expected == pytest.approx(60, rel=0.2)
+    table, _ = make_table(images, opinions, scored)
+    assert set(table["id"][:60]) == set(range(0, 600, 10))
+    assert score_labels(trained, given).sentence is None
+    # the most doubtful, as many as are expected to be wrong, are not ok
+    number = round((1 - table["score"]).sum())
+    assert "ok" not in set(table["flag"].head(number))
+    assert "doubtful" in set(table["flag"].head(number))
+    assert not set(table["flag"][number:]) & {"wrong", "doubtful"}
 
 
-def test_new_networks_have_frozen_options():
-    assert replace(QUICK, seed=5) == NewNetworks(count=2, recipe=quick_recipe(), seed=5)
-
-
-def test_networks_whose_decoder_sees_more_than_capsules_judge():
-    judges = NewNetworks(choose_model("hitnet-small", extra_dim=2), count=2, recipe=quick_recipe(1))
-    assert quick_audit(mislabelled(), judges=judges).summary["models"] == 2
+def test_neighbours_alone_do_not_say_how_many_are_wrong():
+    distances = np.random.default_rng(0).random((2, 60, 3)).astype(np.float32)
+    network, neighbours = Opinion("networks", distances[0], True, True), Opinion("10 neighbours", distances[1])
+    assert score_labels([network, neighbours], np.arange(60) % 3).sentence is None

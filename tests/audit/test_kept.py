@@ -1,8 +1,12 @@
 """What judges saw and said is kept for the review, and a damaged file is not used."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+from hitnet.audit import Opinion
 from hitnet.audit import kept as module
 from hitnet.audit.kept import NAME, Kept, read_kept, write_kept
 
@@ -10,27 +14,29 @@ from hitnet.audit.kept import NAME, Kept, read_kept, write_kept
 @pytest.fixture
 def kept():
     draw = torch.Generator().manual_seed(0)
-    said = torch.rand(2, 5, 3, generator=draw).half()
-    return Kept(said, ("networks", "20 neighbours"), torch.rand(5, 8, generator=draw).half())
+    distances = torch.rand(2, 5, 3, generator=draw).half().numpy()
+    opinions = Opinion("networks", distances[0], True, True), Opinion("20 neighbours", distances[1])
+    return Kept(opinions, torch.rand(5, 8, generator=draw).half())
 
 
 def test_what_is_written_is_read(kept, tmp_path):
     write_kept(tmp_path, kept)
     again = read_kept(tmp_path, 5, 3)
-    assert torch.equal(again.said, kept.said)
+    for opinion, written in zip(again.opinions, kept.opinions, strict=True):
+        assert np.array_equal(opinion.distances, written.distances)
+        assert replace(opinion, distances=0) == replace(written, distances=0)
     assert torch.equal(again.features, kept.features)
-    assert again.kinds == kept.kinds
 
 
 def test_without_features(kept, tmp_path):
-    write_kept(tmp_path, Kept(kept.said, kept.kinds))
+    write_kept(tmp_path, Kept(kept.opinions))
     assert read_kept(tmp_path, 5, 3).features is None
 
 
 def test_in_the_order_of_the_table(kept):
     order = torch.tensor([4, 0, 3, 1, 2])
-    arranged = Kept.of(kept.said.float().numpy(), kept.kinds, kept.features, order)
-    assert torch.equal(arranged.said[1, 0], kept.said[1, 4])
+    arranged = Kept.of(kept.opinions, kept.features, order)
+    assert np.array_equal(arranged.opinions[1].distances[0], kept.opinions[1].distances[4])
     assert torch.equal(arranged.features[2], kept.features[3])
 
 
@@ -51,7 +57,7 @@ def test_a_damaged_file_is_not_used(kept, tmp_path, caplog, damage):
 
 def test_features_of_another_kind_are_not_used(kept, tmp_path):
     for features in (kept.features[:4], kept.features.float(), kept.features[0]):
-        write_kept(tmp_path, Kept(kept.said, kept.kinds, features))
+        write_kept(tmp_path, Kept(kept.opinions, features))
         assert read_kept(tmp_path, 5, 3) is None
 
 
@@ -65,5 +71,7 @@ def test_a_huge_one_is_not_kept(kept, tmp_path, monkeypatch):
 @pytest.mark.parametrize("scale", [1e9, 1.0, 1e-9])
 def test_features_of_any_scale_are_kept(scale):
     features = torch.rand(5, 8, generator=torch.Generator().manual_seed(0)) + 0.1
-    found = Kept.of(torch.zeros(1, 5, 3).numpy(), ("networks",), features * scale, torch.arange(5)).features.float()
+    found = Kept.of(
+        [Opinion("networks", np.zeros((5, 3), np.float32))], features * scale, torch.arange(5)
+    ).features.float()
     torch.testing.assert_close(found / found[0, 0], features / features[0, 0], rtol=2e-3, atol=0)

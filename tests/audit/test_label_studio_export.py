@@ -5,10 +5,10 @@ import json
 import pytest
 from audit_samples import make_audit, make_images
 
-from hitnet.audit.correction_files import read_corrections
-from hitnet.audit.corrections import check_corrections, correct
 from hitnet.audit.export import label_studio
 from hitnet.data import open_data
+from hitnet.decisions.correction_files import read_corrections
+from hitnet.decisions.corrections import audited_images, check_corrections, correct
 from hitnet.errors import HitNetError
 from hitnet.probabilities import class_probabilities
 
@@ -37,6 +37,13 @@ def exported(tmp_path, tasks):
     return path
 
 
+def checked(table, path, names):
+    """{id: (decision, label)} of a file."""
+    corrections = read_corrections(path).corrections
+    decided = check_corrections(audited_images(table), corrections, names, name="export")
+    return {number: (change.decision, change.label) for number, (_, change) in decided.items()}
+
+
 def test_answers_become_corrections(tasks, tmp_path):
     table, written, names = tasks
     given = table["given"].tolist()
@@ -52,9 +59,9 @@ def test_answers_become_corrections(tasks, tmp_path):
         {"id": 90 + i, "annotations": answers[i] if i < len(answers) else [], **task} for i, task in enumerate(written)
     ]
     path = exported(tmp_path, export)
-    decided = check_corrections(table, read_corrections(path), names, name="export")
+    decided = checked(table, path, names)
     ids = table["id"].tolist()
-    assert {number: c.outcome for number, c in decided.items()} == {
+    assert decided == {
         ids[0]: ("keep", ""),
         ids[1]: ("relabel", other),
         ids[2]: ("unsure", ""),
@@ -77,15 +84,15 @@ def test_the_short_format(tasks, tmp_path):
         {**task["data"], "id": i, "annotator": 1} | ({"label": other} if i == 0 else {})
         for i, task in enumerate(written)
     ]
-    decided = check_corrections(table, read_corrections(exported(tmp_path, short)), names, name="export")
-    assert {number: c.outcome for number, c in decided.items()} == {table["id"][0]: ("relabel", other)}
+    decided = checked(table, exported(tmp_path, short), names)
+    assert decided == {table["id"][0]: ("relabel", other)}
 
 
 def test_annotators_who_disagree_are_named(tasks, tmp_path):
     table, written, names = tasks
     task = {**written[3], "annotations": [annotation(names[0]), annotation(names[1])]}
     with pytest.raises(HitNetError, match=r"task 1: image .* was decided otherwise on task 1"):
-        check_corrections(table, read_corrections(exported(tmp_path, [task])), names, name="export")
+        checked(table, exported(tmp_path, [task]), names)
 
 
 @pytest.mark.parametrize(

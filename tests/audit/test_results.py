@@ -40,7 +40,7 @@ def test_files(audited):
     written = pd.read_csv(folder / "audit.csv", keep_default_na=False)
     pd.testing.assert_frame_equal(written, audited.table, check_dtype=False)
     assert np.array_equal(np.load(folder / "distances.npy", allow_pickle=False), audited.distances)
-    assert json.loads((folder / "summary.json").read_text()) == audited.summary
+    assert json.loads((folder / "summary.json").read_text()) == audited.summary.to_json()
     page = (folder / "report.html").read_text()
     assert "Label audit: toy" in page
     assert page.rstrip().endswith("</html>")
@@ -69,7 +69,7 @@ def corrections_of(audit, path):
 def test_images_in_memory_are_not_taken_for_a_known_set_of_their_name(audited):
     later = open_audit(audited.folder)
     with pytest.raises(HitNetError, match="mnist-sample was in memory"):
-        replace(later, summary=later.summary | {"source": "mnist-sample"}).audited_data()
+        replace(later, summary=replace(later.summary, source="mnist-sample")).audited_data()
 
 
 def test_corrections_of_an_audit_of_images_in_memory(audited, tmp_path):

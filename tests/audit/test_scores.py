@@ -5,9 +5,12 @@ import statistics
 
 import numpy as np
 import pytest
+from audit_samples import judged_table
 
 from hitnet.audit import scores
+from hitnet.audit.margins import margins as margins_of
 from hitnet.errors import HitNetError
+from toy import toy_images
 
 
 def random_case(models, images, classes, seed=0):
@@ -38,9 +41,8 @@ def nearest(row, leave_out=None):
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_evidence_against_loops(distances, labels):
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     models = len(distances)
-    assert evidence.models == models
     for i, label in enumerate(labels.tolist()):
         mean = mean_of(distances, i)
         ghost = nearest(mean, leave_out=label)
@@ -55,15 +57,14 @@ def test_evidence_against_loops(distances, labels):
         assert evidence.margin_mean[i] == pytest.approx(statistics.fmean(margins))
         assert evidence.margin_std[i] == pytest.approx(statistics.pstdev(margins), abs=1e-12)
         assert evidence.hits[i] == sum(row[label] <= 0.1 for row in rows)
-        assert evidence.nearest[:, i].tolist() == [nearest(row) for row in rows]
 
 
 def test_votes_are_the_networks_that_name_a_class():
-    distances, labels = CASES[0]
-    evidence = scores.gather(distances, labels)
-    named = (labels + 1) % 4
-    for i, votes in enumerate(evidence.votes(named).tolist()):
-        assert votes == sum(nearest(network[i].tolist()) == named[i] for network in distances)
+    images = toy_images(40)
+    distances = np.random.default_rng(0).uniform(0, 1.5, (5, 40, 3)).astype(np.float32)
+    for row in judged_table(distances, images).itertuples():
+        named = images.class_names.index(row.suggested)
+        assert row.votes == sum(nearest(network[row.id].tolist()) == named for network in distances)
 
 
 def prior_by_loops(doubts, labels, rivals, classes, strength=16):
@@ -85,7 +86,7 @@ def prior_by_loops(doubts, labels, rivals, classes, strength=16):
 def test_pair_prior_against_loops(distances, labels):
     doubts = np.random.default_rng(3).normal(-0.2, 0.3, len(labels))
     doubts[:4] = 0  # not above 0
-    classes, rivals = distances.shape[2], scores.gather(distances, labels).ghost
+    classes, rivals = distances.shape[2], margins_of(distances, labels).ghost
     for values in (doubts, -np.abs(doubts), np.abs(doubts)):
         prior = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
         expected = prior_by_loops(values.tolist(), labels.tolist(), rivals.tolist(), classes)
@@ -109,7 +110,7 @@ def test_of_two_classes_as_near_the_frequent_confusion_is_the_rival():
     wrong, even, right = [1.2, 1.3, 0.1], [1.2, 0.3, 0.3], [0.1, 1.2, 1.2]
     distances = np.array([[wrong] * 30 + [right] * 300 + [even]])
     labels = np.zeros(331, dtype=np.int64)
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     doubt = scores.doubt(evidence, labels)
     assert (evidence.ghost[-1], doubt.rival[-1]) == (1, 2)
     assert doubt.value[-1] > 0
@@ -143,22 +144,17 @@ def doubt_by_loops(distances, labels):
 
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_doubt_against_loops(distances, labels):
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     doubt = scores.doubt(evidence, labels)
     values, rivals = doubt_by_loops(distances, labels)
     assert doubt.value == pytest.approx(values)
     assert doubt.rival.tolist() == rivals
     assert (doubt.rival != labels).all()
-    plain, paper = (scores.doubt(evidence, labels, method) for method in ("plain-margin", "ghost-distance"))
-    assert plain.value == pytest.approx(evidence.margin_mean)
-    ghosts = [0.1 - min(d for k, d in enumerate(mean_of(distances, i)) if k != y) for i, y in enumerate(labels)]
-    assert paper.value == pytest.approx(ghosts)
-    assert plain.rival.tolist() == paper.rival.tolist() == evidence.ghost.tolist()
 
 
 def test_doubt_changes_none_of_the_evidence():
     distances, labels = CASES[0]
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     before = evidence.margin_mean.copy()
     scores.doubt(evidence, labels)
     assert evidence.margin_mean.tolist() == before.tolist()
@@ -174,13 +170,12 @@ def test_score_is_the_logistic_function_of_doubt_in_hit_radii():
     assert 0 < far[2] < 1e-12
 
 
-@pytest.mark.parametrize("method", scores.METHODS)
-def test_direction_0_is_surely_wrong_and_1_surely_right(method):
-    """A worse label has a lower score, with every method."""
+def test_direction_0_is_surely_wrong_and_1_surely_right():
+    """A worse label has a lower score."""
     right, unsure, wrong = [0.05, 1.5, 1.5], [0.3, 0.35, 1.5], [1.5, 0.02, 1.5]
     distances = np.array([[right, unsure, wrong, right, right]])
     labels = np.zeros(5, dtype=np.int64)
-    values = scores.score(scores.doubt(scores.gather(distances, labels), labels, method).value)
+    values = scores.score(scores.doubt(margins_of(distances, labels), labels).value)
     assert values[0] > 0.99
     assert values[0] > values[1] > values[2]
     assert values[2] < 0.5
@@ -190,7 +185,7 @@ def test_a_spread_over_the_networks_lowers_the_doubt():
     agreed = np.array([[0.9, 0.4]] * 4)
     split = np.array([[0.9, 0.0], [0.9, 0.8], [0.9, 0.0], [0.9, 0.8]])
     labels = np.zeros(2, dtype=np.int64)
-    evidence = scores.gather(np.stack([agreed, split], axis=1), labels)
+    evidence = margins_of(np.stack([agreed, split], axis=1), labels)
     assert evidence.margin_mean == pytest.approx([0.5, 0.5])
     doubts = scores.doubt(evidence, labels).value
     assert doubts[0] - doubts[1] == pytest.approx(0.5 * 0.4)
@@ -203,17 +198,22 @@ def test_a_class_that_is_hard_as_a_whole_is_doubted_less():
     distances = np.array([[[1.0, 1.0]] * 8])
     for i, (margin, label) in enumerate(zip(margins, labels.tolist(), strict=True)):
         distances[0, i, label] = 1.0 + margin
-    doubts = scores.doubt(scores.gather(distances, labels), labels).value
+    doubts = scores.doubt(margins_of(distances, labels), labels).value
     # Medians: -0.9 and -0.1, of all -0.1; so the first class's doubts rise by 0.4. Both pairs have the same rate.
     assert doubts == pytest.approx([-0.5, -0.5, -0.5, 0.5, -0.1, -0.1, -0.1, 0.1])
 
 
-def flag_of(*rows, label=0, method="plain-margin"):
+def plain_doubt(evidence):
+    """The mean margin as doubt."""
+    return scores.Doubt(evidence.margin_mean, evidence.ghost)
+
+
+def flag_of(*rows, label=0):
     """Flag of one image with these distances in one network each."""
     distances = np.array(rows, dtype=np.float64)[:, None, :]
     labels = np.array([label])
-    evidence = scores.gather(distances, labels)
-    (flag,) = scores.flags(evidence, scores.doubt(evidence, labels, method))
+    evidence = margins_of(distances, labels)
+    (flag,) = scores.flags(evidence, plain_doubt(evidence))
     return flag
 
 
@@ -242,8 +242,8 @@ def test_each_rule(row, flag):
 def test_as_many_as_are_expected_to_be_wrong_are_at_least_doubtful():
     """None of the classes, wrong, two labels, and three labels that fit better and better."""
     rows = [[1.3, 0.95, 1.3], [1.2, 0.05, 1.3], [0.1, 0.39, 1.3], [0.1, 0.5, 1.3], [0.1, 0.6, 1.3], [0.1, 0.7, 1.3]]
-    evidence = scores.gather(np.array([rows]), np.zeros(6, dtype=np.int64))
-    doubts = scores.doubt(evidence, np.zeros(6, dtype=np.int64), "plain-margin")
+    evidence = margins_of(np.array([rows]), np.zeros(6, dtype=np.int64))
+    doubts = plain_doubt(evidence)
     assert np.argsort(-doubts.value).tolist() == [1, 0, 2, 3, 4, 5]
     others = ["none of the classes", "wrong", "ambiguous: two labels"]
     for expected in range(8):
@@ -257,27 +257,22 @@ def test_as_many_as_are_expected_to_be_wrong_are_at_least_doubtful():
 def test_two_labels_need_both_classes_near():
     """With doubts that forgive a positive margin, as a spread over the networks does."""
     rows = [[0.45, 0.4, 1.3], [0.5, 0.45, 1.3], [0.45, 0.5, 1.3], [0.51, 0.45, 1.3], [0.45, 0.51, 1.3]]
-    evidence = scores.gather(np.array([rows]), np.zeros(5, dtype=np.int64))
+    evidence = margins_of(np.array([rows]), np.zeros(5, dtype=np.int64))
     doubts = scores.Doubt(np.full(5, -0.04), evidence.ghost)
     assert scores.flags(evidence, doubts) == ["ambiguous: two labels", "ok", "ok", "ok", "ok"]
 
 
 def test_the_second_of_two_labels_is_the_one_that_is_suggested():
-    evidence = scores.gather(np.array([[[0.4, 0.45, 0.56]] * 2]), np.zeros(2, dtype=np.int64))
+    evidence = margins_of(np.array([[[0.4, 0.45, 0.56]] * 2]), np.zeros(2, dtype=np.int64))
     doubts = scores.Doubt(np.full(2, -0.04), np.array([1, 2]))  # class 2, the rival of the second, is too far away
     flags = scores.flags(evidence, doubts)
     assert flags == ["ambiguous: two labels", "ok"]
     assert scores.suggest(doubts, np.zeros(2, dtype=np.int64), flags).tolist() == [1, 0]
 
 
-def test_a_ghost_that_hits_is_doubt_enough_by_the_papers_score():
-    assert flag_of([0.01, 0.05, 1.3]) == "ambiguous: two labels"
-    assert flag_of([0.01, 0.05, 1.3], method="ghost-distance") == "wrong"
-
-
 def test_the_rival_is_suggested_where_the_label_is_doubted():
     distances, labels = random_case(2, 400, 3, seed=5)
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     doubts = scores.doubt(evidence, labels)
     flags = scores.flags(evidence, doubts)
     suggested = scores.suggest(doubts, labels, flags)
@@ -289,8 +284,8 @@ def test_the_rival_is_suggested_where_the_label_is_doubted():
 
 def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
     labels = np.array([0, 0])
-    evidence = scores.gather(np.array([[[0.95, 1.6, 1.7], [1.6, 0.95, 1.7]]]), labels)
-    doubts = scores.doubt(evidence, labels, "plain-margin")
+    evidence = margins_of(np.array([[[0.95, 1.6, 1.7], [1.6, 0.95, 1.7]]]), labels)
+    doubts = plain_doubt(evidence)
     flags = scores.flags(evidence, doubts)
     assert flags == ["none of the classes"] * 2
     assert scores.suggest(doubts, labels, flags).tolist() == [0, 1]
@@ -298,7 +293,7 @@ def test_of_an_image_that_fits_no_class_only_a_nearer_one_is_suggested():
 
 def test_every_flag_has_its_rule_in_words():
     distances, labels = random_case(2, 400, 3, seed=5)
-    evidence = scores.gather(distances, labels)
+    evidence = margins_of(distances, labels)
     doubts = scores.doubt(evidence, labels)
     flags = scores.flags(evidence, doubts, expected=int((doubts.value > -0.2).sum()))
     assert set(flags) == set(scores.FLAGS)
@@ -308,24 +303,21 @@ def test_every_flag_has_its_rule_in_words():
 
 def test_ties_go_to_the_first_class():
     distances = np.array([[[0.5, 0.2, 0.2], [0.2, 0.2, 0.2]]])
-    evidence = scores.gather(distances, np.array([0, 1]))
-    assert evidence.nearest.tolist() == [[1, 0]]
+    evidence = margins_of(distances, np.array([0, 1]))
     assert evidence.ghost.tolist() == [1, 0]
     assert evidence.margin_mean == pytest.approx([0.3, 0.0])
 
 
 def test_the_hit_radius_itself_is_a_hit():
-    assert scores.gather(np.array([[[0.1, 1.0]]]), np.array([0])).hits.tolist() == [1]
-    assert scores.gather(np.array([[[0.1001, 1.0]]]), np.array([0])).hits.tolist() == [0]
+    assert margins_of(np.array([[[0.1, 1.0]]]), np.array([0])).hits.tolist() == [1]
+    assert margins_of(np.array([[[0.1001, 1.0]]]), np.array([0])).hits.tolist() == [0]
 
 
 def test_mistakes_are_named():
     distances, labels = CASES[0]
     with pytest.raises(HitNetError, match=r"distances must be \(M, 39, K\); got \(5, 40, 4\)"):
-        scores.gather(distances, labels[:-1])
+        margins_of(distances, labels[:-1])
     with pytest.raises(HitNetError, match="got \\(40, 4\\)"):
-        scores.gather(distances[0], labels)
+        margins_of(distances[0], labels)
     with pytest.raises(HitNetError, match=r"distances must be \(M, 40, K\); got \(40, 40\)"):
-        scores.gather(np.ones((40, 40)), labels)
-    with pytest.raises(HitNetError, match="score must be one of margin, plain-margin, ghost-distance; got 'best'"):
-        scores.doubt(scores.gather(distances, labels), labels, "best")
+        margins_of(np.ones((40, 40)), labels)

@@ -1,7 +1,7 @@
 import torch
 
-from hitnet.capsules import dynamic_routing
 from parts.textbook import TextbookCapsNet
+from reproduction.networks import dynamic_routing
 
 
 def test_the_textbook_capsnet_routes_as_ours_does():

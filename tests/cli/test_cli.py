@@ -11,8 +11,14 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import hitnet
 from hitnet.cli import MODULES, app, first_sentence
-from hitnet.cli.terminal import make_console, short_name
+from hitnet.cli.options import RecipeName
+from hitnet.cli.synthesis import Law
+from hitnet.cli.terminal import short_name
+from hitnet.runtime.terminal import make_console
+from hitnet.synthesis.generation import LAWS
+from hitnet.training import RECIPES
 from patience import PATIENCE, wait_until
 
 # A shell may have started the tests with interruptions turned off, which a child would inherit.
@@ -43,18 +49,17 @@ def start(*arguments, **environment):
         (["data", "list"], "List the known datasets"),
         (["data", "fetch"], "Download the missing files of a known dataset"),
         (["data", "check"], "Check every file"),
-        (["audit"], "Which labels are wrong?"),
+        (["audit"], "Find mislabeled images"),
         (["audit", "run"], "most doubtful first"),
         (["audit", "apply"], "the original is never touched"),
         (["audit", "export"], "Label Studio"),
         (["ghosts"], "analysis of ghost capsules"),
         (["prototypes"], "prototype of each class"),
         (["traverse"], "each capsule component"),
-        (["features"], "distributed"),
+        (["capsules"], "distributed"),
         (["generate"], "new images"),
         (["augment"], "Hybrid data augmentation"),
         (["plot"], "error and loss"),
-        (["reproduce"], "tables and figures that are rendered"),
     ],
 )
 def test_help_says_what_a_command_is_for(words, purpose):
@@ -85,6 +90,11 @@ def test_help_of_the_audit_leads_through_it():
         (["audit", "mnist-sample", "--netwroks", "3"], "--networks"),
         (["data", "chek", "x"], "check"),
         (["trian", "mnist"], "train"),
+        (["train", "mnist-sample", "--recipe", "papr"], "'paper-decay'"),
+        (["train", "mnist-sample", "--augment", "hybird"], "'hybrid'"),
+        (["train", "mnist-sample", "--augment-noise", "loud"], "'component'"),
+        (["evaluate", "run", "--split", "tset"], "'test'"),
+        (["export", "run", "--out", "x.onnx", "--format", "onyx"], "onnx"),
     ],
 )
 def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, words, hint):
@@ -103,8 +113,7 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
         (["data", "list", "--data-dir", "~nobody-here/x"], "no home folder is known for ~nobody-here"),
         (["train", "mnst"], "Did you mean 'mnist'"),
         (["train", "mnist-sample", "--model", "hitnet-smal"], "Did you mean 'hitnet-small'"),
-        (["train", "mnist-sample", "--recipe", "papr"], "Did you mean 'paper'"),
-        (["train", "mnist-sample", "--device", "tpu"], "auto, cpu or cuda"),
+        (["train", "mnist-sample", "--device", "tpu"], "--device must be auto, cpu, cuda, cuda:N or mps; got 'tpu'"),
         (["evaluate", "nowhere"], "nowhere is not a run folder"),
         (["predict", "nowhere", "a.png"], "nowhere is not a run folder"),
         (["models", "--shape", "1,4,4"], "too small"),
@@ -114,7 +123,7 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
         (["data", "check", "nowhere"], "no dataset or folder named 'nowhere'"),
         (["data", "fetch", "cifar"], "Did you mean 'cifar10'"),
         (["audit", "nowhere"], "no dataset or folder named 'nowhere'"),
-        (["audit", "mnist-sample", "--score", "best"], "score must be one of"),
+        (["audit", "mnist-sample", "--judges", "best"], "--judges must be one of"),
         (["audit", "apply", "nowhere", "a.csv", "--out", "b"], "not the folder of a finished audit"),
         (["audit", "export", "nowhere", "--out", "b.json"], "not the folder of a finished audit"),
         (["ghosts", "nowhere"], "at least one run folder and then the data"),
@@ -145,7 +154,7 @@ def broken(*args, **options):
 
 def test_an_unexpected_error_ends_without_traceback(command, monkeypatch):
     monkeypatch.delenv("HITNET_TRACEBACK", raising=False)
-    monkeypatch.setattr("hitnet.cli.train.predict", broken)
+    monkeypatch.setattr("hitnet.cli.runs.predict", broken)
     ended = command("predict", "run", "a.png")
     assert ended.code == 70
     assert "Unexpected error: RuntimeError: wheels came off [/bold]" in ended.err
@@ -157,11 +166,11 @@ def test_too_little_memory_is_no_bug(command, monkeypatch):
     def too_much(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr("hitnet.cli.train.predict", too_much)
+    monkeypatch.setattr("hitnet.cli.runs.predict", too_much)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (
         1,
-        "Error: there is not enough memory for this. Ask for less at a time.\n",
+        "Error: Out of memory.\n",
     )
 
 
@@ -176,7 +185,7 @@ def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, says):
     def refused(*args, **options):
         raise error
 
-    monkeypatch.setattr("hitnet.cli.train.predict", refused)
+    monkeypatch.setattr("hitnet.cli.runs.predict", refused)
     ended = command("predict", "run", "a.png")
     assert (ended.code, ended.err) == (1, f"Error: {says} Choose another place.\n")
 
@@ -185,7 +194,7 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
     from hitnet.cli import main
 
     monkeypatch.setenv("HITNET_TRACEBACK", "1")
-    monkeypatch.setattr("hitnet.cli.train.predict", broken)
+    monkeypatch.setattr("hitnet.cli.runs.predict", broken)
     monkeypatch.setattr(sys, "argv", ["hitnet", "predict", "run", "a.png"])
     with pytest.raises(RuntimeError, match="wheels came off"):
         main()
@@ -202,7 +211,7 @@ def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_r
     printed, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     assert printed == ""
-    assert complaints == "Interrupted. Nothing that was written is lost; commands that have --resume can continue it.\n"
+    assert complaints == "Interrupted. Progress is saved; run the command again with --resume.\n"
     assert not (out / "weights.safetensors").exists()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
@@ -270,3 +279,34 @@ def test_an_empty_argument_is_not_the_current_folder(command, words, place, tmp_
     assert ended.code == 1
     assert f"Error: {place} is empty" in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_out_of_memory_names_what_saves_it(command, monkeypatch):
+    def too_much(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("hitnet.cli.train.open_data", too_much)
+    ended = command("train", "mnist-sample")
+    assert ended.err == "Error: Out of memory. Try a smaller --image-size or --limit.\n"
+
+
+def test_the_version(command):
+    ended = command("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"hitnet {hitnet.__version__}\n", "")
+
+
+@pytest.mark.parametrize(("flags", "shown"), [((), "ours"), (("-q",), ""), (("-v",), "ours theirs")])
+def test_other_libraries_are_quiet_unless_asked_for(toy_run, flags, shown):
+    words = (
+        "import logging, sys, hitnet.cli.train as t; from hitnet.cli import main; "
+        "said = {'hitnet': 'ours', 'x': 'theirs'}; "
+        "t.list_models = lambda *a: [logging.getLogger(name).info(text) for name, text in said.items()][:0]; "
+        f"sys.argv = ['hitnet', *{flags!r}, 'models']; main()"
+    )
+    process = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (process.returncode, process.stderr.split()) == (0, shown.split())
+
+
+def test_choices_are_those_of_the_library():
+    assert {str(name) for name in RecipeName} == set(RECIPES)
+    assert {str(law) for law in Law} == set(LAWS)

@@ -14,11 +14,11 @@ from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
-from hitnet.audit import FeatureHeads, FineTuned, FinishedRuns, NetworksAndHeads, NewNetworks
-from hitnet.audit.choice import SuitableJudges
-from hitnet.cli.audit import ask_for_judges
+from hitnet import Judges
+from hitnet.cli import audit as module
 from hitnet.data import open_data, save_npz
 from hitnet.models.inference import class_distances
+from hitnet.runtime.files import checksum
 from toy import toy_images
 
 FLIPPED = [4, 17, 30]
@@ -130,6 +130,8 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     for name in ("audit.parquet", "distances.npy"):
         shutil.copy(audited / name, folder / name)
     (folder / "summary.json").write_text(json.dumps(summary | {"source": "/old/place"}))
+    names = ("audit.parquet", "distances.npy", "summary.json")
+    (folder / "checksums.json").write_text(json.dumps({name: checksum(folder / name) for name in names}))
     row = pd.read_parquet(folder / "audit.parquet").iloc[0]
     corrections = write_corrections(tmp_path / "c.csv", [(row["id"], row["path"], row["given"], "drop", "")])
     call = ("audit", "apply", folder, corrections, "--out", tmp_path / "new")
@@ -160,6 +162,20 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     write_corrections(corrections, [(r.id, r.path, r.given, "keep", "") for r in rows.itertuples()])
     ended = command(*call[:-1], tmp_path / "again", "--data", moved)
     assert "1 of the audited images is no longer there" in ended.out.splitlines()
+
+
+def test_images_that_the_copy_leaves_out_are_not_counted_as_relabelled(command, photos, audited, tmp_path):
+    """A file of the set has become a link out of it since."""
+    moved, folder = shutil.copytree(photos, tmp_path / "photos"), tmp_path / "audit"
+    shutil.copytree(audited, folder)
+    row = pd.read_parquet(folder / "audit.parquet").iloc[0]
+    shutil.move(moved / row["path"], tmp_path / "outside.png")
+    (moved / row["path"]).symlink_to(tmp_path / "outside.png")
+    rows = [(row["id"], row["path"], row["given"], "relabel", row["suggested"])]
+    corrections = write_corrections(tmp_path / "c.csv", rows)
+    ended = command("audit", "apply", folder, corrections, "--out", tmp_path / "new", "--data", moved)
+    assert ended.out.startswith("0 relabelled, 0 dropped, 0 kept, 0 unsure, 1 decided but left out, 47 not looked at")
+    assert "left out" in ended.out.splitlines()[1]
 
 
 def test_wrong_corrections_change_nothing(command, audited, tmp_path):
@@ -212,62 +228,40 @@ def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
         (("--networks", 2), "--networks"),
         (("--model", "hitnet-small"), "--model"),
         (("--epochs", 3, "--recipe", "paper"), "--recipe, --epochs"),
-        (("--ghosts", 1), "--ghosts"),
     ],
 )
 def test_options_of_a_training_do_not_go_with_finished_runs(command, audited, tmp_path, options, named):
     run = audited / "models" / "seed-0"
     ended = command("audit", "photos", "--runs", run, "--device", "cpu", "--out", tmp_path / "out", *options)
     assert ended.code == 1
-    assert f"Finished runs are not trained again: leave out {named} beside --runs." in ended.err
+    assert f"--runs and {named} do not go together. Leave out {named}." in ended.err
     assert not (tmp_path / "out").exists()
 
 
-def asked(judges="auto", *, gpu=False, runs=None, seed=0, **options):
-    """The judges that these options of the command line ask for."""
-    frozen = {name: options.pop(name, None) for name in ("backbone", "weights", "features")}
-    training = {name: options.pop(name, None) for name in ("networks", "model", "recipe")}
-    return ask_for_judges(judges, training | options, frozen, runs, seed, gpu=gpu)
-
-
-FAST = hitnet.choose_recipe("fast")
-
-
-@pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize(
     ("options", "judges"),
     [
-        ({}, SuitableJudges()),
-        ({"seed": 5}, SuitableJudges(5)),
-        ({"judges": "features"}, FeatureHeads()),
-        ({"judges": "features", "seed": 5}, FeatureHeads(seed=5)),
-        ({"judges": "features", "backbone": "timm:x"}, FeatureHeads("timm:x")),
-        ({"features": Path("f.npy")}, FeatureHeads(features=Path("f.npy"))),
-        ({"judges": "scratch"}, NewNetworks(None, None, FAST)),
-        ({"networks": 2, "seed": 7}, NewNetworks(None, 2, FAST, 7)),
-        ({"model": ["hitnet", "n2b"]}, NewNetworks(["hitnet", "n2b"], None, FAST)),
-        ({"epochs": 3, "recipe": "paper"}, NewNetworks(None, None, hitnet.choose_recipe("paper", epochs=3))),
-        ({"judges": "fine-tuned"}, FineTuned(recipe=FAST)),
-        (
-            {"judges": "fine-tuned", "backbone": "timm:x", "weights": Path("w.safetensors"), "networks": 2},
-            FineTuned("timm:x", Path("w.safetensors"), 2, FAST),
-        ),
-        ({"judges": "mixed", "seed": 2}, NetworksAndHeads(NewNetworks(None, None, FAST, 2), FeatureHeads(seed=2))),
-        (
-            {"judges": "mixed", "networks": 2, "features": Path("f.npy")},
-            NetworksAndHeads(NewNetworks(None, 2, FAST), FeatureHeads(features=Path("f.npy"))),
-        ),
-        ({"runs": [Path("run")]}, FinishedRuns([Path("run")])),
+        ((), Judges()),
+        (("--seed", 5), Judges(seed=5)),
+        (("--judges", "features", "--backbone", "timm:x"), Judges("features", backbone="timm:x")),
+        (("--features", "f.npy"), Judges(features=Path("f.npy"))),
+        (("--networks", 2, "--seed", 7), Judges(networks=2, seed=7)),
+        (("--model", "hitnet", "--model", "hitnet-conv"), Judges(model=["hitnet", "hitnet-conv"])),
+        (("--epochs", 3, "--recipe", "paper"), Judges(epochs=3, recipe="paper")),
+        (("--judges", "fine-tuned", "--weights", "w.st"), Judges("fine-tuned", weights=Path("w.st"))),
+        (("--runs", "a", "--runs", "b"), Judges(runs=[Path("a"), Path("b")])),
     ],
 )
-def test_which_judges_the_options_ask_for(gpu, options, judges):
-    assert asked(gpu=gpu, **options) == judges
+def test_which_judges_the_options_ask_for(command, photos, monkeypatch, options, judges):
+    asked = []
 
+    def audit_labels(data, *, judges, **_):
+        asked.append(judges)
+        raise hitnet.HitNetError("asked")
 
-@pytest.mark.parametrize("options", [{"backbone": "timm:x"}, {"weights": Path("w.safetensors")}])
-def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
-    assert asked(**options) == FeatureHeads(**options)
-    assert asked(gpu=True, **options) == FineTuned(**options, recipe=FAST)
+    monkeypatch.setattr(module, "audit_labels", audit_labels)
+    assert "asked" in command("audit", photos, *options).err
+    assert asked == [judges]
 
 
 @pytest.mark.parametrize(
@@ -276,11 +270,11 @@ def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
         (("--judges", "all"), "--judges must be one of auto, features, fine-tuned, scratch, mixed; got 'all'."),
         (
             ("--judges", "features", "--epochs", 3, "--networks", 2),
-            "Heads on features have no such option: leave out --networks, --epochs beside --judges features.",
+            "--judges features and --networks, --epochs do not go together. Leave out --networks, --epochs.",
         ),
         (
             ("--features", "f.npy", "--model", "hitnet"),
-            "Heads on features have no such option: leave out --model beside --features.",
+            "--features and --model do not go together. Leave out --model.",
         ),
         (
             ("--features", "f.npy", "--weights", "w.safetensors"),
@@ -288,19 +282,19 @@ def test_a_backbone_is_fine_tuned_on_a_gpu_and_frozen_on_a_cpu(options):
         ),
         (
             ("--judges", "fine-tuned", "--model", "hitnet"),
-            "The network is the backbone: leave out --model beside --judges fine-tuned.",
+            "--judges fine-tuned and --model do not go together. Leave out --model.",
         ),
         (
             ("--judges", "fine-tuned", "--features", "f.npy"),
-            "The backbone is trained: leave out --features beside --judges fine-tuned.",
+            "--judges fine-tuned and --features do not go together. Leave out --features.",
         ),
         (
             ("--judges", "scratch", "--backbone", "timm:x"),
-            "Networks from scratch have no backbone: leave out --backbone beside --judges scratch.",
+            "--judges scratch and --backbone do not go together. Leave out --backbone.",
         ),
         (
             ("--runs", "run", "--backbone", "timm:x"),
-            "Finished runs are not trained again: leave out --backbone beside --runs.",
+            "--runs and --backbone do not go together. Leave out --backbone.",
         ),
         (("--features", "f.npy"), "--features: there is no file f.npy."),
         (("--backbone", "resnet"), "There is no backbone named 'resnet'."),
@@ -328,17 +322,11 @@ def test_audit_by_own_features(command, photos, tmp_path):
     assert command("audit", photos, *options, "--resume").code == 0
 
 
-def test_ghost_options_without_ghosts(command, audited, tmp_path):
-    ended = command("audit", "photos", "--ghost-rule", "nearer", "--out", tmp_path / "out")
-    assert (ended.code, ended.err) == (1, "Error: Ghost options require --ghosts N, e.g. --ghosts 1.\n")
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_damaged_audit_is_named(command, audited, tmp_path):
     for name in ("summary.json", "audit.parquet", "distances.npy"):
         folder = tmp_path / name
         folder.mkdir()
-        for other in ("summary.json", "audit.parquet", "distances.npy"):
+        for other in ("summary.json", "audit.parquet", "distances.npy", "checksums.json"):
             (folder / other).write_bytes(b"" if other == name else (audited / other).read_bytes())
         ended = command("audit", "export", folder, "--out", tmp_path / "out.json")
         assert ended.code == 1

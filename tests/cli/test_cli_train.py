@@ -6,14 +6,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from cli_samples import write_folder
 from PIL import Image
 
 import hitnet
+from hitnet.cli.runs import class_table
 from hitnet.cli.terminal import console
-from hitnet.cli.train import class_table
 from hitnet.data import save_npz
 from hitnet.models import MODELS
 from toy import toy_images
@@ -59,7 +60,7 @@ def test_several_seeds_end_with_mean_and_deviation(command, here):
     assert second.startswith("seed 4: ")
     assert " ± " in last
     assert last.endswith("% (mean ± standard deviation of 2 runs)")
-    assert command("train", "bands.npz", "--seeds", 0, *SMALL).code == 1
+    assert command("train", "bands.npz", "--seeds", 0, *SMALL).code == 2
 
 
 def test_the_default_folder_is_named_after_data_model_recipe_and_seed(command, here, monkeypatch):
@@ -95,8 +96,9 @@ def test_evaluate(command, toy_run):
     figures = hitnet.evaluate(run, device="cpu")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0] == f"toy: error {figures.error:.2f} % on 12 images"
-    assert lines[1] == f"{figures.hits:.1f} % of the true capsules hit, {figures.misses:.1f} % of the others miss"
+    assert lines[0] == f"toy: error {100 * figures.error:.2f} % on 12 images"
+    hits, misses = 100 * figures.hits, 100 * figures.misses
+    assert lines[1] == f"{hits:.1f} % of the true capsules hit, {misses:.1f} % of the others miss"
     assert lines[2] == f"reconstruction: mean squared error {figures.mse:.4f}"
     rows = [line for line in lines if line.startswith(" band ")]
     assert len(rows) == 3
@@ -141,8 +143,8 @@ def test_a_committee(command, toy_run, tmp_path):
     figures = hitnet.evaluate([first, second], device="cpu")
     ended = command("evaluate", first, second, "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines()[0] == f"toy: error {figures.error:.2f} % on 12 images by 2 networks together"
-    ended = command("evaluate", first, second, data, "--split", "all", "--device", "cpu", "--json")
+    assert ended.out.splitlines()[0] == f"toy: error {100 * figures.error:.2f} % on 12 images by 2 networks together"
+    ended = command("evaluate", first, second, "--data", data, "--split", "all", "--device", "cpu", "--json")
     whole = json.loads(ended.out)
     assert (whole["images"], whole["networks"]) == (60, 2)
     twice = command("evaluate", first, first, "--device", "cpu")
@@ -152,7 +154,7 @@ def test_a_committee(command, toy_run, tmp_path):
 
 def test_evaluate_as_json(command, toy_run):
     run, data = toy_run
-    ended = command("evaluate", run, data, "--split", "all", "--device", "cpu", "--json")
+    ended = command("evaluate", run, "--data", data, "--split", "all", "--device", "cpu", "--json")
     assert (ended.code, ended.err) == (0, "")
     figures = json.loads(ended.out)
     assert figures == hitnet.evaluate(run, data, split="all", device="cpu").to_dict()
@@ -214,6 +216,28 @@ def test_predict_by_a_network_without_distances(command, tmp_path, pictures):
     assert head.split() == ["image", "class", "output", "runner-up", "output"]
 
 
+def test_predict_writes_a_table_of_a_folder(command, toy_run, pictures):
+    table = pictures[0].parent / "out" / "predictions.csv"
+    ended = command("predict", toy_run[0], pictures[0].parent, "--out", table, "--device", "cpu")
+    assert (ended.code, ended.out, ended.err) == (0, f"written: {table}\n", "")
+    rows = pd.read_csv(table)
+    assert rows["image"].tolist() == list(map(str, pictures))
+    assert rows["label"].tolist() == [f"band {i % 3}" for i in range(6)]
+    predictions = hitnet.predict(toy_run[0], pictures, device="cpu")
+    assert rows["distance"].tolist() == pytest.approx([each.distance for each in predictions])
+    assert "--out takes a .csv file" in command("predict", toy_run[0], pictures[0], "--out", "x.txt").err
+
+
+def test_predict_prints_probabilities_where_they_are_known(command, tmp_path, pictures):
+    data = hitnet.open_data(toy_images(40), test=toy_images(20, seed=2))
+    recipe = hitnet.choose_recipe(epochs=1)
+    run = hitnet.train(data, model="hitnet-small", recipe=recipe, device="cpu", out=tmp_path / "run")
+    head, first, *_ = command("predict", run.folder, *pictures, "--device", "cpu").out.splitlines()
+    assert head.split() == ["image", "class", "probability", "distance", "runner-up", "distance"]
+    probability = hitnet.predict(run, pictures, device="cpu")[0].probability
+    assert f"{probability:.3f}" in first.split()
+
+
 def test_predict_as_json(command, toy_run, pictures):
     predictions = json.loads(command("predict", toy_run[0], *pictures, "--json", "--device", "cpu").out)
     assert [row["image"] for row in predictions] == list(map(str, pictures))
@@ -223,7 +247,7 @@ def test_predict_as_json(command, toy_run, pictures):
 
 
 def test_predict_says_none(command, toy_run, pictures, monkeypatch):
-    monkeypatch.setattr("hitnet.inference.predictions.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    monkeypatch.setattr("hitnet.training.runs.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
     ended = command("predict", toy_run[0], pictures[0], "--device", "cpu")
     assert ended.out.splitlines()[1].split()[1:] == ["none", "0.950", "miss", "band", "0", "1.200"]
     (prediction,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)
@@ -287,7 +311,7 @@ def test_a_backbone_is_one(command, here):
     for name in ("paper", "nosuch"):
         ended = command("train", "bands.npz", "--backbone", name, "--out", "run", "--device", "cpu")
         assert ended.code == 1
-        assert "Known: efficientnet-lite0, timm:NAME, torchvision:NAME" in ended.err
+        assert "Known: efficientnet-lite0, timm:NAME" in ended.err
     assert not (here / "run").exists()
 
 
@@ -303,8 +327,8 @@ def test_strict_is_for_data_that_is_named(command, here):
     command("train", "bands.npz", "--out", "run", *SMALL)
     ended = command("evaluate", "run", "--strict", "--device", "cpu")
     assert ended.code == 1
-    assert "Name the data" in ended.err
-    assert command("evaluate", "run", "bands.npz", "--strict", "--device", "cpu").code == 0
+    assert "--strict requires --data" in ended.err
+    assert command("evaluate", "run", "--data", "bands.npz", "--strict", "--device", "cpu").code == 0
 
 
 def test_a_class_that_cannot_be_learned_is_named(here, caplog):

@@ -47,7 +47,6 @@ def test_mistakes_end_in_a_sentence(command, toy_run, tmp_path, pictures):
     (tmp_path / "broken.onnx").write_bytes(b"not a graph")
     for words, message in [
         (("export", run, "--out", tmp_path / "x.pt"), "ends in .onnx as --out"),
-        (("export", run, "--out", tmp_path / "x.onnx", "--format", "pt"), "--format must be one of onnx"),
         (("export", tmp_path, "--out", tmp_path / "x.onnx"), "is not a run folder"),
         (("predict", tmp_path / "broken.onnx", pictures[0]), "is not a readable ONNX file"),
         (("predict", tmp_path / "none.onnx", pictures[0]), "does not exist"),

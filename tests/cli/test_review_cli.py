@@ -80,12 +80,19 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp
     assert "holds no decisions by 'carl'" in none.err
 
 
-def test_ctrl_c_ends_it_quietly(served):
-    _, start = served
-    process, _ = start()
+@pytest.mark.parametrize("decided", [0, 1, 2])
+def test_ctrl_c_ends_it_with_what_is_saved_and_what_to_do(served, decided):
+    folder, start = served
+    process, address = start()
+    ids = pd.read_parquet(folder / "audit.parquet")["id"].tolist()
+    if decided:
+        Page(address).decide(*([number, "drop", ""] for number in ids[:decided]))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
+    apply = f"To write the corrected data: hitnet audit apply {folder} --out NEW"
+    said = ["No decisions yet.", f"1 decision is saved. {apply}", f"2 decisions are saved. {apply}"]
+    assert out.splitlines()[-1] == said[decided]
 
 
 def test_no_decisions_and_no_audit(command, tmp_path):

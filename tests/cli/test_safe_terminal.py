@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from hitnet.cli import OptionFormatter
-from hitnet.cli.terminal import make_console, make_table, printable
+from hitnet.cli.terminal import make_table
+from hitnet.runtime.terminal import make_console, printable
 
 CLEAR = "\x1b[2J\x1b]0;title\x07"
 

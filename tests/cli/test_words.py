@@ -6,8 +6,11 @@ from dataclasses import fields
 import pytest
 from typer.main import get_command
 
-from hitnet.cli import LazyGroup, OptionFormatter, app, with_options
-from hitnet.cli.options import AUDIT_RECIPE, DATA, MODEL, RECIPE, TRAINING_DATA, attribute_help
+from hitnet.audit import Judges
+from hitnet.cli import OPTIONS, OptionFormatter, app, with_options
+from hitnet.cli.audit import JUDGES
+from hitnet.cli.audit import app as audit_app
+from hitnet.cli.options import DATA, MODEL, RECIPE, TRAINING_DATA, attribute_help
 from hitnet.cli.train import app as train_app
 from hitnet.data import DataOptions, save_npz
 from hitnet.models import ModelConfig
@@ -18,7 +21,7 @@ from toy import toy_images
 @pytest.fixture
 def train_options(monkeypatch):
     """As if `hitnet train` had been called."""
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     get_command(app).get_command(None, "train")
 
 
@@ -41,10 +44,10 @@ def test_parameters_become_options(train_options, message, said):
 
 
 def test_options_are_those_of_the_command_that_is_called(monkeypatch):
-    monkeypatch.setattr(LazyGroup, "options", frozenset())
+    OPTIONS.clear()
     assert with_options("`out`") == "out"
     get_command(app).get_command(None, "audit")
-    assert {"networks", "out", "format"} <= LazyGroup.options  # of all its commands
+    assert {"networks", "out", "format"} <= OPTIONS  # of all its commands
     assert with_options("`out`, `decoder`") == "--out, decoder"
 
 
@@ -73,9 +76,13 @@ def test_each_option_of_train_has_its_help_from_the_docstring(definition):
         assert f"--{name.replace('_', '-')}" in options[name].opts
 
 
-def test_options_of_the_audit_are_among_those_of_train():
+def test_options_of_the_audit_are_those_of_judges():
     assert set(DATA.names) < set(TRAINING_DATA.names)
-    assert set(AUDIT_RECIPE.names) < set(RECIPE.names)
+    options = {parameter.name: parameter for parameter in get_command(audit_app).commands["run"].params}
+    helps = attribute_help(Judges)
+    assert set(helps) == {entry.name for entry in fields(Judges)}
+    for name in JUDGES.names:
+        assert options[name].help == helps[name]
 
 
 def test_help_is_the_first_sentence_on_an_attribute():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import Images, NewNetworks, choose_recipe, open_data
+from hitnet import Images, Judges, choose_recipe, open_data
 from hitnet.data import FORMATS, Data, Report, save_npz
 from hitnet.data.formats.arrays import part, resized
 from hitnet.data.split import check_split
@@ -99,7 +99,7 @@ def test_it_is_trained_on_and_evaluated(bands, tmp_path, opened):
 @pytest.mark.parametrize("opened", [False, True])
 def test_it_is_audited_and_corrected(bands, tmp_path, opened):
     data = open_data(bands) if opened else str(bands)
-    judges = NewNetworks(model="hitnet-small", count=1, recipe=FAST)
+    judges = Judges(model="hitnet-small", networks=1, recipe=FAST)
     audit = hitnet.audit_labels(data, judges=judges, out=tmp_path / "audit", device="cpu")
     assert len(audit.table) == 60
     relabelled, dropped, label = corrections(tmp_path / "decided.csv", audit)
@@ -136,12 +136,12 @@ def test_every_verb_takes_a_name_a_path_images_or_opened_data(bands, tmp_path, m
     same, other = hitnet.train_many(data, seeds=2, **OPTIONS)
     assert same.config == run.config
     assert hitnet.evaluate(run, data, split="all", device="cpu").images >= 60
-    assert len(hitnet.feature_distributions(run, data, device="cpu").labels) >= 48
+    assert len(hitnet.capsule_distributions(run, data, device="cpu").labels) >= 48
     generated = list(hitnet.generate(run, list(run.class_names[:2]), count=3, data=data, device="cpu"))
     assert sum(len(batch.images) for batch in generated) == 2 * 3
     hitnet.write_images(hitnet.augment(run, data, device="cpu"), tmp_path / "augmented.npz")
     assert len(open_data(tmp_path / "augmented.npz").load("train")) >= 96
-    audit = hitnet.audit_labels(data, judges=NewNetworks(model="hitnet-small", count=1, recipe=FAST), device="cpu")
+    audit = hitnet.audit_labels(data, judges=Judges(model="hitnet-small", networks=1, recipe=FAST), device="cpu")
     assert len(audit.table) >= 60
     ghosts, seen = hitnet.analyse_ghosts([run, other], data, device="cpu")
     assert len(ghosts.table) == len(seen) >= 60

@@ -147,3 +147,10 @@ def test_a_check_reads_your_own_data(images):
     check = check_data(images)
     assert check.report.images is images
     assert (check.files, check.sound) == ((), True)
+
+
+def test_images_and_opened_data_are_shown_in_one_line(toy, tmp_path):
+    assert repr(toy) == "<Images: toy, 96 of shape (1, 12, 12) in 3 classes>"
+    assert repr(open_data(toy)) == "<MemoryData: toy, toy>"
+    save_npz(toy, tmp_path / "bands.npz")
+    assert repr(open_data(tmp_path / "bands.npz")) == f"<NpzData: bands, {tmp_path / 'bands.npz'}>"

@@ -15,6 +15,7 @@ from hitnet.features import cache
 from hitnet.features.cache import FeatureCache, cached_features, file_key
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import open_backbone
+from toy import Counted
 
 
 class Means(nn.Module):
@@ -110,11 +111,11 @@ def test_a_killed_pass_resumes(count, photos, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         count()
     monkeypatch.setattr(cache.Extractor, "run", whole)
-    seen = []
-    found, computed = count(progress=lambda done, total: seen.append((done, total)))
+    seen = Counted()
+    found, computed = count(progress=seen)
     assert computed == 4
-    assert seen[0] == (8, 12)
-    assert seen[-1] == (12, 12)
+    assert seen.steps[0] == 8
+    assert sum(seen.steps) == 12
     assert len(found) == 12
 
 

@@ -48,7 +48,7 @@ def first_head(start, fold, width, classes, options):
         head = nn.Linear(width, classes).double()
         head.weight.data, head.bias.data = weight.clone(), torch.zeros_like(head.bias)
         return head, nn.CrossEntropyLoss()
-    layer = HitOrMiss(width, classes, options.capsule_dim).double()
+    layer = HitOrMiss(width, classes, options.capsule_dim, norm="each").double()
     layer.norm = nn.BatchNorm1d(layer.norm.num_features, eps=layer.norm.eps, momentum=0.1).double()
     layer.linear.weight.data = weight.clone()
     layer.linear.bias.requires_grad_(False)  # batch normalisation takes it out again

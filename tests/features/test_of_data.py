@@ -49,8 +49,8 @@ def test_features_of_images_in_memory(backbone, tmp_path):
 
 def test_an_audit_takes_the_file(folder, backbone, tmp_path):
     hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
-    own = hitnet.audit_labels(folder, judges=hitnet.FeatureHeads(features=tmp_path / "f.npy", repeats=1), device="cpu")
-    same = hitnet.audit_labels(folder, judges=hitnet.FeatureHeads(backbone, repeats=1), device="cpu")
+    own = hitnet.audit_labels(folder, judges=hitnet.Judges(features=tmp_path / "f.npy", repeats=1), device="cpu")
+    same = hitnet.audit_labels(folder, judges=hitnet.Judges(backbone=backbone, repeats=1), device="cpu")
     assert own.table["score"].tolist() == same.table["score"].tolist()
 
 

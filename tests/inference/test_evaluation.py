@@ -9,9 +9,8 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import HitNetError, choose_recipe, open_data
+from hitnet import HitNetError, choose_recipe, open_data, predict
 from hitnet.inference.evaluation import Evaluation, measure
-from hitnet.inference.predictions import decision_rule, predict
 from hitnet.models.inference import class_distances
 from hitnet.runtime.device import filled
 from toy import toy_images, write_mnist
@@ -39,9 +38,9 @@ def test_figures_against_counts(run, monkeypatch):
     assert 0 < wrong < 50
     assert 0 < hits < 50
     assert 0 < misses < 100
-    assert figures.error == pytest.approx(100 * wrong / 50)
-    assert figures.hits == pytest.approx(100 * hits / 50)
-    assert figures.misses == pytest.approx(100 * misses / 100)
+    assert figures.error == pytest.approx(wrong / 50)
+    assert figures.hits == pytest.approx(hits / 50)
+    assert figures.misses == pytest.approx(misses / 100)
     assert figures.confusion.tolist() == confusion.tolist()
 
 
@@ -63,8 +62,8 @@ def test_a_committee_judges_by_the_mean_of_distances(members):
         confusion[label, mean.index(min(mean))] += 1
         hits += mean[label] <= 0.1
     assert figures.confusion.tolist() == confusion.tolist()
-    assert figures.error == pytest.approx(100 * (1 - confusion.trace() / 50))
-    assert figures.hits == pytest.approx(100 * hits / 50)
+    assert figures.error == pytest.approx(1 - confusion.trace() / 50)
+    assert figures.hits == pytest.approx(hits / 50)
     assert (figures.networks, figures.mse) == (3, None)
     assert figures.to_dict()["networks"] == 3
     assert any(hitnet.evaluate(run, images, device="cpu").error != figures.error for run in members)
@@ -78,7 +77,7 @@ def test_a_committee_with_softmax_judges_by_the_mean_of_probabilities():
     images = toy_images(20, shape=(1, 18, 18), seed=4)
     first, second = (class_distances(run.model, images.pixels).double() for run in members)
     assert torch.allclose(first.sum(dim=1), torch.ones(20, dtype=torch.float64))
-    expected = 100 * float(((first + second).argmax(dim=1) != images.labels).double().mean())
+    expected = float(((first + second).argmax(dim=1) != images.labels).double().mean())
     assert hitnet.evaluate(members, images, device="cpu").error == pytest.approx(expected)
 
 
@@ -113,13 +112,13 @@ def test_committees_without_a_common_mean_are_refused(members):
 
 def test_figures_of_each_class():
     confusion = np.array([[3, 1, 0], [2, 3, 0], [0, 0, 0]])
-    figures = Evaluation("toy", 9, ("a", "b", "c"), 100 * 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
+    figures = Evaluation("toy", 9, ("a", "b", "c"), 3 / 9, confusion, hits=None, misses=None, mse=None).to_dict()
     assert json.loads(json.dumps(figures)) == figures
     assert figures["confusion"] == confusion.tolist()
     assert figures["classes"] == [
-        {"class": "a", "images": 4, "error_percent": 25.0, "precision_percent": 60.0},
-        {"class": "b", "images": 5, "error_percent": 40.0, "precision_percent": 75.0},
-        {"class": "c", "images": 0, "error_percent": None, "precision_percent": None},
+        {"class": "a", "images": 4, "error": 0.25, "precision": 0.6},
+        {"class": "b", "images": 5, "error": 0.4, "precision": 0.75},
+        {"class": "c", "images": 0, "error": None, "precision": None},
     ]
 
 
@@ -225,7 +224,7 @@ def test_images_of_another_size_are_refused_in_words(run):
 
 
 def test_verdicts(run):
-    assert [decision_rule(run).verdict(d) for d in (0.0, 0.1, 0.5, 0.9, 1.5)] == ["hit", "hit", "near", "miss", "miss"]
+    assert [run.rule().verdict(d) for d in (0.0, 0.1, 0.5, 0.9, 1.5)] == ["hit", "hit", "near", "miss", "miss"]
 
 
 def test_predict_names_the_class_or_none(run, tmp_path):
@@ -246,7 +245,7 @@ def test_predict_names_the_class_or_none(run, tmp_path):
 
 def test_predict_says_none_when_every_capsule_misses(run, monkeypatch, tmp_path):
     Image.new("L", (12, 12)).save(tmp_path / "black.png")
-    monkeypatch.setattr("hitnet.inference.predictions.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    monkeypatch.setattr("hitnet.training.runs.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
     (prediction,) = predict(run, [tmp_path / "black.png"], device="cpu")
     assert (prediction.label, prediction.verdict, prediction.runner_up) == (None, "miss", "band 0")
 

@@ -63,7 +63,7 @@ def test_agreement_against_loops(case):
     count = Counter(len({k for k, _ in ghosts}) for ghosts in loops(distances, labels))
     assert dict(zip(agreement["classes"].tolist(), agreement["images"].tolist(), strict=True)) == dict(count)
     assert agreement["classes"].tolist() == sorted(count)
-    assert agreement["percent"].tolist() == pytest.approx([100 * count[c] / len(labels) for c in sorted(count)])
+    assert agreement["share"].tolist() == pytest.approx([count[c] / len(labels) for c in sorted(count)])
 
 
 def test_doubtful_and_pairs_against_loops(case):
@@ -100,7 +100,7 @@ def test_by_hand():
     assert result.table["hits"].tolist() == [1, 0, 1, 2]
     assert result.table["mean_distance"].tolist() == pytest.approx([0.1, 0.25, 0.11, 0.085])
     assert result.table["std_distance"].tolist() == pytest.approx([0.05, 0.05, 0.09, 0.005])
-    assert result.agreement().to_dict("list") == {"classes": [1, 2], "images": [3, 1], "percent": [75.0, 25.0]}
+    assert result.agreement().to_dict("list") == {"classes": [1, 2], "images": [3, 1], "share": [0.75, 0.25]}
     assert result.doubtful().index.tolist() == [3]
     pairs = result.pairs(result.agreed())
     assert pairs.to_numpy().tolist() == [[0, 0, 1, 1], [2, 0, 0, 2], [0, 0, 0, 0], [2, 0, 1, 3]]

@@ -18,11 +18,11 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    """torchvision:tiny is a backbone of 8 features with settings of its own."""
+    """timm:tiny is a backbone of 8 features with settings of its own."""
     known = backbones.architecture
 
     def architecture(name):
-        if name == "torchvision:tiny":
+        if name == "timm:tiny":
             return TinyBackbone(), backbones.Settings(32, MEAN, STD)
         return known(name)
 
@@ -42,7 +42,7 @@ def weights(tmp_path):
 
 
 def network(shape=(3, 32, 32), **changes):
-    return Network(choose_model("hitnet-pretrained", features="torchvision:tiny", **changes).config(shape, 3))
+    return Network(choose_model("hitnet-pretrained", features="timm:tiny", **changes).config(shape, 3))
 
 
 def seen(features, images):
@@ -55,7 +55,7 @@ def seen(features, images):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_are_normalised_and_grey_ones_repeated(channels):
-    features = BackboneFeatures((channels, 100, 120), "torchvision:tiny")
+    features = BackboneFeatures((channels, 100, 120), "timm:tiny")
     assert features.num_features == 8
     images = torch.rand(2, channels, 100, 120)
     found = seen(features, images)
@@ -67,7 +67,7 @@ def test_images_are_normalised_and_grey_ones_repeated(channels):
 def test_the_same_normalisation_as_for_frozen_features(weights):
     file, module = weights
     backbone = backbones.open_backbone(module, mean=MEAN, std=STD, input_size=96)
-    features = BackboneFeatures((3, 96, 96), "torchvision:tiny")
+    features = BackboneFeatures((3, 96, 96), "timm:tiny")
     features.load_pretrained(file)
     pixels = torch.randint(0, 256, (2, 3, 96, 96), dtype=torch.uint8)
     torch.testing.assert_close(features.eval()(pixels / 255), module(backbone.normalise(pixels)), rtol=1e-4, atol=1e-5)
@@ -85,7 +85,7 @@ def test_the_same_normalisation_as_for_frozen_features(weights):
     ],
 )
 def test_small_images_are_enlarged(size, enlarged):
-    features = BackboneFeatures((3, *size), "torchvision:tiny")
+    features = BackboneFeatures((3, *size), "timm:tiny")
     images = torch.rand(1, 3, *size)
     found = seen(features, images)
     assert found.shape[2:] == enlarged
@@ -132,7 +132,7 @@ def test_load_pretrained_takes_a_file_or_what_is_published(weights):
     model.load_pretrained()
     for name, value in module.state_dict().items():
         assert torch.equal(model.features.module.state_dict()[name], value)
-    with pytest.raises(HitNetError, match="torchvision:tiny needs `weights`"):
+    with pytest.raises(HitNetError, match="No weights are published for the backbone timm:tiny"):
         network().load_pretrained()
     with pytest.raises(HitNetError, match=r"there is no file .*gone.safetensors"):
         network(weights="gone.safetensors").check_pretrained()
@@ -161,7 +161,7 @@ def test_other_networks_have_nothing_to_load():
 def test_weights_are_for_backbones_only():
     with pytest.raises(HitNetError, match="`weights` are for a pretrained backbone, not for features 'small'"):
         choose_model("hitnet-small", weights="w.safetensors").config((1, 12, 12), 3)
-    config = ModelConfig((3, 32, 32), 3, features="torchvision:tiny", decoder="none", weights="w.safetensors")
+    config = ModelConfig((3, 32, 32), 3, features="timm:tiny", decoder="none", weights="w.safetensors")
     assert ModelConfig.from_dict(config.to_dict()) == config
     assert config.pretrained
 
@@ -169,7 +169,7 @@ def test_weights_are_for_backbones_only():
 def test_a_run_folder_needs_no_other_weights(weights, tmp_path):
     """The network is built from config.json alone and takes the weights of the run, not those that it started from."""
     file, _ = weights
-    model = choose_model("hitnet-pretrained", features="torchvision:tiny", weights=file)
+    model = choose_model("hitnet-pretrained", features="timm:tiny", weights=file)
     recipe = hitnet.choose_recipe(epochs=1, batch_size=16)
     run = hitnet.train(colour_images(24), model=model, recipe=recipe, device="cpu", out=tmp_path / "run")
     (tmp_path / "w.safetensors").unlink()
@@ -181,7 +181,7 @@ def test_a_run_folder_needs_no_other_weights(weights, tmp_path):
     torch.testing.assert_close(opened.model(images).distances, run.model.cpu()(images).distances)
 
 
-@pytest.mark.parametrize("features", ["timm:", "torchvision:", "timm"])
+@pytest.mark.parametrize("features", ["timm:", "timm"])
 def test_backbones_that_there_are_not(features, tmp_path):
     model = choose_model("hitnet-pretrained", features=features)
     with pytest.raises(HitNetError, match=f"There is no backbone named '{features}'"):
@@ -195,13 +195,13 @@ def test_weights_that_cannot_be_had_leave_no_folder(weights, tmp_path):
     recipe = hitnet.choose_recipe(epochs=1, batch_size=16)
 
     def train(weights):
-        model = choose_model("hitnet-pretrained", features="torchvision:tiny", weights=weights)
+        model = choose_model("hitnet-pretrained", features="timm:tiny", weights=weights)
         return hitnet.train(colour_images(12), model=model, recipe=recipe, device="cpu", out=tmp_path / "run")
 
-    with pytest.raises(HitNetError, match="needs `weights`"):
+    with pytest.raises(HitNetError, match="file as `weights`"):
         train(None)
     save_file({"conv.weight": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(HitNetError, match="does not fit the backbone torchvision:tiny"):
+    with pytest.raises(HitNetError, match="does not fit the backbone timm:tiny"):
         train(str(tmp_path / "other.safetensors"))
     assert not RunFolder(tmp_path / "run").exists
     assert train(file).folder == tmp_path / "run"

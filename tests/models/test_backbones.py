@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from hitnet.errors import HitNetError
-from hitnet.models import with_backbone
 from hitnet.models.backbones import open_backbone
 from hitnet.models.efficientnet_lite import WEIGHTS
 
@@ -83,7 +82,8 @@ def test_weights_from_a_file(tmp_path):
     [
         ("efficientnet-lite1", "Did you mean 'efficientnet-lite0'"),
         ("timm:", "There is no backbone named 'timm:'"),
-        ("resnet18", "Known: efficientnet-lite0, timm:NAME, torchvision:NAME"),
+        ("resnet18", "Known: efficientnet-lite0, timm:NAME"),
+        ("torchvision:resnet18", "Known: efficientnet-lite0, timm:NAME"),
     ],
 )
 def test_unknown_names(name, said):
@@ -171,43 +171,3 @@ def test_offline_the_error_says_what_to_put_where(monkeypatch):
         HitNetError, match=r"huggingface.co/timm/resnet18.*model.safetensors.*give its path as `weights`"
     ):
         open_backbone("timm:resnet18")
-
-
-def test_torchvision_wants_a_file(tmp_path):
-    models = pytest.importorskip("torchvision").models
-    with pytest.raises(HitNetError, match="needs `weights`: torchvision publishes pickles"):
-        open_backbone("torchvision:resnet18")
-    with pytest.raises(HitNetError, match="Did you mean 'resnet18'"):
-        open_backbone("torchvision:resnt18")
-    file = tmp_path / "resnet18.safetensors"
-    save_file(models.resnet18().state_dict(), file)
-    backbone = open_backbone("torchvision:resnet18", file)
-    assert (backbone.num_features, backbone.input_size, backbone.mean) == (512, 224, (0.485, 0.456, 0.406))
-
-
-@pytest.mark.parametrize(
-    ("name", "layer", "options"),
-    [
-        ("mobilenet_v3_small", "classifier.3", {}),
-        ("convnext_tiny", "classifier.2", {}),
-        ("googlenet", "fc", {"init_weights": False, "aux_logits": True, "transform_input": True}),
-    ],
-)
-def test_torchvision_gives_what_the_last_layer_of_its_classifier_gets(name, layer, options, tmp_path):
-    models = pytest.importorskip("torchvision").models
-    whole = models.get_model(name, weights=None, **options).eval()
-    file, images = tmp_path / "w.safetensors", torch.rand(2, 3, 64, 96)
-    save_file(whole.state_dict(), file)
-    backbone = open_backbone(f"torchvision:{name}", file)
-    last = whole.get_submodule(layer)
-    with torch.inference_mode():
-        torch.testing.assert_close(last(backbone.module(images)), whole(images))
-        assert backbone.module.train()(images).shape == (2, backbone.num_features)  # also where whole gives several
-    assert backbone.num_features == last.in_features
-
-
-def test_torchvision_features_do_not_grow_with_the_images():
-    """A classifier of convolutions also pools: without it, the number of features would depend on the size."""
-    pytest.importorskip("torchvision")
-    model = with_backbone("torchvision:squeezenet1_1", 3, pretrained=False)
-    assert [model(torch.rand(2, 3, size, 64)).shape for size in (64, 96)] == [(2, 3), (2, 3)]

@@ -17,7 +17,7 @@ from hitnet.models.efficientnet_lite import (
     EfficientNetLite0,
     InvertedResidual,
     SameConv,
-    efficientnet_lite0,
+    shipped_weights,
 )
 
 FIXED_CLASSES = [905, 905]
@@ -26,7 +26,9 @@ FIXED_LOGITS = [-0.9788, 4.796, 1.1078, -5.3945, -1.5596]
 
 @pytest.fixture(scope="module")
 def network():
-    return efficientnet_lite0(num_classes=1000)
+    network = EfficientNetLite0(1000)
+    network.load_state_dict(shipped_weights(classifier=True))
+    return network.eval()
 
 
 def fixed_images(side=64):
@@ -118,20 +120,14 @@ def test_damaged_weights_are_refused(tmp_path, monkeypatch):
     damaged.write_bytes(content)
     monkeypatch.setattr(efficientnet_lite, "WEIGHTS", damaged)
     with pytest.raises(HitNetError, match="damaged: their checksum is wrong"):
-        efficientnet_lite0()
+        shipped_weights()
     monkeypatch.setattr(efficientnet_lite, "WEIGHTS", tmp_path / "gone")
     with pytest.raises(HitNetError, match="cannot be read"):
-        efficientnet_lite0()
-
-
-def test_pretrained_weights_come_with_their_own_classes():
-    with pytest.raises(HitNetError, match=r"num_classes must be 0 or 1,000 .* got 10"):
-        efficientnet_lite0(num_classes=10)
-    assert efficientnet_lite0(pretrained=False, num_classes=10).classifier.out_features == 10
+        shipped_weights()
 
 
 def test_the_network_can_be_trained():
-    network = efficientnet_lite0(pretrained=False, num_classes=3).train()
+    network = EfficientNetLite0(3).train()
     network(fixed_images(32)).sum().backward()
     assert all(value.grad is not None for value in network.parameters())
 

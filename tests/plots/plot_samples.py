@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from hitnet.synthesis import FeatureDistributions, HybridExamples, Prototypes, Traversal
+from hitnet.synthesis import CapsuleDistributions, HybridExamples, Prototypes, Traversal
 
 
 def prototypes(count=4, shape=(1, 8, 8), names=None):
@@ -22,7 +22,7 @@ def distributions(classes=3, images=60):
     torch.manual_seed(0)
     names = tuple(f"class {k}" for k in range(classes))
     capsules = 0.5 + 0.05 * torch.randn(images, 6)
-    return FeatureDistributions(capsules, torch.arange(images) % classes, names, "toy", 0.5, 0.04)
+    return CapsuleDistributions(capsules, torch.arange(images) % classes, names, "toy", 0.5, 0.04)
 
 
 def examples(count, shape=(1, 8, 8)):

@@ -53,7 +53,7 @@ def test_bars_cells_and_points_are_those_of_the_tables():
     ghosts, _ = case(("a", "b", "c"))
     left, middle, right = Figure().subplots(1, 3)
     heights = [bar.get_height() for bar in plots.draw_agreement(left, ghosts).patches]
-    assert heights == pytest.approx(ghosts.agreement()["percent"].tolist())
+    assert heights == pytest.approx((100 * ghosts.agreement()["share"]).tolist())
     cells = plots.draw_pairs(middle, ghosts).images[0].get_array()
     assert np.array_equal(cells, ghosts.pairs(ghosts.agreed()).to_numpy()[:-1, :-1])
     points = plots.draw_distances(right, ghosts).collections[0].get_offsets()

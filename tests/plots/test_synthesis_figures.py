@@ -22,8 +22,8 @@ FIGURES = {
     "classes": lambda: plots.class_figures(torch.rand(7, 1, 8, 8), ["a"] * 4 + ["b"] * 3),
     "hybrid": lambda: plots.hybrid_figures(examples(2)),
     "hybrid, colour": lambda: plots.hybrid_figures(examples(1, (3, 8, 6))),
-    "features": lambda: plots.feature_figures(distributions()),
-    "features of one class": lambda: plots.feature_figures(distributions(classes=1)),
+    "features": lambda: plots.distribution_figures(distributions()),
+    "features of one class": lambda: plots.distribution_figures(distributions(classes=1)),
 }
 
 
@@ -74,12 +74,12 @@ def test_draw_on_given_axes():
     axes = Figure().subplots()
     assert plots.draw_image(axes, torch.rand(3, 4, 4)) is axes
     features = distributions()
-    assert plots.draw_features(axes, features.capsules, features, reach=0.2, title="all") is axes
+    assert plots.draw_distribution(axes, features.capsules, features, reach=0.2, title="all") is axes
 
 
 def test_the_share_is_written_beside_the_distribution():
     features = distributions(classes=2)
-    (figure,) = plots.feature_figures(features)
+    (figure,) = plots.distribution_figures(features)
     capsules = features.capsules[features.labels == 0].double()
     share = float(((capsules - 0.5).abs() <= 0.08).double().mean())
     assert f"{100 * share:.0f} % within 2σ" in texts(figure)[0]
@@ -91,7 +91,7 @@ def test_ticks_of_distributions_do_not_meet(classes, wider):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     features = distributions(classes=classes)
-    (figure,) = plots.feature_figures(replace(features, spread=features.spread / wider))
+    (figure,) = plots.distribution_figures(replace(features, spread=features.spread / wider))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     boxes = [
@@ -112,7 +112,7 @@ def test_distributions_count_what_lies_beyond_the_edges(recwarn):
     axes = Figure().subplots()
     capsules = torch.cat([torch.full((30, 2), 0.5), torch.full((10, 2), 9.0)])
     capsules[:, 1] = 9.0
-    plots.draw_features(axes, capsules, features, reach=0.1)
+    plots.draw_distribution(axes, capsules, features, reach=0.1)
     height, edges, _ = axes.patches[0].get_data()
     assert float((height * np.diff(edges)).sum()) == pytest.approx(30 / 80)
     assert axes.lines[1].get_ydata().max() == 0  # all values of this component lie beyond the edges

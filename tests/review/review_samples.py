@@ -11,7 +11,7 @@ from audit_samples import make_audit, make_summary, with_neighbours
 from PIL import Image
 from starlette.testclient import TestClient
 
-from hitnet.audit import Audit, open_audit
+from hitnet.audit import Audit, Opinion, open_audit
 from hitnet.audit.kept import Kept
 from hitnet.review.app import ReviewApp
 from hitnet.review.server import open_review
@@ -45,8 +45,9 @@ def make_folder(
     noise = np.random.default_rng(1).normal(size=(count, 16))
     features = torch.from_numpy(centres[distances.argmin(1)] + 0.2 * noise).float()
     said = np.stack([distances, distances + 0.01])
-    judged = Kept.of(said, ("heads", "heads"), features, torch.arange(count)) if kept else None
-    summary = make_summary(table, names) | {"source": str(photos), "split": "all", "data": "photos"}
+    opinions = [Opinion("heads", each, capsules=True) for each in said]
+    judged = Kept.of(opinions, features, torch.arange(count)) if kept else None
+    summary = make_summary(table, names, source=str(photos), data="photos")
     folder = tmp_path / "audit"
     folder.mkdir(parents=True)
     Audit(table, distances, tuple(names), summary, kept=judged).write(folder)

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from review_samples import make_folder, open_folder
 
-from hitnet.audit.decisions import Step
+from hitnet.audit.rows import FLAG_NAMES
+from hitnet.decisions.steps import Step
 from hitnet.errors import HitNetError
 from hitnet.review.board import StaleError
-from hitnet.review.queries import SORTS, STATES, Query, read_query
+from hitnet.review.selection import SORTS, STATES, Query, read_query
 
 
 def naive(board, query):
     """Ids that a query asks for, by a loop over the table."""
     table, ranking = board.rows.table, board.ranking()
-    names, flags = board.rows.class_names, board.rows.flags
+    names, flags = board.rows.class_names, FLAG_NAMES
     rows = {"file": sorted(range(len(table)), key=lambda i: table["path"][i].lower())}.get(query.sort)
     ids = []
     for i in rows or ranking.order.tolist():
@@ -35,9 +36,9 @@ def naive(board, query):
             query.suggested is None or suggested == query.suggested,
             query.either is None or query.either in (given, suggested),
             not query.flags or flags.index(line["flag"]) in query.flags,
-            query.lowest is None or np.float32(line["score"]) >= query.lowest,
-            query.highest is None or np.float32(line["score"]) <= query.highest,
-            states.get(query.state, own is not None and own.decision == query.state),
+            query.lowest is None or line["score"] >= query.lowest,
+            query.highest is None or line["score"] <= query.highest,
+            states.get(query.state, own is not None and own.change.decision == query.state),
             query.text in line["path"].lower() or query.text.removeprefix("#") == str(line["id"]),
         ]
         if all(holds):
@@ -151,7 +152,7 @@ def naive_truths(board):
     """Row by row: the class that all who are sure agree on; −1 if they agree that it is none of the known ones."""
     found = []
     for row in range(len(board.rows)):
-        sure = {naive_answer(d) for d in board.current(row).values() if d.decision != "unsure"}
+        sure = {naive_answer(d) for d in board.current(row).values() if d.change.decision != "unsure"}
         if len(sure) == 1:
             (answer,) = sure
             names = list(board.rows.class_names)
@@ -160,9 +161,10 @@ def naive_truths(board):
 
 
 def naive_answer(decision):
-    if decision.decision == "relabel":
-        return decision.label
-    return decision.given if decision.decision == "keep" else f"({decision.decision})"
+    change = decision.change
+    if change.decision == "relabel":
+        return change.label
+    return change.given if change.decision == "keep" else f"({change.decision})"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,14 +186,14 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
     for board in boards:
         board.catch_up()
         assert list(zip(*(part.tolist() for part in board.truths()), strict=True)) == naive_truths(board)
-        for reviewer, answers in board.answers.items():
+        for reviewer, answers in board._answers.items():
             decided = {row: board.current(row).get(reviewer) for row in range(60)}
             assert answers == {row: naive_answer(decision) for row, decision in decided.items() if decision}
         fresh = open_folder(folder, board.reviewer).board
         assert fresh.states.decision.tolist() == board.states.decision.tolist()
         assert fresh.states.disputed.tolist() == board.states.disputed.tolist()
         for row in range(60):
-            board._update(board.key(row))
+            board._update(board.rows.paths[row])
         assert fresh.states.decision.tolist() == board.states.decision.tolist()
 
 
@@ -201,7 +203,7 @@ def test_undo_takes_back_the_own_last_step(folder):
     anna.decide([(first, "drop", ""), (second, "drop", "")])
     ben.decide([(third, "drop", "")])
     step = anna.undo()
-    assert sorted(anna.concerned(step)) == sorted([first, second])
+    assert sorted(anna.rows.ids[anna.concerned(step)].tolist()) == sorted([first, second])
     assert anna.states.decision[:3].tolist() == [0, 0, anna.states.decision[2]]
     assert anna.states.decision[2] > 0
     with pytest.raises(HitNetError, match="Nothing to undo"):
@@ -219,7 +221,7 @@ def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):
     board.decide([(kept, "keep", "")])
     with pytest.raises(StaleError, match="Nothing was decided"):
         board.decide_group(query, "relabel", version=0, expected=group.count)
-    with pytest.raises(StaleError, match="ranked anew"):
+    with pytest.raises(StaleError, match="ranked again"):
         board.decide_group(query, "relabel", version=5, expected=group.count - 1)
     step = board.decide_group(query, "relabel", version=0, expected=group.count - 1)
     assert {change.label for change in step.changes} == {board.rows.class_names[group.suggested]}
@@ -231,10 +233,10 @@ def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):
     ("change", "message"),
     [
         ((999, "keep", ""), "no image 999"),
-        ((0, "burn", ""), "Unknown decision"),
-        ((0, "relabel", "no class"), "cannot be relabelled"),
-        ((0, "relabel", "class 0"), "cannot be relabelled"),
-        ((0, "keep", "class 1"), "Only relabel takes a label"),
+        ((0, "burn", ""), "unknown decision 'burn'"),
+        ((0, "relabel", "no class"), "'no class' is not a class"),
+        ((0, "relabel", "class 0"), "relabels to the label it has"),
+        ((0, "keep", "class 1"), "keep takes no label"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused_whole(review, change, message):
@@ -272,3 +274,21 @@ def test_an_image_is_shown_while_its_decision_is_being_undone(review):
     assert board.record(0)["decision"] == "keep"
     board.decisions.add(Step("anna", undoes=step.name))  # the states of the board follow later
     assert board.record(0) is None
+
+
+@pytest.mark.parametrize("way", ["removed", "replaced", "cut"])
+def test_a_log_that_is_replaced_while_it_is_served_counts_as_it_is(folder, way):
+    board, path = open_folder(folder).board, folder / "decisions.jsonl"
+    first, second, third = board.rows.ids[:3].tolist()
+    board.decide([(first, "drop", "")])
+    board.decide([(second, "drop", "")])
+    if way == "cut":
+        path.write_text(path.read_text().splitlines(keepends=True)[0])
+    else:
+        path.unlink()
+    if way == "replaced":
+        open_folder(folder, "ben").board.decide([(third, "keep", "")])
+    board.decide([(second, "keep", "")])
+    states = {"removed": [0, 1, 0], "replaced": [0, 1, 1], "cut": [3, 1, 0]}
+    assert board.states.decision[:3].tolist() == states[way]
+    assert open_folder(folder).board.states.decision[:3].tolist() == states[way]

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from hitnet.audit import scores
+from hitnet.audit.margins import margins
 from hitnet.capsules import HIT_RADIUS
 from hitnet.review import estimate
 from hitnet.review.estimate import Inputs, errors_left, fit_outcomes, logistic, model_inputs
@@ -31,7 +32,7 @@ def test_inputs_are_margins_in_hit_radii():
     draw = np.random.default_rng(0)
     distances, labels = draw.uniform(0, 1.5, (3, 40, 5)), draw.integers(0, 5, 40)
     inputs = model_inputs(distances, labels)
-    evidence = scores.gather(distances, labels)
+    evidence = margins(distances, labels)
     advantage = scores.advantages(evidence, labels)
     prior = scores.pair_prior(scores.highest(advantage), labels, 5)
     for i in range(40):

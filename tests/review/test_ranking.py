@@ -1,12 +1,15 @@
-"""Ranked anew: judges learn from decisions, what is left is ordered better, and pages keep the order they show."""
+"""Ranked again: judges learn from decisions, what is left is ordered better, and pages keep the order they show."""
+
+import contextlib
 
 import numpy as np
 import pytest
 import torch
 from review_samples import make_folder, open_folder
 
-from hitnet.review.queries import Query
-from hitnet.review.ranking import Ranker, fit_judges, rank_anew
+from hitnet.features.opinions import all_distances
+from hitnet.review.ranking import Ranker, fit_judges, rank_again
+from hitnet.review.selection import Query
 
 
 def clusters(count=240, classes=4, seed=0):
@@ -24,7 +27,7 @@ def test_wrong_labels_come_first_and_suggestions_are_right():
     features, given, truth = clusters()
     known = np.arange(30)
     judged = fit_judges(features, given, known, truth[known], 4, seed=0)
-    ranking, left = rank_anew(judged, given, known, truth[known], version=3)
+    ranking, left = rank_again(judged, given, known, truth[known], version=3)
     wrong = given != truth
     unseen = [row for row in ranking.order if row >= 30]
     count = int(wrong[30:].sum())
@@ -34,7 +37,7 @@ def test_wrong_labels_come_first_and_suggestions_are_right():
     assert ranking.score[wrong].mean() < 0.5 < ranking.score[~wrong].mean()
     assert (ranking.version, ranking.decisions) == (3, 30)
     assert left.low <= count <= left.high
-    assert ranking.said.shape == (len(ranking.kinds), 240, 4)
+    assert all_distances(ranking.opinions).shape == (8, 240, 4)
 
 
 def test_judges_learn_from_decisions_and_not_from_images_of_no_class():
@@ -42,19 +45,19 @@ def test_judges_learn_from_decisions_and_not_from_images_of_no_class():
     features, _, truth = clusters()
     given = (truth + 1) % 4
     known = np.arange(240)
-    judged = fit_judges(features, given, known, truth, 4, seed=0).distances
-    assert (judged.mean(0).argmin(1).numpy() == truth).mean() > 0.95
+    judged = all_distances(fit_judges(features, given, known, truth, 4, seed=0))
+    assert (judged.mean(0).argmin(1) == truth).mean() > 0.95
     no_class = truth.copy()
     no_class[::10] = -1
-    judged = fit_judges(features, given, known, no_class, 4, seed=0).distances
-    assert torch.isfinite(judged).all()
+    judged = all_distances(fit_judges(features, given, known, no_class, 4, seed=0))
+    assert np.isfinite(judged).all()
     assert (judged[:, ::10] == judged[0, 0, 0]).all()  # the same distance to every class
 
 
 @pytest.fixture
 def deciding(tmp_path):
     review = open_folder(make_folder(tmp_path, 120))
-    return review.board, Ranker(review.board, review.board.rows.kept.features, every=10)
+    return review.board, Ranker(review.board, review.ranker.features, every=10)
 
 
 def test_ranks_anew_after_enough_decisions_only(deciding):
@@ -108,3 +111,25 @@ def test_without_features_the_order_stays_but_what_is_left_is_estimated(tmp_path
     assert board.ranking().version == 0
     assert ranker.left.unseen == 90
     assert 0 <= ranker.left.low <= ranker.left.high < 60
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("spared", [0, 1])
+def test_where_no_labels_are_left_nothing_is_ranked_and_nothing_fails(tmp_path, kept, spared, caplog):
+    review = open_folder(make_folder(tmp_path, 60, kept=kept))
+    board, ranker = review.board, Ranker(review.board, review.ranker.features, every=10)
+    board.decide([(number, "drop", "") for number in board.rows.ids.tolist()[spared:]])
+    ranker.work()
+    assert board.ranking().version == 0
+    assert ranker.left.unseen == spared
+
+
+def test_what_cannot_be_ranked_is_not_tried_again_at_every_poll(deciding, monkeypatch):
+    board, ranker = deciding
+    tried = []
+    monkeypatch.setattr("hitnet.review.ranking.fit_judges", lambda *_, **__: tried.append(1) or 1 / 0)
+    board.decide([(number, "keep", "") for number in board.rows.ids[:20].tolist()])
+    for _ in range(3):
+        with contextlib.suppress(ZeroDivisionError):
+            ranker.work()
+    assert (len(tried), ranker.busy) == (1, False)

@@ -1,5 +1,6 @@
 """Requests to the review server, as its page sends them."""
 
+import asyncio
 import io
 import os
 import threading
@@ -12,12 +13,13 @@ import pandas as pd
 import pytest
 from audit_samples import make_audit, make_images, make_summary
 from PIL import Image
-from review_samples import client_of, make_folder, open_folder
+from review_samples import HOST, ORIGIN, PORT, TOKEN, client_of, make_folder, open_folder
 
 from hitnet.audit import Audit, open_audit
-from hitnet.audit.correction_files import parse_corrections
 from hitnet.data import open_data, read_image
 from hitnet.data.formats import folder as folders
+from hitnet.decisions.correction_files import parse_corrections
+from hitnet.decisions.steps import Change, Step
 from hitnet.review.evidence import NEIGHBOURS
 from hitnet.review.pictures import LARGE_SIDE, SIDE
 from hitnet.review.server import open_review
@@ -75,22 +77,103 @@ def test_a_stale_group_is_a_conflict(client):
     assert client.post("/api/decide-group", json=body).status_code == 409
 
 
-@pytest.mark.parametrize("query", ["abc", 5, [1], {"given": "zz"}])
+@pytest.mark.parametrize("query", ["abc", 5, [1], {"given": "zz"}, {"given": 10**30}])
 def test_a_group_that_makes_no_sense_is_refused(client, query):
     body = {"query": query, "decision": "keep", "version": 0, "expected": 1}
     assert client.post("/api/decide-group", json=body).status_code == 400
 
 
+HEADERS = {"content-type": "application/json"}
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("decide", f'{{"changes": [[{LONG}, "keep", ""]]}}'),
+        ("decide", f'{{"changes": [[{LONG[:4000]}, "keep", ""]]}}'),
+        ("decide", '{"changes": [[-1, "keep", ""]]}'),
+        ("decide-group", '{"query": {"text": "\\ud800"}, "decision": "keep", "version": 0, "expected": 1}'),
+        ("decide-group", f'{{"query": {{"given": {LONG[:4000]}}}, "decision": "keep", "version": 0, "expected": 1}}'),
+        ("decide-group", '{"query": {"suggested": 5}, "decision": "relabel", "version": 0, "expected": 0}'),
+        ("decide-group", '{"query": {"suggested": -1}, "decision": "relabel", "version": 0, "expected": 0}'),
+        ("import", '{"text": "id,path,given,decision,label\\n1,\\ud800,class 0,keep,"}'),
+        ("import", '{"text": "\\ud800"}'),
+        ("undo", '{"step": "\\ud800"}'),
+    ],
+)
+def test_numbers_and_texts_that_are_none_are_refused(client, review, name, body):
+    answer = client.post(f"/api/{name}", content=body.encode(), headers=HEADERS)
+    assert answer.status_code == 400
+    assert answer.text
+    assert review.board.decisions.steps == {}
+
+
+@pytest.mark.parametrize("number", [LONG, LONG[:4000], "1e3", "-1", "x"])
+def test_addresses_with_odd_numbers_are_refused(client, number):
+    for kind in ("thumb", "image", "typical"):
+        assert client.get(f"/{kind}/{number}").status_code == 404
+    assert client.get(f"/api/evidence/{number}").status_code == 400
+    for name in ("given", "near", "version", "limit", "offset", "flags"):
+        assert client.get("/api/rows", params={name: number}).status_code == 400
+
+
+@pytest.mark.parametrize("promised", [{}, {"content-length": "2"}])
+def test_more_than_fits_is_refused_whatever_its_header_promises(review, monkeypatch, promised):
+    monkeypatch.setattr("hitnet.review.app.LONGEST", 100)
+    headers = {"host": HOST, "origin": ORIGIN, "cookie": f"hitnet-review-{PORT}={TOKEN}", **HEADERS, **promised}
+    parts = [{"type": "http.request", "body": b" " * 40, "more_body": True} for _ in range(9)]
+    sent, taken = [], iter(parts)
+
+    async def receive():
+        return next(taken)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": "/api/decide", "query_string": b""}
+    scope |= {"headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
+    asyncio.run(review.build(port=PORT, token=TOKEN)(scope, receive, send))
+    assert sent[0]["status"] == 413
+    assert len(list(taken)) == 6  # the rest is not read
+
+
+def test_a_file_of_steps_comes_in_as_one_step(client, review):
+    ids, given = review.board.rows.ids.tolist(), [review.board.image(row) for row in range(3)]
+    steps = [Step("report.html", (Change(ids[row], *given[row], "drop"),)) for row in range(3)]
+    steps.append(Step("report.html", undoes=steps[1].name))
+    text = "".join(step.to_line() for step in steps)
+    assert client.post("/api/import", json={"text": text}).json()["images"] == 2
+    (line,) = client.get("/api/steps").json()["steps"]
+    assert (line["reviewer"], line["kinds"]) == ("anna", {"drop": 2})
+    refused = client.post("/api/import", json={"text": text.replace("drop", "burn")})
+    assert "line 1: unknown decision 'burn'" in refused.text
+
+
+def test_a_log_that_is_removed_while_it_is_served_does_no_harm(client, folder):
+    client.post("/api/decide", json={"changes": [[3, "drop", ""]]})
+    (folder / "decisions.jsonl").unlink()
+    answer = client.post("/api/decide", json={"changes": [[4, "keep", ""]]})
+    assert answer.status_code == 200
+    assert (answer.json()["counts"]["keep"], answer.json()["counts"]["drop"]) == (1, 0)
+    (folder / "decisions.jsonl").unlink()
+    os.mkfifo(folder / "decisions.jsonl")
+    for name in ("state", "rows", "export"):
+        refused = client.get(f"/api/{name}")
+        assert refused.status_code == 400
+        assert "decisions.jsonl is no regular file" in refused.text
+
+
 def test_corrections_go_out_and_come_in(client, folder, tmp_path):
     client.post("/api/decide", json={"changes": [[3, "drop", ""], [4, "neither", ""]]})
-    answer = client.get("/api/corrections.csv")
-    assert "attachment" in answer.headers["content-disposition"]
-    lines = {c.id: c.decision for c in parse_corrections(answer.text, "it")}
+    answer = client.get("/api/export")
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = {change.id: change.decision for _, change in parse_corrections(answer.text, "it").corrections}
     assert lines == {3: "drop", 4: "neither"}
     (folder / "decisions.jsonl").unlink()
     other = client_of(open_folder(folder, "ben"))
     assert other.post("/api/import", json={"text": answer.text}).json()["images"] == 2
-    assert other.get("/api/corrections.csv").text == answer.text
+    assert other.get("/api/export").text == answer.text
     refused = other.post("/api/import", json={"text": answer.text.replace("drop", "burn")})
     assert refused.status_code == 400
     assert "line 2: unknown decision 'burn'" in refused.text
@@ -227,7 +310,7 @@ def test_evidence_shows_the_nearest_images_of_both_labels(client, review):
     rows = review.board.rows
     row = next(i for i in range(60) if rows.given[i] != rows.own_ranking.suggested[i])
     why = client.get(f"/api/evidence/{rows.ids[row]}").json()
-    features = rows.kept.features.float()
+    features = review.ranker.features.float()
     directions = features - features.mean(0)
     directions /= directions.norm(dim=1, keepdim=True)
     for role, label in (("given", rows.given[row]), ("suggested", rows.own_ranking.suggested[row])):
@@ -290,7 +373,7 @@ def test_annotators_are_shown_where_there_are_several(tmp_path):
 def test_images_in_memory_are_shown_too(tmp_path):
     table, distances, pixels, names = make_audit()
     (tmp_path / "audit").mkdir()
-    summary = make_summary(table, names) | {"data": "memory", "split": "all"}
+    summary = make_summary(table, names, data="memory")
     Audit(table.assign(path=""), distances, tuple(names), summary).write(tmp_path / "audit")
     audit = replace(open_audit(tmp_path / "audit"), data=open_data(make_images()))
     client = client_of(open_review(audit, reviewer="anna"))
@@ -330,7 +413,7 @@ def test_what_a_spreadsheet_would_run_is_marked_in_corrections(tmp_path):
     paths = [f"=class/image-{i}.png" for i in range(60)]
     client = client_of(open_folder(make_folder(tmp_path, paths=paths)))
     client.post("/api/decide", json={"changes": [[3, "drop", ""]]})
-    text = client.get("/api/corrections.csv").text
+    text = client.get("/api/export").text
     assert '"\'=class/image-3.png"' in text
     assert client.post("/api/import", json={"text": text}).status_code == 200
 

@@ -8,7 +8,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from serving import KEYS, ServedPage, serving
 
 from hitnet.audit import open_audit
-from hitnet.audit.decisions import open_decisions, settled
+from hitnet.decisions.corrections import audited_images
+from hitnet.decisions.rules import Decisions, settled
+from hitnet.decisions.steps import read_steps
 
 pytestmark = pytest.mark.browser
 NASTY = '<img src=x onerror="document.title=`run`">'
@@ -29,8 +31,8 @@ def audit(folder):
 
 def on_disk(folder):
     """What is decided, as {id: (decision, label)}, from the log."""
-    audit = open_audit(folder)
-    return {c.id: c.outcome for c in settled(open_decisions(folder), audit.table).corrections}
+    audited = audited_images(open_audit(folder).table)
+    return {c.id: (c.decision, c.label) for _, c in settled(Decisions(read_steps(folder)), audited).corrections}
 
 
 def test_decisions_by_key_are_on_disk_when_the_page_says_so(page, folder, audit):
@@ -311,7 +313,7 @@ def test_the_order_improves_when_the_reader_asks_for_it(folder, browser, audit):
         place = page.current
         page.wait("!document.querySelector('#new-order').hidden && !document.querySelector('#new-order').disabled")
         assert page.current == place  # nothing moves by itself
-        assert "Ranked anew after 5 decisions" in page.text("#new-order")
+        assert "New ranking (5 decisions)" in page.text("#new-order")
         page.keys("r")
         page.wait("document.querySelector('#new-order').hidden")
         page.wait("document.querySelector('#count b').textContent === '55'")

@@ -2,13 +2,12 @@
 
 import errno
 import fcntl
-import os
 import threading
 
 import pytest
 
 from hitnet.errors import HitNetError
-from hitnet.runtime import files, locks
+from hitnet.runtime import locks
 from patience import PATIENCE
 
 
@@ -67,35 +66,6 @@ def test_a_claim_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HitNetError, match="Choose another place"):
         locks.claim(tmp_path / "file" / "claim")
-
-
-class FakeWindows:
-    """Windows' locks of bytes, made of the locks here."""
-
-    LK_LOCK, LK_NBLCK = 1, 2
-
-    def locking(self, handle, mode, count):
-        assert (os.lseek(handle, 0, os.SEEK_CUR), count) == (locks.LOCKED_BYTE, 1)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if mode == self.LK_NBLCK else 0))
-        except BlockingIOError as error:
-            raise PermissionError(errno.EACCES, "Permission denied") from error
-
-
-def test_locks_keep_others_out_on_windows_too(tmp_path, monkeypatch):
-    path = tmp_path / "claim"
-    monkeypatch.setattr(locks, "fcntl", None)
-    monkeypatch.setattr(locks, "msvcrt", FakeWindows(), raising=False)
-    with held_elsewhere(path):
-        assert not locks.claim(path)
-    assert locks.claim(path)
-    with path.open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    locks.release(path)
-    assert not path.exists()
-    with files.appending(tmp_path / "log") as append:
-        append("a line\n")
-    assert (tmp_path / "log").read_text() == "a line\n"
 
 
 def test_where_a_claimed_file_is_now(tmp_path):

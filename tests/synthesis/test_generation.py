@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import hitnet
+import own_networks  # noqa: F401
 from hitnet import HitNetError
 from hitnet.synthesis import decode, fitted_gaussians, generate, prototypes
 from hitnet.synthesis.distributions import CapsuleGaussians
@@ -75,26 +76,26 @@ def test_a_trillion_images_are_made_only_as_they_are_asked_for(toy_run):
 
 
 def test_networks_that_push_capsules_outwards_are_sampled_from_fitted_gaussians():
-    network = hitnet.build("n2b", (1, 28, 28), 3).eval()
+    network = hitnet.build("own-far", (1, 28, 28), 3).eval()
     fitted = CapsuleGaussians(torch.rand(3, 16).double(), torch.eye(16).double().repeat(3, 1, 1), torch.ones(3))
     images, _ = whole(sample_images(network, [0, 1], 2, gaussians=fitted))
     assert images.shape == (4, 1, 28, 28)
     with pytest.raises(HitNetError, match="away from the centre"):
-        sample_images(network, [0], 1)
+        paper_gaussians(network)
 
 
 def test_extra_components_are_drawn(extra_network):
-    images, _ = whole(sample_images(extra_network, [0], 2, spread=1.0))
+    images, _ = whole(sample_images(extra_network, [0], 2, gaussians=paper_gaussians(extra_network), spread=1.0))
     assert images.shape == (2, 3, 12, 12)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"count": 0}, "count must be at least 1"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"spread": -1.0}, "must not be negative"),
-        ({"seed": -1}, "must not be negative"),
+        ({"count": 0}, "count must be a whole number from 1 on"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
+        ({"spread": -1.0}, "spread must be finite and not negative"),
+        ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"law": "normal"}, "law must be one of fitted, paper"),
         ({"classes": ["hand"]}, "no class named 'hand'. Did you mean 'band"),
     ],

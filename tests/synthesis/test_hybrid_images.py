@@ -134,13 +134,13 @@ def test_copies_differ_and_repeat(toy_run):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda run: augment(run, strength=-1.0, device="cpu"), "strength must not be negative"),
-        (lambda run: augment(run, strength=float("nan"), device="cpu"), "strength must not be negative"),
-        (lambda run: hybrid_examples(run, None, strength=float("inf")), "strength must not be negative"),
-        (lambda run: augment(run, seed=-1, device="cpu"), "seed not negative"),
-        (lambda run: hybrid_examples(run, None, seed=-1), "seed not negative"),
-        (lambda run: augment(run, copies=0, device="cpu"), "copies must be at least 1"),
-        (lambda run: hybrid_examples(run, None, count=0), "count must be at least 1"),
+        (lambda run: augment(run, strength=-1.0, device="cpu"), "strength must be finite and not negative"),
+        (lambda run: augment(run, strength=float("nan"), device="cpu"), "strength must be finite and not negative"),
+        (lambda run: hybrid_examples(run, None, strength=float("inf")), "strength must be finite and not negative"),
+        (lambda run: augment(run, seed=-1, device="cpu"), "seed must be a whole number from 0 on"),
+        (lambda run: hybrid_examples(run, None, seed=-1), "seed must be a whole number from 0 on"),
+        (lambda run: augment(run, copies=0, device="cpu"), "copies must be a whole number from 1 on"),
+        (lambda run: hybrid_examples(run, None, count=0), "count must be a whole number from 1 on"),
     ],
 )
 def test_errors(toy_run, call, says):

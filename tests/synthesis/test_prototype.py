@@ -4,9 +4,10 @@ import pytest
 import torch
 
 import hitnet
+import own_networks  # noqa: F401
 from hitnet import HitNetError, Run
 from hitnet.synthesis import decode, prototypes
-from hitnet.synthesis.prototype import class_prototypes
+from hitnet.synthesis.decoding import class_prototypes
 
 
 def test_a_prototype_is_the_decoded_central_capsule(toy_run):
@@ -51,14 +52,14 @@ def test_no_decoder(toy_run):
         prototypes(Run(network, toy_run.config, []), device="cpu")
 
 
-@pytest.mark.parametrize(("name", "says"), [("n2", "away from the centre"), ("hitnet-squash", "look the same")])
+@pytest.mark.parametrize(("name", "says"), [("own-far", "away from the centre"), ("own-origin", "look the same")])
 def test_networks_without_a_central_capsule(name, says):
     with pytest.raises(HitNetError, match=says):
         class_prototypes(hitnet.build(name, (1, 28, 28), 3), torch.arange(3))
 
 
-def test_squashed_capsules_are_fine_when_standardised():
-    network = hitnet.build("hitnet-squash", (1, 28, 28), 3, decoder="standardised").eval()
+def test_capsules_around_0_are_fine_when_standardised():
+    network = hitnet.build("own-origin", (1, 28, 28), 3, decoder="standardised").eval()
     images = class_prototypes(network, torch.arange(3))
     assert not torch.allclose(images[0], images[1])
 

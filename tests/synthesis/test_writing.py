@@ -9,7 +9,7 @@ import torch
 from hitnet import HitNetError, Images
 from hitnet.data import open_data
 from hitnet.synthesis import ImageStream, write_images
-from toy import toy_images
+from toy import Counted, toy_images
 
 
 def stream(images, *, total=None, fail=False, names=None):
@@ -26,14 +26,14 @@ def stream(images, *, total=None, fail=False, names=None):
 
 @pytest.mark.parametrize("shape", [(1, 12, 12), (3, 12, 15)])
 def test_arrays_come_back(tmp_path, shape):
-    images, sizes = toy_images(16, shape=shape), []
-    write_images(stream(images), tmp_path / "a.npz", on_batch=sizes.append)
+    images, written = toy_images(16, shape=shape), Counted()
+    write_images(stream(images), tmp_path / "a.npz", progress=written)
     loaded = open_data(tmp_path / "a.npz").load("all")
     assert torch.equal(loaded.pixels, images.pixels)
     assert torch.equal(loaded.labels, images.labels)
     assert (loaded.name, loaded.flip, loaded.class_names) == ("made", True, images.class_names)
     assert len(open_data(tmp_path / "a.npz").load("train")) == 10
-    assert sizes == [10, 6]
+    assert (written.parts, written.steps) == ([("images", 16, "images")], [10, 6])
 
 
 def test_colour_folders_come_back(tmp_path):

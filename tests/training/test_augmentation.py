@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hitnet import HitNetError
+from hitnet import HitNetError, Recipe
 from hitnet.training.augmentation import Augmentation, cutout, invert, shift, turned, warp
 
 
@@ -61,7 +61,7 @@ def test_the_fill_changes_neither_draws_nor_what_stays_in_the_frame():
     assert torch.equal(by_zeros[inside], by_nearest[inside])
     assert (by_nearest > 0).all()
     with pytest.raises(HitNetError, match="shift_fill must be one of zeros, nearest"):
-        Augmentation(3, shift_fill="mirror")
+        Recipe(shift_fill="mirror")
 
 
 def test_draws_cover_all_shifts_evenly_and_each_image_has_its_own():
@@ -104,8 +104,8 @@ def test_nothing_asked_nothing_done():
     none = Augmentation(0)
     assert torch.equal(none.apply(pixels, none.draw(2, (4, 4), torch.Generator())), pixels)
     for option in ("shift", "cutout", "warp", "rotate", "scale"):
-        with pytest.raises(HitNetError, match="must not be negative"):
-            Augmentation(**{option: -1})
+        with pytest.raises(HitNetError, match=f"{option} must be"):
+            Recipe(**{option: -1})
 
 
 def naive_warp(image, xx, xy, yx, yy):

@@ -80,15 +80,14 @@ def test_the_average_is_what_is_tested_kept_and_given_back(toy, tmp_path, monkey
 
 def test_training_itself_is_left_alone(toy, monkeypatch):
     """The weights that are averaged are those of a training without it."""
-    ended, finish = [], scheduler.Running.advance
+    ended, advance = [], scheduler.Scheduler.advance
 
-    def advancing(self):
-        continues = finish(self)
-        if not continues:
-            ended.append(state(self.trainer.model))
-        return continues
+    def advancing(self, running):
+        advance(self, running)
+        if not self.running:
+            ended.append(state(running.trainer.model))
 
-    monkeypatch.setattr(scheduler.Running, "advance", advancing)
+    monkeypatch.setattr(scheduler.Scheduler, "advance", advancing)
     for decay in (0.0, 0.9):
         hitnet.train(toy, recipe=choose_recipe(epochs=2, **{**AVERAGED, "average": decay}), **SMALL)
     assert same(*ended)

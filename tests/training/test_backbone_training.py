@@ -30,7 +30,7 @@ def tiny(monkeypatch, tmp_path):
     module.norm.running_mean.normal_()
     save_file(module.state_dict(), tmp_path / "w.safetensors")
     model = choose_model(
-        "hitnet-pretrained", features="torchvision:tiny", weights=str(tmp_path / "w.safetensors"), capsule_dim=4
+        "hitnet-pretrained", features="timm:tiny", weights=str(tmp_path / "w.safetensors"), capsule_dim=4
     )
     return model, module.state_dict()
 
@@ -186,9 +186,9 @@ def test_small_images_stay_as_they_are(tiny, tmp_path):
 
 def test_fine_tuned_judges_see_larger_images_than_the_page_shows(tiny, photographs):
     model, _ = tiny
-    judges = hitnet.NewNetworks(model, 1, choose_recipe(epochs=1, batch_size=16))
+    judges = hitnet.Judges(model=model, networks=1, recipe=choose_recipe(epochs=1, batch_size=16))
     audit = hitnet.audit_labels(photographs, judges=judges, device="cpu")
     assert audit.images.shape == (3, 43, 64)
-    assert audit.summary["model"] == "hitnet-pretrained"
-    assert audit.summary["image_size"] == [43, 64]
-    assert audit.summary["networks"][0]["recipe"]["shift"] == 16
+    assert audit.summary.model == "hitnet-pretrained"
+    assert audit.summary.image_size == [43, 64]
+    assert audit.summary.networks[0]["recipe"]["shift"] == 16

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from typer.testing import CliRunner
 
 import hitnet
-from hitnet import Callback, HitNetError, TensorBoard, choose_recipe
+from hitnet import HitNetError, Progress, TensorBoard, choose_recipe
 from hitnet.cli import app
 from hitnet.data import save_npz
 from hitnet.training import engine
@@ -18,7 +18,7 @@ from toy import Interrupting, Stop
 SMALL = {"model": "hitnet-small", "device": "cpu", "recipe": choose_recipe(epochs=4, batch_size=32)}
 
 
-class Diary(Callback):
+class Diary(Progress):
     """Notes what it is told."""
 
     def __init__(self):

@@ -24,15 +24,19 @@ def run():
     network = hitnet.Network(config).eval()
     data = {
         "source": f"{SECRET}/bands.npz",
+        "in_memory": False,
         "name": "bands",
         "images": 1234,
         "test_images": 300,
         "class_names": ["band 0", "band 1", "band 2"],
+        "flip": False,
+        "fingerprint": "def",
+        "limit": None,
         "data_dir": SECRET,
     }
-    history = [{"epoch": 1, "test_error": 1.5, "seconds": 1.0}]
+    history = [{"epoch": 1, "test_error": 0.015, "seconds": 1.0}]
     origin = {"run": f"{SECRET}/teacher", "weights": "abc"}
-    return Run(network, RunConfig("hitnet-small", config, Recipe(), 7, data, origin), history)
+    return Run(network, RunConfig("hitnet-small", config, Recipe(), 7, data, origin), history, temperature=0.25)
 
 
 def test_a_saved_run_is_opened_again(run, tmp_path):
@@ -41,8 +45,10 @@ def test_a_saved_run_is_opened_again(run, tmp_path):
     images = toy_images(4).pixels / 255
     assert torch.equal(opened.model(images).distances, run.model(images).distances)
     assert (opened.class_names, opened.history, opened.config.seed) == (run.class_names, run.history, 7)
+    assert opened.temperature == 0.25
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
+        "calibration.json",
         "config.json",
         "history.json",
         "weights.safetensors",
@@ -115,7 +121,8 @@ def test_an_upload_holds_the_same_files(run, monkeypatch):
     monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload_folder)
     address = run.push_to_hub("someone/bands", license="mit", private=True)
     assert address == "https://huggingface.co/someone/bands"
-    assert set(uploads["someone/bands"]) == {"README.md", "config.json", "history.json", "weights.safetensors"}
+    written = {"README.md", "calibration.json", "config.json", "history.json", "weights.safetensors"}
+    assert set(uploads["someone/bands"]) == written
     assert b'from_pretrained("someone/bands")' in uploads["someone/bands"]["README.md"]
 
 
@@ -127,7 +134,7 @@ def test_a_download_is_opened(run, tmp_path):
     run.save_pretrained(repository / "snapshots" / commit)
     opened = Run.from_pretrained("someone/bands", cache_dir=tmp_path / "cache", local_files_only=True)
     assert opened.class_names == run.class_names
-    with pytest.raises(HitNetError, match="other/bands is neither a folder nor can it be had from the Hub"):
+    with pytest.raises(HitNetError, match="other/bands is not a local folder and could not be downloaded"):
         Run.from_pretrained("other/bands", cache_dir=tmp_path / "cache", local_files_only=True)
 
 

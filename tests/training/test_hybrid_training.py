@@ -283,20 +283,6 @@ def test_a_run_that_was_never_written_will_do(source, toy, tmp_path):
     assert run.config.augment_from == {"run": None, "weights": weights_fingerprint(source.model)}
 
 
-def test_runs_from_before_augmentation_are_read(toy, tmp_path):
-    run = hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", **SMALL)
-    values = json.loads((tmp_path / "run" / "config.json").read_text())
-    del values["augment_from"]
-    for name in ("augment", "augment_strength", "augment_share"):
-        del values["recipe"][name]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(values))
-    assert hitnet.open_run(tmp_path / "run").config == run.config
-    assert (
-        hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", resume=True, **SMALL).history
-        == run.history
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "run", "says"),
     [

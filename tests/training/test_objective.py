@@ -36,12 +36,7 @@ def test_the_weight_of_the_misses(weight):
 
 
 @pytest.mark.parametrize("capsule_dim", [1, 3])
-def test_squashed_capsules_of_few_components_can_miss(capsule_dim):
-    """They fill the unit ball, whatever their number of components; those of HitNet fill a cube."""
-    squashed = choose_model("hitnet-squash", features="small", decoder="none", capsule_dim=capsule_dim)
-    recipe = choose_recipe(epochs=1)
-    run = hitnet.train(toy_images(12), model=squashed, recipe=recipe, device="cpu")
-    assert run.model(torch.rand(2, 1, 12, 12)).capsules.shape == (2, 3, capsule_dim)
+def test_capsules_of_few_components_cannot_miss(capsule_dim):
     in_cube = choose_model("hitnet-small", capsule_dim=capsule_dim)
     with pytest.raises(HitNetError, match=r"at most 0\.\d\d from the centre, so none could miss it by 0\.9"):
-        hitnet.train(toy_images(12), model=in_cube, recipe=recipe, device="cpu")
+        hitnet.train(toy_images(12), model=in_cube, recipe=choose_recipe(epochs=1), device="cpu")

@@ -40,7 +40,8 @@ TWICE = """
     def train(out, source):
         # The last batch has three images, two for one process and one for the other; or one, which both compute.
         # Modified are the first 30 % of each batch, of which the second process has none; or 75 %.
-        for count in (131, 129):
+        norms = {131: "each", 129: "class"}
+        for count in norms:
             images = toy_images(count)
             recipe = hitnet.choose_recipe(
                 "paper", epochs=2, augment="hybrid", optimizer="sgd", precision="float32",
@@ -48,7 +49,7 @@ TWICE = """
             )
             run = hitnet.train(
                 hitnet.open_data(images, test=images), recipe=recipe, device="cpu", augment_from=source,
-                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2, shared_norm=count == 129),
+                model=hitnet.choose_model("hitnet-small", decoder="conv", extra_dim=2, norm=norms[count]),
                 out=Path(out) / str(count),
             )
             assert "forward" not in vars(run.model.head.norm)

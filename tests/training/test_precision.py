@@ -78,14 +78,15 @@ def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(tmp_
         "def test_first(): torch._C._set_mkldnn_enabled(False)\n"
         "def test_second(): assert torch._C._get_mkldnn_enabled()\n"
     )
-    settings = Path(__file__).parents[1] / "conftest.py"
+    root = Path(__file__).parents[2]
+    settings = root / "conftest.py"
     shutil.copy(settings, tmp_path / "conftest.py")
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", suite],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (settings.parent, settings.parents[1] / "src")))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (root / "tests", root / "src")))},
     )
     assert "2 passed" in process.stdout, process.stdout + process.stderr
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import hitnet
+import own_networks  # noqa: F401
 from hitnet import HitNetError, choose_model, choose_recipe, open_data
 from hitnet.errors import DivergedError
 from hitnet.runtime.progress import Progress
@@ -46,12 +47,12 @@ def test_each_network_is_the_one_that_it_would_be_alone(toy, monkeypatch, at_onc
     assert besides == {1: [[1, 1]] * 3, 2: [[2, 2], [2, 2], [1, 1]], 3: [[3, 3]] * 3}[at_once]
 
 
-def test_networks_that_draw_masks_are_the_ones_that_they_would_be_alone(monkeypatch, tmp_path):
+def test_networks_whose_layers_draw_are_the_ones_that_they_would_be_alone(monkeypatch, tmp_path):
     """Side by side, and resumed in the middle of an epoch."""
     monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     images = toy_images(48, shape=(1, 16, 16))
-    options = {"model": "dropconnect", "recipe": choose_recipe(epochs=2, batch_size=20), "device": "cpu"}
+    options = {"model": "own-dropping", "recipe": choose_recipe(epochs=2, batch_size=20), "device": "cpu"}
     many = hitnet.train_many(images, seeds=[4, 9], **options)
     assert not same(*many)
     for run in many:
@@ -72,9 +73,9 @@ def test_chances_of_ghosts_on_a_gpu_are_drawn_outside_the_captured_steps(caplog)
 
 
 @pytest.mark.gpu
-def test_masks_on_a_gpu_are_drawn_outside_the_captured_steps(caplog):
+def test_random_layers_on_a_gpu_draw_outside_the_captured_steps(caplog):
     images = toy_images(48, shape=(1, 16, 16))
-    options = {"model": "dropconnect", "recipe": choose_recipe(epochs=3, batch_size=20), "device": "cuda"}
+    options = {"model": "own-dropping", "recipe": choose_recipe(epochs=3, batch_size=20), "device": "cuda"}
     many = hitnet.train_many(images, seeds=[4, 9, 2], **options)
     for run in many:
         assert same(run, hitnet.train(images, seed=run.config.seed, **options))
@@ -85,8 +86,9 @@ class Counting(Progress):
     def __init__(self, most=10**9):
         self.planned, self.steps, self.most = [], 0, most
 
-    def plan(self, steps):
-        self.planned.append(steps)
+    def part(self, name, steps=None, unit="steps"):
+        if steps is not None:
+            self.planned.append(steps)
 
     def step(self):
         self.steps += 1
@@ -167,7 +169,7 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
     options = {"recipe": choose_recipe(epochs=2, **RANDOM), **SMALL}
     expected = hitnet.train_many(toy, seeds=3, **options)
     monkeypatch.setitem(scheduler.AT_ONCE, "cpu", 2)
-    alive, make, finish = set(), engine.Trainer.__init__, scheduler.Running.advance
+    alive, make, advance = set(), engine.Trainer.__init__, scheduler.Scheduler.advance
 
     def making(self, *arguments, **more):
         if alive:
@@ -175,14 +177,13 @@ def test_too_little_memory_to_begin_another(toy, monkeypatch):
         alive.add(1)
         make(self, *arguments, **more)
 
-    def advancing(self):
-        continues = finish(self)
-        if not continues:
+    def advancing(self, running):
+        advance(self, running)
+        if not self.running:
             alive.clear()
-        return continues
 
     monkeypatch.setattr(engine.Trainer, "__init__", making)
-    monkeypatch.setattr(scheduler.Running, "advance", advancing)
+    monkeypatch.setattr(scheduler.Scheduler, "advance", advancing)
     assert all(same(a, b) for a, b in zip(expected, hitnet.train_many(toy, seeds=3, **options), strict=True))
 
 

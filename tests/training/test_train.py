@@ -38,12 +38,12 @@ def test_it_learns(toy):
     )
     first, last = run.history[0], run.history[-1]
     assert last["loss"] < first["loss"] / 2
-    assert last["test_error"] < 5
+    assert last["test_error"] < 0.05
     assert last["epoch"] == len(run.history) == 12
     assert not run.model.training
 
 
-@pytest.mark.parametrize("model", ["n1", "n2", "n2b", "hitnet-squash", "capsnet", "hitnet"])
+@pytest.mark.parametrize("model", ["n1", "hitnet"])
 def test_every_paper_network_takes_a_step(model):
     images = toy_images(6, shape=(1, 18, 18))
     run = hitnet.train(images, model=model, recipe=choose_recipe(epochs=1, batch_size=5), device="cpu")
@@ -83,8 +83,12 @@ def test_the_callers_random_state_is_left_alone(toy):
 def test_run_folder_round_trip(toy, tmp_path):
     run = hitnet.train(open_data(toy, test=toy), recipe=choose_recipe(epochs=2), out=tmp_path / "run", **SMALL)
     names = sorted(p.name for p in (tmp_path / "run").iterdir())
-    assert names == ["config.json", "environment.json", "history.json", "weights.safetensors"]
+    assert names == ["calibration.json", "config.json", "environment.json", "history.json", "weights.safetensors"]
     again = hitnet.open_run(tmp_path / "run")
+    assert again.temperature == run.temperature
+    assert 0 < run.temperature < 5
+    error = 100 * run.history[-1]["test_error"]
+    assert repr(again) == f"<Run: hitnet-small on toy, 2 epochs, test error {error:.2f} %>"
     assert same(weights(run), weights(again))
     assert again.history == run.history
     assert again.config == run.config
@@ -163,7 +167,7 @@ def test_damaged_run_folders_are_named(toy, tmp_path):
 def test_unfinished_run_says_how_to_go_on(toy, tmp_path):
     with pytest.raises(Stop):
         hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "run", progress=Interrupting(0), **SMALL)
-    with pytest.raises(HitNetError, match="Train it with `resume`"):
+    with pytest.raises(HitNetError, match=r"is unfinished\..*`resume`"):
         hitnet.open_run(tmp_path / "run")
 
 
@@ -227,8 +231,31 @@ def test_no_cuda_is_said(toy):
     else:
         with pytest.raises(HitNetError, match="no CUDA GPU"):
             hitnet.train(toy, device="cuda")
-    with pytest.raises(HitNetError, match="auto, cpu or cuda"):
-        hitnet.train(toy, device="tpu")
+    for name in ("tpu", "meta", "cuda:99"):
+        with pytest.raises(HitNetError, match="`device`"):
+            hitnet.train(toy, device=name)
+
+
+def test_devices_by_name_and_as_devices(monkeypatch):
+    assert device.pick_device("cpu") == device.pick_device(torch.device("cpu")) == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert device.pick_device("auto") == device.pick_device("cuda") == torch.device("cuda")
+    assert device.pick_device("cuda:1") == torch.device("cuda:1")
+    assert chosen == [torch.device("cuda:1")]
+    with pytest.raises(HitNetError, match="`device` is cuda:2, but PyTorch finds only 2"):
+        device.pick_device("cuda:2")
+
+
+def test_what_apple_s_gpus_do_not_do_is_done_by_the_cpu(monkeypatch, caplog):
+    with pytest.raises(HitNetError, match="no Apple GPU"):
+        device.pick_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert device.pick_device("mps", mps=True) == torch.device("mps")
+    assert device.pick_device(torch.device("mps")) == torch.device("cpu")
+    assert caplog.text.count("the CPU does it") == 1
 
 
 def test_images_are_mirrored_only_where_they_may_be(toy):
@@ -257,7 +284,7 @@ def test_a_process_draws_by_its_rank(monkeypatch):
     monkeypatch.setattr(torch, "manual_seed", given.append)
     trainer = engine.Trainer.__new__(engine.Trainer)
     trainer.model, trainer.step, trainer.begun, trainer.seed = Mock(), Mock(), None, 7
-    trainer.recipe = hitnet.Recipe()
+    trainer.recipe, trainer.profiling = hitnet.Recipe(), None
     for rank, epoch in ((0, 2), (1, 1)):
         trainer.ranks = Ranks(rank, 2)
         trainer.start_epoch(epoch)
@@ -271,7 +298,7 @@ def test_test_images_are_matched_by_the_names_of_their_classes(toy, tmp_path):
     save_npz(toy, tmp_path / "toy.npz")
     for images in (toy, open_data(tmp_path / "toy.npz").load("train")):
         run = hitnet.train(open_data(images, test=turned), **options)
-        assert run.history[-1]["test_error"] == hitnet.evaluate(run, turned, device="cpu").error < 20
+        assert run.history[-1]["test_error"] == hitnet.evaluate(run, turned, device="cpu").error < 0.2
 
 
 @pytest.mark.parametrize(
@@ -328,8 +355,8 @@ def test_an_epoch_of_whole_batches(toy):
     images = toy.first(45)
     recipe = Recipe(epochs=3, batch_size=16, whole_batches=True)
     run = hitnet.train(images, model="hitnet-small", recipe=recipe, device="cpu")
-    assert [row["train_error"] * 32 / 100 for row in run.history] == pytest.approx(
-        [round(row["train_error"] * 32 / 100) for row in run.history]
+    assert [row["train_error"] * 32 for row in run.history] == pytest.approx(
+        [round(row["train_error"] * 32) for row in run.history]
     )
     assert run.model.head.norm.num_batches_tracked == 6
     trainer = Trainer(run.model, Feed(images, torch.device("cpu")), None, recipe, seed=0, device=torch.device("cpu"))

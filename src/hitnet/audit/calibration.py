@@ -6,7 +6,7 @@ fall on clear and on unclear images alike. Errors that people make fall on uncle
 estimate counts too few. The surest 58 % of the images are a compromise (benchmarks/TRIALS.md): of errors at random,
 they count up to 50 % too many, of errors by people up to 34 % too few.
 
-Shapes as in `hitnet.audit.scores`: distances (M, N, K), labels (N,).
+Shapes as in `hitnet.audit.margins`: distances (M, N, K), labels (N,).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.audit.scores import Floats, Ints
+from hitnet.audit.margins import Floats, Ints
 from hitnet.capsules import HIT_RADIUS
 from hitnet.errors import HitNetError, share
 
@@ -58,6 +58,12 @@ class Calibration:
         return float(self.probability[self.flagged].mean()) if self.flagged.any() else math.nan
 
     @property
+    def range(self) -> tuple[float, float]:
+        """Two standard errors about `expected`."""
+        low, high = (max(0.0, self.rate + sign * 2 * self.error) * len(self.probability) for sign in (-1, 1))
+        return low, high
+
+    @property
     def sentence(self) -> str:
         """The result in words."""
         count = len(self.probability)
@@ -66,7 +72,7 @@ class Calibration:
                 f"Too few labels are contradicted ({self.contradicted} of the {round(SUREST * count):,} clearest "
                 "images) to say how many are wrong: go through the most doubtful ones."
             )
-        low, high = (max(0.0, self.rate + sign * 2 * self.error) * count for sign in (-1, 1))
+        low, high = self.range
         about = f"About {self.expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
         if not self.flagged.any():
             return f"{about}, but no single label is sure enough to be flagged as wrong: go through the doubtful ones."

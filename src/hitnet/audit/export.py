@@ -22,38 +22,23 @@ LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below i
 def write_pred_probs(
     table: pd.DataFrame, probabilities: np.ndarray, class_names: Sequence[str], path: str | Path
 ) -> list[Path]:
-    """Write class probabilities as a .npy file, images sorted by id, and what each row is beside them as .rows.csv.
+    """Write class probabilities (N, K) as a .npy file, by id, and what each row is beside them as .rows.csv.
 
     The columns of that table: `row` of the array, `id` and `path` of the image, `given` label and `label`, its column
     in the array. Texts that a spreadsheet would run as formulas have a ' before them. Call
     `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
-
-    Args:
-        table: The audit's table.
-        probabilities: (N, K) of classes, in the table's order.
-        class_names: The K classes.
-        path: A file whose name ends in .npy.
-
-    Returns:
-        The two files.
     """
-    _check(table, probabilities)
-    target = expand(path)
-    if target.suffix.lower() != ".npy":
-        raise HitNetError(f"{path}: choose a file name for the probabilities that ends in .npy.")
+    target = _target(path, ".npy", table, probabilities)
     order = np.argsort(table["id"].to_numpy(), kind="stable")
-    index = {name: k for k, name in enumerate(class_names)}
     rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)
     rows.insert(0, "row", rows.index)
-    rows["label"] = rows["given"].map(index)
-    rows_file = target.with_suffix(".rows.csv")
+    rows["label"] = rows["given"].map({name: k for k, name in enumerate(class_names)})
     text = without_formulas(rows).to_csv(index=False, lineterminator="\n")
-    content = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    _check_free(rows_file, content, "this audit's rows")
+    beside = _free(target.with_suffix(".rows.csv"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
     with replacing(target) as temporary, temporary.open("wb") as file:
         np.save(file, probabilities[order], allow_pickle=False)
-    write_text(rows_file, content)
-    return [target, rows_file]
+    write_text(*beside)
+    return [target, beside[0]]
 
 
 def label_studio(
@@ -64,7 +49,7 @@ def label_studio(
     *,
     image_root: str = LOCAL_FILES,
 ) -> list[Path]:
-    """Write the audit as Label Studio tasks, worst image first, and the labelling set-up beside them as .xml.
+    """Write the audit as Label Studio tasks (.json), worst image first, and the labelling set-up beside them as .xml.
 
     Each task predicts the suggested class, with its probability as score. The given label and the audit's score, flag
     and rule are columns of the task.
@@ -76,51 +61,33 @@ def label_studio(
         path: A file whose name ends in .json.
         image_root: Prefix of each image's path; see `local_files`. An absolute path is put behind `LOCAL_FILES`,
             without its first "/".
-
-    Returns:
-        The two files.
     """
-    _check(table, probabilities)
-    target = expand(path)
-    if target.suffix.lower() != ".json":
-        raise HitNetError(f"{path}: choose a file name for the Label Studio tasks that ends in .json.")
-    config_file, config = target.with_suffix(".xml"), label_studio_config(class_names)
-    _check_free(config_file, config, "this audit's labelling set-up")
-    files = table["path"].fillna("").astype(str).tolist()
-    if not all(files):
+    target = _target(path, ".json", table, probabilities)
+    beside = _free(target.with_suffix(".xml"), label_studio_config(class_names))
+    if not all(table["path"].fillna("")):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
     index = {name: k for k, name in enumerate(class_names)}
     sure = probabilities[np.arange(len(table)), table["suggested"].map(index).to_numpy()]
-    columns = ("id", "given", "suggested", "score", "flag", "rule")
-    records = zip(files, sure.tolist(), *(table[column].tolist() for column in columns), strict=True)
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
-    write_json(target, [_task(root, *record) for record in records])
-    write_text(config_file, config)
-    return [target, config_file]
+    rows = zip(table.to_dict("records"), sure.tolist(), strict=True)
+    write_json(target, [_task(row, probability, root) for row, probability in rows])
+    write_text(*beside)
+    return [target, beside[0]]
 
 
-def _task(
-    root: str, file: str, sure: float, number: int, given: str, suggested: str, score: float, flag: str, rule: str
-) -> dict[str, Any]:
-    """One task of Label Studio; `sure` is the probability of the suggested class."""
-    prefix = LOCAL_FILES if file.startswith("/") else root
-    data = {
-        "image": prefix + quote(file.lstrip("/").encode("utf-8", "surrogateescape")),
-        "image_id": number,
-        "path": file,
-        "given": given,
-        "label_score": score,
-        "flag": flag,
-        "rule": rule,
+def _task(row: dict[Any, Any], probability: float, root: str) -> dict[str, Any]:
+    """One task of Label Studio, of a row of the table."""
+    path = str(row["path"])
+    address = (LOCAL_FILES if path.startswith("/") else root) + quote(
+        path.lstrip("/").encode("utf-8", "surrogateescape")
+    )
+    data = {"image": address, "image_id": row["id"], "path": path, "given": row["given"], "label_score": row["score"]}
+    choice = {"id": f"suggested-{row['id']}", "type": "choices", "from_name": "label", "to_name": "image"}
+    predicted = [choice | {"value": {"choices": [row["suggested"]]}}]
+    return {
+        "data": data | {"flag": row["flag"], "rule": row["rule"]},
+        "predictions": [{"model_version": "hitnet-audit", "score": probability, "result": predicted}],
     }
-    choice = {
-        "id": f"suggested-{number}",
-        "type": "choices",
-        "from_name": "label",
-        "to_name": "image",
-        "value": {"choices": [suggested]},
-    }
-    return {"data": data, "predictions": [{"model_version": "hitnet-audit", "score": sure, "result": [choice]}]}
 
 
 def local_files(source: str) -> str:
@@ -147,12 +114,17 @@ def label_studio_config(class_names: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check_free(path: Path, content: str, what: str) -> None:
-    """Raise if a file that is written beside another one exists with other content."""
-    if path.exists() and (not path.is_file() or path.read_bytes() != content.encode()):
-        raise HitNetError(f"{path} exists and is not {what}. Choose another name.")
-
-
-def _check(table: pd.DataFrame, probabilities: np.ndarray) -> None:
+def _target(path: str | Path, suffix: str, table: pd.DataFrame, probabilities: np.ndarray) -> Path:
+    """The file to write; raises HitNetError for a name with another suffix, and for arrays that do not fit."""
     if len(table) != len(probabilities):
         raise HitNetError(f"The audit table has {len(table)} rows, but probabilities has {len(probabilities)}.")
+    if expand(path).suffix.lower() != suffix:
+        raise HitNetError(f"{path}: choose a file name that ends in {suffix}.")
+    return expand(path)
+
+
+def _free(path: Path, content: str) -> tuple[Path, str]:
+    """A file that is written beside another one; raises HitNetError if it exists with other content."""
+    if path.exists() and (not path.is_file() or path.read_bytes() != content.encode()):
+        raise HitNetError(f"{path} exists and is not of this audit. Choose another name.")
+    return path, content

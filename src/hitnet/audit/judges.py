@@ -1,277 +1,219 @@
-"""Who judges the labels: networks that are trained for it, or runs that are finished already.
+"""Who judges the labels: one table from what is asked for, the images and the device to networks, heads, neighbours.
 
-Judges give the distance of every image to every class, (M, N, K) from M networks. Everything after that is the same.
+Networks are trained on the labels that they judge; heads on the features of a frozen backbone, and the most similar
+images, have not seen them. They make different mistakes: together they find more wrong labels than either of them.
+docs/audit.md has the measurements behind the table.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import logging
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.audit.grey_neighbours import neighbour_distances
-from hitnet.audit.plan import Model, Planned, need_hit_or_miss, plan
-from hitnet.data import Data, Images
+from hitnet.audit.judgement import Case, Judgement, join
+from hitnet.audit.networks import MANY_IMAGES, Model, judge_by_networks, judge_by_runs, plan
+from hitnet.data import Images
 from hitnet.data.opened import match_classes
-from hitnet.errors import HitNetError
-from hitnet.features.judges import NEIGHBOURS
-from hitnet.inference.evaluation import check_fit
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network, weights_fingerprint
-from hitnet.runtime.progress import Progress
-from hitnet.synthesis.decoding import to_pixels
-from hitnet.synthesis.prototype import class_prototypes
-from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe, open_run
-from hitnet.training.api import make_job
-from hitnet.training.configuration import at_backbone_size, configure
-from hitnet.training.jobs import Job, JobSet, release, train_jobs
+from hitnet.errors import HitNetError, check_choice, whole
+from hitnet.features.neighbours import most_typical
+from hitnet.features.of_data import features_of
+from hitnet.features.opinions import NEIGHBOURS, Opinion, judge_features, judge_neighbours
+from hitnet.features.user_features import read_features
+from hitnet.models import PRETRAINED, choose_model
+from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 
-BATCH = 10_000  # images on the device at once, in all their views
-VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
+log = logging.getLogger("hitnet")
+FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
+BLUR = 3  # pixels: similar digits need not lie exactly on each other
+MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
+LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
 
-
-@dataclass(frozen=True)
-class Case:
-    """What is judged, and how.
-
-    Attributes:
-        data: The opened data.
-        images: The images of the split, with the labels to judge.
-        split: train, test or all.
-        device: Where to compute.
-        folder: Where to keep what is expensive, and to resume it from. None: nowhere.
-        progress: Called after every step and epoch of a training.
-    """
-
-    data: Data
-    images: Images
-    split: str
-    device: torch.device
-    folder: Path | None = None
-    progress: Progress | None = None
+# The options that each kind of judges takes, beside the seed.
+FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
+TAKES = {
+    "features": FROZEN,
+    "fine-tuned": ("backbone", "weights", "repeats", "networks", "recipe", "epochs"),
+    "scratch": (*TRAINED, "neighbours"),
+    "mixed": (*FROZEN, *TRAINED),
+    "runs": ("runs",),
+}
+KINDS = ("auto", "features", "fine-tuned", "scratch", "mixed")
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What judges say of N images.
+class Judges:
+    """Which models judge the labels. To judge in a way of your own, derive a class and override `judge`.
 
     Attributes:
-        distances: (M, N, K) of M networks, float32.
-        images: The images, labelled in the networks' order of classes.
-        about: What the summary says of the judges: `models` (how many networks), `model` (their kinds), `networks`, and
-            `prototypes`: "typical" where these are images of the data.
-        prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
-        features: Features (N, D) that show which images are alike, where there are some.
-        trained: How many of the M, from the first on, were trained on the labels that they judge. None: all.
-        capsules: How many of the M, from the first on, are distances of capsules. None: all.
-        kinds: What to call each of the M judges. Empty: networks.
+        kind: auto (what suits images and device), features (heads on a frozen backbone), fine-tuned (a backbone; for
+            fewer than 20,000 images also heads on it, frozen), scratch (new networks) or mixed (features and scratch).
+        backbone: Pretrained backbone: efficientnet-lite0 (in the package) or timm:NAME. In Python, also a
+            `Backbone` from `open_backbone`, for heads.
+        weights: The backbone's weights, a .safetensors file. None: its published weights.
+        features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
+        repeats: Heads of each kind that judge an image, none of which has seen its label.
+        model: Kind of network (see `hitnet models`), or several, which take turns. None: what suits the images.
+        networks: Number of networks to train. None: 4, 3 if they are pretrained and images are many, or 2 per kind.
+        recipe: How networks are trained: fast, paper or paper-decay. `fast` uses the audit's own number of epochs.
+        epochs: Number of epochs of each network.
+        neighbours: Look at grey images in shifted views too, and ask the most similar images, where these know the
+            labels. The result then depends less on seeds and on the machine.
+        runs: Judge by finished runs, or their folders, instead of all this.
+        seed: Seed of the heads and of the first network; the other networks count on from it.
     """
 
-    distances: np.ndarray
-    images: Images
-    about: dict[str, Any] = field(default_factory=dict)
-    prototypes: Tensor | None = None
-    features: Tensor | None = None
-    trained: int | None = None
-    capsules: int | None = None
-    kinds: tuple[str, ...] = ()
+    kind: str = "auto"
+    backbone: str | Backbone | None = None
+    weights: str | Path | None = None
+    features: str | Path | None = None
+    repeats: int = 3
+    model: Model | Sequence[Model] | None = None
+    networks: int | None = None
+    recipe: str | Recipe | RecipeChoice = "fast"
+    epochs: int | None = None
+    neighbours: bool = False
+    runs: Sequence[str | Path | Run] | None = None
+    seed: int = 0
 
+    def wanted(self, device: torch.device) -> str:
+        """The kind that the options ask for; "auto" if they leave it open. Raises if they do not go together."""
+        check_choice("audit", "`judges`", self.kind, KINDS)
+        whole("audit", "`repeats`", self.repeats, 1)
+        given = self._given()
+        kind, because = self.kind, f"`judges` = {self.kind}"
+        if "runs" in given:
+            kind, because = "runs", "`runs`"
+        elif kind == "auto" and given.intersection(FROZEN):
+            gpu = device.type == "cuda" and "features" not in given and not isinstance(self.backbone, Backbone)
+            kind = "fine-tuned" if gpu else "features"
+            because = ", ".join(f"`{name}`" for name in FROZEN if name in given)
+        elif kind == "auto" and given:
+            kind = "scratch"
+        odd = [f"`{each.name}`" for each in fields(self) if kind != "auto" and each.name in given - {*TAKES[kind]}]
+        if odd:
+            raise HitNetError(f"{because} and {', '.join(odd)} do not go together. Leave out {', '.join(odd)}.")
+        if "features" in given and given & {"backbone", "weights"}:
+            raise HitNetError("`features` take the place of a backbone. Leave out `backbone` and `weights`.")
+        if kind == "fine-tuned" and isinstance(self.backbone, Backbone):
+            raise HitNetError("Only a named `backbone` can be fine-tuned. Use `judges` = features.")
+        if kind == "runs" and not self.runs:
+            raise HitNetError("`runs`: give at least one run.")
+        return kind
 
-class Judges(ABC):
-    """A way to judge labels; options are its attributes."""
+    def _given(self) -> set[str]:
+        """The names of the options that were set, beside kind and seed."""
+        defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
+        return {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
 
-    @abstractmethod
+    def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
+        """The same with a kind other than auto, and who judges and why; empty if the options say it."""
+        kind = self.wanted(device)
+        if kind != "auto":
+            return replace(self, kind="auto" if kind == "runs" else kind), ""
+        grey, gpu, count = images.shape[0] == 1, device.type == "cuda", len(images)
+        backbone, networks = "a pretrained backbone, fine-tuned", "networks trained from scratch"
+        both = "networks from scratch and heads on a frozen backbone"
+        many = not grey and gpu and count >= MANY_IMAGES
+        table = (
+            (many, "fine-tuned", f"{backbone} ({MANY_IMAGES:,} colour images or more, a GPU)"),
+            (not grey and gpu, "fine-tuned", f"{backbone} and frozen (colour images, a GPU)"),
+            (not grey, "features", "heads on a frozen, pretrained backbone (colour images, no GPU)"),
+            (count < FEW, "mixed", f"{both} (fewer than {FEW:,} grey images)"),
+            (gpu, "scratch", f"{networks} (many grey images)"),
+            (True, "scratch", f"{networks} and the most similar images (many grey images, no GPU)"),
+        )
+        kind, who = next((kind, who) for holds, kind, who in table if holds)
+        return replace(self, kind=kind, neighbours=kind == "scratch" and not gpu), who
+
     def judge(self, case: Case) -> Judgement:
         """Judge the labels of a case; what is expensive is kept below its folder, and resumed from there."""
+        chosen, who = self.choose(case.images, case.device)
+        if who:
+            log.info("Labels are judged by %s. Set `judges` to choose otherwise.", who)
+        if chosen.runs:
+            runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
+            return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
+        tuned = chosen.kind == "fine-tuned"
+        parts = []
+        if chosen.kind != "features":
+            parts.append(chosen._judge_by_networks(case, chosen._tuned_model() if tuned else chosen.model))
+        if chosen.kind in ("features", "mixed") or (tuned and len(case.images) < MANY_IMAGES):
+            parts.append(chosen._judge_by_heads(case))
+        return join(parts)
 
+    def _tuned_model(self) -> Model:
+        weights = None if self.weights is None else str(self.weights)
+        return choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
 
-@dataclass(frozen=True)
-class NewNetworks(Judges):
-    """Networks that are trained on the labels as given.
+    def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
+        planned = plan(case.images, model=model, count=self.networks, device=case.device)
+        judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
+        similar = judge_similar_images(case.images, case.device) if self.neighbours else ()
+        if not similar:
+            return judged
+        return replace(judged, opinions=(*judged.opinions, *similar), model=f"{judged.model} and neighbours")
 
-    Attributes:
-        model: The kind of network, or several, which take turns; "hitnet-pretrained" fine-tunes a backbone. None: what
-            suits the images and the device.
-        count: How many networks. None: 4, 3 if they are pretrained and images are many, or 2 of each kind.
-        recipe: How they are trained. `fast` uses the audit's own number of epochs.
-        seed: Seed of the first network; the others count on from it.
-        neighbours: Look at grey images in shifted views too, and ask the most similar images, where these know the
-            labels (see grey_neighbours.py). The result then depends less on seeds and on the machine.
-    """
+    def _recipe(self) -> Recipe | RecipeChoice:
+        recipe = choose_recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe
+        if self.epochs is None:
+            return recipe
+        if isinstance(recipe, Recipe):
+            return replace(recipe, epochs=self.epochs)
+        return choose_recipe(recipe.name, **{**recipe.changes, "epochs": self.epochs})
 
-    model: Model | Sequence[Model] | None = None
-    count: int | None = None
-    recipe: str | Recipe | RecipeChoice = "fast"
-    seed: int = 0
-    neighbours: bool = False
-
-    def judge(self, case: Case) -> Judgement:
-        images, device = case.images, case.device
-        networks = plan(images, model=self.model, count=self.count, device=device)
-        judgements: dict[int, np.ndarray] = {}
-        runs: dict[int, Run] = {}
-        for pretrained in (False, True):
-            places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
-            if not places:
-                continue
-            seen = images
-            if pretrained:
-                seen = same_images(images, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
-            trained = self._train(networks, places, replace(case, images=seen))
-            distances = collect(trained, seen, device, grey_shift=GREY_SHIFT if self.neighbours else 0)
-            for i, run, each in zip(places, trained, distances, strict=True):
-                runs[i], judgements[i] = run, each
-        ordered = [runs[i] for i in range(len(networks))]
-        stacked = np.stack([judgements[i] for i in range(len(networks))])
-        about, prototypes = describe_networks(ordered), prototype_images(ordered)
-        votes = neighbour_distances(images, device) if self.neighbours else None
-        if votes is None:
-            return Judgement(stacked, images, about, prototypes)
-        about |= {"models": len(stacked) + len(votes), "model": f"{about['model']} and neighbours"}
-        kinds = ("networks",) * len(stacked) + tuple(f"{k} neighbours" for k in NEIGHBOURS)
-        everything = np.concatenate([stacked, votes])
-        return Judgement(everything, images, about, prototypes, capsules=len(stacked), kinds=kinds)
-
-    def _train(self, networks: Sequence[Planned], places: Sequence[int], case: Case) -> list[Run]:
-        """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
-        jobs: list[Job] = []
-        kinds: dict[Planned, RunConfig] = {}
-        try:
-            for i in places:
-                network = networks[i]
-                if network not in kinds:
-                    recipe = self._recipe(network)
-                    kinds[network], _ = configure(
-                        case.data, case.images, None, device=case.device, model=network.choice, recipe=recipe
-                    )
-                config = replace(kinds[network], seed=self.seed + i)
-                if i:
-                    config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
-                target = None if case.folder is None else case.folder / "models" / f"seed-{config.seed}"
-                jobs.append(make_job(config, target, resume=True, device=case.device))
-            return train_jobs(JobSet(jobs, case.images, None), device=case.device, progress=case.progress)
-        finally:
-            release(jobs)
-
-    def _recipe(self, network: Planned) -> Recipe | RecipeChoice:
-        if isinstance(self.recipe, Recipe):
-            return self.recipe
-        choice = choose_recipe(self.recipe) if isinstance(self.recipe, str) else self.recipe
-        if choice.name == "fast" and "epochs" not in choice.changes:
-            return choose_recipe("fast", **choice.changes, epochs=network.epochs)
-        return choice
-
-
-@dataclass(frozen=True)
-class FinishedRuns(Judges):
-    """Finished runs.
-
-    Attributes:
-        runs: Runs, or their folders; at least one.
-    """
-
-    runs: Sequence[str | Path | Run]
-
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise HitNetError("FinishedRuns: give at least one run.")
-
-    def judge(self, case: Case) -> Judgement:
-        runs = [run if isinstance(run, Run) else open_run(run) for run in self.runs]
-        return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
-
-
-def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
-    """The judgement of trained networks."""
-    return Judgement(collect(runs, images, device), images, describe_networks(runs), prototype_images(runs))
-
-
-def same_images(images: Images, others: Images) -> Images:
-    """The others, once it is sure that they are the same images at another size."""
-    if not torch.equal(images.ids, others.ids):
-        raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
-    return replace(others, labels=images.labels, class_names=images.class_names)
-
-
-def describe_networks(runs: Sequence[Run]) -> dict[str, Any]:
-    """What the summary says of the networks: how many, of which kinds, and each with its seed and recipe."""
-    configs = [run.config for run in runs]
-    return {
-        "models": len(configs),
-        "model": ", ".join(dict.fromkeys(config.model_name for config in configs)),
-        "networks": [
-            {"model": config.model_name, "seed": config.seed, "recipe": config.recipe.to_dict()} for config in configs
-        ],
-    }
-
-
-def collect(
-    runs: Sequence[Run], images: Images, device: torch.device, *, plain: bool = False, grey_shift: int = 0
-) -> np.ndarray:
-    """Class distances (M, N, K) in float32: the mean over each image's views or, if `plain`, of the image as it is."""
-    distances = []
-    check_differ(runs)
-    for run in runs:
-        need_hit_or_miss(run.config.model_name, run.model.head.loss)
-        if run.class_names != images.class_names:
-            raise HitNetError(
-                f"The runs must know the same classes in the same order, {', '.join(images.class_names[:20])}; "
-                f"{run.folder} knows {', '.join(run.class_names[:20])}."
-            )
-        check_fit(run.model, images)
-        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if plain:
-            seen = class_distances(network, images.pixels).cpu()
+    def _judge_by_heads(self, case: Case) -> Judgement:
+        images = case.images
+        case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
+        if self.features is not None:
+            features, name = read_features(self.features, images), Path(self.features).name
         else:
-            parts = images.pixels.split(BATCH)
-            seen = torch.cat(
-                [mean_distances(network, part.to(device), flip=images.flip, grey_shift=grey_shift) for part in parts]
-            )
-        distances.append(seen.numpy())
-    return np.stack(distances)
+            backbone = open_backbone(self.backbone or DEFAULT, self.weights)
+            features = features_of(case.data, images, backbone, device=case.device, progress=case.progress)
+            name = backbone.name
+        case.progress.part("fitting heads")
+        opinions = judge_features(
+            features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=case.device
+        )
+        return Judgement(
+            opinions,
+            images,
+            f"heads and neighbours on {name}",
+            ({"features": name},),
+            typical_images(features, images),
+            typical=True,
+            features=features,
+        )
 
 
-def check_differ(runs: Sequence[Run]) -> None:
-    """Raise if one network is given twice: its two votes would be counted as agreement."""
-    folders: dict[str, Path | None] = {}
-    for run in runs:
-        weights = weights_fingerprint(run.model)
-        if weights in folders:
-            raise HitNetError(f"{folders[weights]} and {run.folder} hold the same network. Give each network once.")
-        folders[weights] = run.folder
+def typical_images(features: Tensor, images: Images) -> Tensor:
+    """The most typical image of each class, uint8 (K, C, H, W); black for a class without images."""
+    typical = torch.zeros(images.num_classes, *images.shape, dtype=torch.uint8)
+    for k, members in enumerate(most_typical(features, images.labels, images.num_classes, 1)):
+        if len(members):
+            typical[k] = images.pixels[members[0]]
+    return typical
 
 
-def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:
-    """Class distances (N, K) on the CPU: the mean over each image's views."""
-    shift = VIEW_SHIFT if pixels.shape[1] > 1 else grey_shift
-    if network.config.pretrained:  # it has seen shifts enough
-        shift = 0
-    seen = [class_distances(network, view) for view in views(pixels, flip=flip, shift=shift)]
-    return torch.stack(seen).mean(dim=0).cpu()
+def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion, ...]:
+    """Opinions by the labels of the most similar grey images; none where these know too little.
 
-
-def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
-    """Images (N, C, H, W) as they are, and shifted four ways by `shift` pixels; each also mirrored if `flip`."""
-    height, width = pixels.shape[2:]
-    by = shift
-    around = F.pad(pixels, [by] * 4)
-    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
-        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
-        yield view
-        if flip:
-            yield view.flip(-1)
-
-
-def prototype_images(runs: Sequence[Run]) -> Tensor | None:
-    """The decoded centre of each class as uint8 (K, C, H, W), from the first network that has a decoder, if any."""
-    network = next((run.model for run in runs if run.model.decoder is not None), None)
-    if network is None:
-        return None
-    return to_pixels(class_prototypes(network, torch.arange(network.config.num_classes)))
+    They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
+    from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
+    photographs.
+    """
+    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(NEIGHBOURS):
+        return ()
+    blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
+    opinions = judge_neighbours(blurred.flatten(1).to(device), images.labels, images.num_classes)
+    agreement = float((opinions[0].distances.argmin(axis=1) == images.labels.numpy()).mean())
+    if agreement < LEAST_AGREEMENT:
+        log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
+        return ()
+    return opinions

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet.audit.audit_folder import own_file
 from hitnet.errors import HitNetError
+from hitnet.features.opinions import Opinion, all_distances
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
@@ -22,23 +25,16 @@ MOST_BYTES = 4 * 2**30
 
 @dataclass(frozen=True)
 class Kept:
-    """Of N images, in the order of the audit's table.
+    """Of N images, in the order of the audit's table."""
 
-    Attributes:
-        said: (M, N, K) float16, the distances of each judge.
-        kinds: What to call each of the M judges.
-        features: (N, D) float16, where judges stood on features.
-    """
-
-    said: Tensor
-    kinds: tuple[str, ...]
-    features: Tensor | None = None
+    opinions: tuple[Opinion, ...]  # with distances (N, K) in float16
+    features: Tensor | None = None  # (N, D) float16, where judges stood on features
 
     @classmethod
-    def of(cls, distances: np.ndarray, kinds: tuple[str, ...], features: Tensor | None, order: Tensor) -> Kept:
-        """From distances (M, N, K) and features (N, D) in another order."""
-        said = torch.from_numpy(distances).to(torch.float16)[:, order]
-        return cls(said, kinds, None if features is None else _rescaled(features[order]))
+    def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:
+        """From opinions and features (N, D) in another order."""
+        kept = (replace(each, distances=each.distances[order.numpy()].astype(np.float16)) for each in opinions)
+        return cls(tuple(kept), None if features is None else _rescaled(features[order]))
 
 
 def _rescaled(features: Tensor) -> Tensor:
@@ -50,7 +46,7 @@ def _rescaled(features: Tensor) -> Tensor:
 
 def write_kept(folder: Path, kept: Kept) -> None:
     """Write the file, unless it would be huge: a review then has only the order and the evidence of the table."""
-    tensors = {"said": kept.said}
+    tensors = {"distances": torch.from_numpy(all_distances(kept.opinions))}
     if kept.features is not None:
         tensors["features"] = kept.features
     size = sum(tensor.nbytes for tensor in tensors.values())
@@ -58,7 +54,8 @@ def write_kept(folder: Path, kept: Kept) -> None:
         log.info("What the judges saw is not kept for the review: it would take %.1f GB.", size / 1e9)
         (folder / NAME).unlink(missing_ok=True)
         return
-    write_tensors(folder / NAME, tensors, {"kinds": json.dumps(kept.kinds)})
+    judges = [[each.kind, each.in_sample, each.capsules] for each in kept.opinions]
+    write_tensors(folder / NAME, tensors, {"judges": json.dumps(judges)})
 
 
 def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
@@ -66,10 +63,11 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
     if not (folder / NAME).exists():
         return None
     try:
-        tensors, metadata = read_tensors(folder / NAME)
-        said, kinds = tensors["said"], tuple(map(str, json.loads(metadata["kinds"])))
-        features = tensors.get("features")
-        fits = said.shape == (len(kinds), images, classes) and said.dtype == torch.float16
+        tensors, metadata = read_tensors(own_file(folder, NAME))
+        distances, features = tensors["distances"], tensors.get("features")
+        judges = zip(json.loads(metadata["judges"]), distances.numpy(), strict=True)
+        opinions = tuple(Opinion(str(kind), each, bool(a), bool(b)) for (kind, a, b), each in judges)
+        fits = distances.shape[1:] == (images, classes) and distances.dtype == torch.float16
         if features is not None:
             fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16
     except (HitNetError, KeyError, TypeError, ValueError, RecursionError):
@@ -77,4 +75,4 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
     if not fits:
         log.warning("%s is damaged or of another audit, and is not used.", folder / NAME)
         return None
-    return Kept(said, kinds, features)
+    return Kept(opinions, features)

@@ -23,17 +23,17 @@ PULL = 0.25
 TEMPERATURE = 0.02
 
 
-def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, trained: float, error_rate: float) -> Floats:
+def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float) -> Floats:
     """Probability of each class (N, K).
 
     Args:
         distances: (N, K), the mean over the judges.
         labels: (N,), the given class of each image.
-        trained: Share of the judges that were trained on the labels.
+        in_sample: Share of the judges that were trained on the labels.
         error_rate: Share of labels that the audit expects to be wrong.
     """
-    if not trained:
+    if not in_sample:
         return class_probabilities(distances, fit_temperature(distances, labels))
     freed = distances.astype(np.float64)
-    freed[np.arange(len(labels)), labels] += PULL * trained
+    freed[np.arange(len(labels)), labels] += PULL * in_sample
     return class_probabilities(freed, TEMPERATURE, error_rate=error_rate)

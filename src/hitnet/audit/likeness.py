@@ -18,14 +18,7 @@ BLOCK = 1024
 
 
 def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
-    """For each image, the most similar other image that has the wanted label (N,); −1 where there is none.
-
-    Args:
-        features: (N, D).
-        labels: (N,), the label of each image.
-        wanted: (N,), the label to look for.
-        num_classes: K.
-    """
+    """For each image, the most similar other image that has the label `wanted` (N,) of it; −1 where there is none."""
     rows = directions(features)
     nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
     labels, wanted = labels.to(rows.device), wanted.to(rows.device)
@@ -42,17 +35,11 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
 
 
 def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
-    """The audit's table with what the features show of each image.
+    """The audit's table with what features (N, D) show of each image, all in one order.
 
     like_given      id of the most similar image under the given label; −1 where there is none
     like_suggested  the same under the suggested label
     unlike          how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
-
-    Args:
-        table: The audit's table, in the order of `images`.
-        features: (N, D), in the same order.
-        images: The images.
-        device: Where to compute.
     """
     if len(images) > MOST_IMAGES[device.type]:
         log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
@@ -63,9 +50,8 @@ def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: 
     compared = table.copy()
     for column in ("given", "suggested"):
         wanted = torch.tensor([index[name] for name in table[column]])
-        compared[f"like_{column}"] = ids[
-            nearest_with_label(features, images.labels, wanted, images.num_classes).numpy()
-        ]
+        nearest = nearest_with_label(features, images.labels, wanted, images.num_classes)
+        compared[f"like_{column}"] = ids[nearest.numpy()]
     compared["unlike"] = strangeness(features, min(5, len(images) - 1)).cpu().numpy() if len(images) > 1 else 1.0
     return compared
 
@@ -76,30 +62,18 @@ def duplicate_table(features: Tensor, images: Images, device: torch.device) -> p
     Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most
     10 others that it chooses, those under other labels first.
     """
-    columns = ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
-    if len(images) > MOST_IMAGES[device.type]:
-        return pd.DataFrame(columns=columns)
-    pairs, similarity = near_duplicates(features.to(device), labels=images.labels)
-    names = np.array(images.class_names, dtype=object)[images.labels.numpy()]
-    paths = np.array(images.paths or [""] * len(images), dtype=object)
-    ids = images.ids.numpy()
-    first, second = pairs.cpu().numpy().T
+    pairs, similarity = torch.zeros((0, 2), dtype=torch.int64), torch.zeros(0)
+    if len(images) <= MOST_IMAGES[device.type]:
+        pairs, similarity = near_duplicates(features.to(device), labels=images.labels)
     if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
         log.info(
             "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
             MOST_DUPLICATES,
         )
-    rows = pd.DataFrame(
-        {
-            "id_a": ids[first],
-            "path_a": paths[first],
-            "given_a": names[first],
-            "id_b": ids[second],
-            "path_b": paths[second],
-            "given_b": names[second],
-            "similarity": similarity.cpu().numpy(),
-            "labels_differ": names[first] != names[second],
-        },
-        columns=columns,
-    )
+    given = np.array(images.class_names, dtype=object)[images.labels.numpy()]
+    paths = images.paths or [""] * len(images)
+    about = pd.DataFrame({"id": images.ids.numpy(), "path": paths, "given": given})
+    sides = [about.iloc[pairs[:, side].cpu().numpy()].reset_index(drop=True) for side in (0, 1)]
+    rows = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"))
+    rows = rows.assign(similarity=similarity.cpu().numpy(), labels_differ=rows["given_a"] != rows["given_b"])
     return rows.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)

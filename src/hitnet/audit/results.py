@@ -1,43 +1,33 @@
-"""The result of an audit, in memory and as a folder: the hinge between judging and everything after it.
-
-audit.parquet, audit.csv   the table, one row per image, worst first
-distances.npy              mean distance of each image to each class, in the table's order
-duplicates.csv             pairs of near-duplicates, where features were there to find them
-judged.safetensors         what each judge said, and the features that it stood on, for the review
-decisions.jsonl            what people decided in the review, step by step
-summary.json               figures of the audit
-report.html                the review page
-settings.json              what was audited
-checksums.json             of the files above that are read again
-models/                    the networks that judged, where they were trained for it
-"""
+"""The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
 from hitnet.audit import export
-from hitnet.audit.corrections import Applied, correct
-from hitnet.audit.decisions import Settled, open_decisions, settled
+from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, own_file
+from hitnet.audit.audit_table import check_table
 from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.label_probabilities import label_probabilities
-from hitnet.audit.page import write_page
+from hitnet.audit.report import write_page
+from hitnet.audit.summary import Summary
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.parquet import read_parquet
+from hitnet.decisions.corrections import Applied, audited_images, correct
+from hitnet.decisions.rules import Decisions, Settled, settled
+from hitnet.decisions.steps import read_steps
 from hitnet.errors import HitNetError, check_choice
 from hitnet.runtime import files, schemas, spreadsheets
 
 FORMATS = ("label-studio", "pred-probs")
-TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -60,7 +50,7 @@ class Audit:
     table: pd.DataFrame
     distances: np.ndarray
     class_names: tuple[str, ...]
-    summary: dict[str, Any]
+    summary: Summary
     images: Images | None = None
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
@@ -76,12 +66,12 @@ class Audit:
         data: Source | None = None,
         reviewer: str | None = None,
     ) -> Applied:
-        """Write the corrected data set into the new folder `out`; the original stays as it is.
+        """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
         Args:
-            corrections: The CSV that a review page exported, or the JSON that Label Studio exported. None: what was
-                decided with `hitnet review`.
-            out: Folder for the corrected data set; must be new or empty.
+            corrections: The file that a review page exported (.jsonl or .csv), or the JSON that Label Studio exported.
+                None: what was decided with `hitnet review`.
+            out: Folder for the corrected dataset; must be new or empty.
             data: Where the audited data is now, if it has moved.
             reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
         """
@@ -90,15 +80,14 @@ class Audit:
         if self.folder is not None:
             check_outside(files.expand(out), self.folder, "the audit")
         decided = self._decided(reviewer) if corrections is None else corrections
-        split = self.summary.get("split", "all")
-        return correct(self.audited_data(data), self.table, decided, out, class_names=self.class_names, split=split)
+        names, split = self.class_names, self.summary.split
+        return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
     def _decided(self, reviewer: str | None) -> Settled:
         """What was decided in the audit's own review."""
         if self.folder is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
-        decisions = open_decisions(self.folder)
-        decided = settled(decisions, self.table, reviewer=reviewer)
+        decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)
         if not decided.corrections and not decided.disputed:
             who = "" if reviewer is None else f" by {reviewer!r}"
             raise HitNetError(
@@ -113,8 +102,8 @@ class Audit:
         return label_probabilities(
             self.distances,
             self.table["given"].map(place).to_numpy(),
-            trained=self.summary.get("trained", 1.0),
-            error_rate=self.summary["expected_errors"] / max(len(self.table), 1),
+            in_sample=self.summary.in_sample,
+            error_rate=self.summary.expected_errors / max(len(self.table), 1),
         )
 
     def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
@@ -131,54 +120,53 @@ class Audit:
         check_choice("export", "format", format, FORMATS)
         probabilities = self.probabilities()
         if format == "label-studio":
-            root = export.local_files(self.summary["source"]) if image_root is None else image_root
-            return export.label_studio(self.table, probabilities, self.class_names, Path(out), image_root=root)
+            root = export.local_files(self.summary.source) if image_root is None else image_root
+            return export.label_studio(self.table, probabilities, self.class_names, out, image_root=root)
         return export.write_pred_probs(self.table, probabilities, self.class_names, out)
 
     def write(self, folder: Path) -> None:
-        """Write table, distances, page and, last, the summary: it says that the audit is finished."""
+        """Write table, distances, page and, last, the summary: it shows that the audit is finished."""
         with files.replacing(folder / TABLE) as temporary:
             self.table.to_parquet(temporary, index=False)
         spreadsheets.write_csv(folder / "audit.csv", self.table)
         with files.replacing(folder / DISTANCES) as temporary, temporary.open("wb") as opened:
             np.save(opened, self.distances, allow_pickle=False)
         if self.duplicates is not None:
-            spreadsheets.write_csv(folder / "duplicates.csv", self.duplicates)
+            spreadsheets.write_csv(folder / DUPLICATES, self.duplicates)
         else:
-            (folder / "duplicates.csv").unlink(missing_ok=True)  # of an earlier audit, by other judges
+            (folder / DUPLICATES).unlink(missing_ok=True)  # of an earlier audit, by other judges
         if self.kept is not None:
             write_kept(folder, self.kept)
         if self.images is not None:
+            title = f"Label audit: {self.summary.data}"
             write_page(
-                folder / "report.html",
+                folder / PAGE,
                 self.table,
                 self.distances,
                 self.images.pixels,
-                class_names=self.class_names,
-                title=f"Label audit: {self.summary['data']}",
+                title=title,
                 prototypes=self.prototypes,
                 summary=self.summary,
             )
         with files.replacing(folder / SUMMARY) as temporary:
-            files.write_json(temporary, self.summary)
+            files.write_json(temporary, self.summary.to_json())
             checksums = {name: files.checksum(folder / name) for name in (TABLE, DISTANCES)}
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
     def audited_data(self, data: Source | None = None) -> Data:
-        """The data that was audited, opened anew; `data` says where it is now, if it has moved."""
+        """The data that was audited, opened again; `data` tells where it is now, if it has moved."""
+        source = self.summary.source
         if data is not None:
             return open_data(data)
         if self.data is not None:
             return self.data.reopen()
-        if self.summary.get("in_memory"):  # older audits do not tell it
-            raise HitNetError(
-                f"{self.summary['source']} was in memory when it was audited. Set `data` to where it is now."
-            )
+        if self.summary.in_memory:
+            raise HitNetError(f"{source} was in memory when it was audited. Set `data` to where it is now.")
         try:
-            return open_data(self.summary["source"], data_dir=recorded_folder(self.summary.get("data_dir")))
+            return open_data(source, data_dir=recorded_folder(self.summary.data_dir))
         except HitNetError as error:
             raise HitNetError(
-                f"{self.summary['source']} was audited, but is not there any more. Set `data` to where it is now."
+                f"{source} was audited, but is not there any more. Set `data` to where it is now."
             ) from error
 
 
@@ -188,11 +176,10 @@ def open_audit(folder: str | Path) -> Audit:
     if not (path / SUMMARY).is_file():
         raise HitNetError(f"{path} is not the folder of a finished audit: it has no summary.json.")
     _check_sums(path)
-    summary = files.read_json(path / SUMMARY)
-    schemas.check(summary, schemas.SUMMARY, path / SUMMARY)
-    names = tuple(summary["class_names"])
+    summary = Summary.from_json(files.read_json(path / SUMMARY), path / SUMMARY)
+    names = tuple(summary.class_names)
     table = read_parquet(path / TABLE)
-    schemas.check_audit_table(table, names, path / TABLE)
+    check_table(table, names, path / TABLE)
     distances = read_npy(path / DISTANCES)
     if distances.shape != (len(table), len(names)) or distances.dtype.kind != "f":
         raise HitNetError(
@@ -203,13 +190,11 @@ def open_audit(folder: str | Path) -> Audit:
 
 
 def _check_sums(folder: Path) -> None:
-    """Raise HitNetError if a file of an audit is not as it was written; earlier versions kept no checksums."""
-    if not (folder / CHECKSUMS).is_file():
-        return
-    checksums = files.read_json(folder / CHECKSUMS)
-    schemas.check(checksums, schemas.CHECKSUMS, folder / CHECKSUMS)
-    for name, recorded in checksums.items():
-        if name in (TABLE, DISTANCES, SUMMARY) and files.checksum(folder / name) != recorded:
+    """Raise HitNetError if a file of an audit is not as it was written."""
+    checksums = files.read_json(own_file(folder, CHECKSUMS))
+    schemas.check(checksums, {TABLE: str, DISTANCES: str, SUMMARY: str}, folder / CHECKSUMS)
+    for name in (TABLE, DISTANCES, SUMMARY):
+        if files.checksum(own_file(folder, name)) != checksums[name]:
             raise HitNetError(
                 f"{folder / name} is damaged or of another audit: its checksum does not match. Restore it from a copy, "
                 "or repeat the audit with `resume`."
@@ -224,16 +209,16 @@ def apply_corrections(
     data: Source | None = None,
     reviewer: str | None = None,
 ) -> Applied:
-    """Write the corrected data set of an audit, given by its folder or itself (see `Audit.apply`)."""
-    return _opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
+    """Write the corrected dataset of an audit, given by its folder or itself (see `Audit.apply`)."""
+    return opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
 
 
 def export_audit(
     audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str | None = None
 ) -> list[Path]:
     """Write an audit, given by its folder or itself, for another tool (see `Audit.export`)."""
-    return _opened(audit).export(out, format=format, image_root=image_root)
+    return opened(audit).export(out, format=format, image_root=image_root)
 
 
-def _opened(audit: Audit | str | Path) -> Audit:
+def opened(audit: Audit | str | Path) -> Audit:
     return audit if isinstance(audit, Audit) else open_audit(audit)

@@ -8,86 +8,14 @@ stays far from the centre is strong evidence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.audit.margins import Floats, Ints, Margins
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.errors import HitNetError, check_choice
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Method = Literal["margin", "plain-margin", "ghost-distance"]
-METHODS: tuple[Method, ...] = ("margin", "plain-margin", "ghost-distance")
 HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The distances of M networks, summarised per image.
-
-    Attributes:
-        models: M.
-        mean: (N, K), distances averaged over the networks.
-        spread: (N, K), standard deviation of d_given − d_k over the networks.
-        given_distance: (N,), mean distance of the given class's capsule.
-        ghost: (N,), class of the nearest other capsule, by mean distance.
-        ghost_distance: (N,), its mean distance.
-        margin_mean: (N,), mean of d_given − d_nearest-other; above 0, another class is nearer.
-        margin_std: (N,), standard deviation of this margin over the networks.
-        hits: (N,), number of networks in which the given class's capsule is a hit.
-        nearest: (M, N), class of the nearest capsule in each network.
-    """
-
-    models: int
-    mean: Floats
-    spread: Floats
-    given_distance: Floats
-    ghost: Ints
-    ghost_distance: Floats
-    margin_mean: Floats
-    margin_std: Floats
-    hits: Ints
-    nearest: Ints
-
-    def votes(self, classes: Ints) -> Ints:
-        """Number of networks that predict classes[i] for image i (N,)."""
-        return (self.nearest == classes).sum(axis=0)
-
-
-def others(distances: Floats, labels: Ints) -> Floats:
-    """Distances (…, N, K) with those of the given class set to infinity."""
-    masked = distances.copy()
-    masked[..., np.arange(len(labels)), labels] = np.inf
-    return masked
-
-
-def gather(distances: Floats, labels: Ints) -> Evidence:
-    """Summarise distances (M, N, K) for labels (N,)."""
-    if distances.ndim != 3 or distances.shape[1] != len(labels):
-        raise HitNetError(f"distances must be (M, {len(labels)}, K); got {distances.shape}.")
-    rows = np.arange(len(labels))
-    mean = distances.mean(axis=0)
-    given = distances[:, rows, labels]
-    margins = given - others(distances, labels).min(axis=2)
-    ghost = others(mean, labels).argmin(axis=1)
-    return Evidence(
-        models=len(distances),
-        mean=mean,
-        spread=(given[:, :, None] - distances).std(axis=0),
-        given_distance=mean[rows, labels],
-        ghost=ghost,
-        ghost_distance=mean[rows, ghost],
-        margin_mean=margins.mean(axis=0),
-        margin_std=margins.std(axis=0),
-        hits=(given <= HIT_RADIUS).sum(axis=0),
-        nearest=distances.argmin(axis=2),
-    )
-
-
-def check_method(method: str) -> None:
-    check_choice("audit", "score", method, METHODS)
 
 
 @dataclass(frozen=True)
@@ -103,20 +31,8 @@ class Doubt:
     rival: Ints
 
 
-def doubt(evidence: Evidence, labels: Ints, method: Method = "margin") -> Doubt:
-    """Compute how doubtful each label is, and in favour of which class.
-
-    Args:
-        evidence: From `gather`.
-        labels: (N,).
-        method: "margin": the highest of `advantages` plus `pair_prior`. "plain-margin": only the mean margin.
-            "ghost-distance": the paper's, how near the nearest other capsule is, regardless of the given class.
-    """
-    check_method(method)
-    if method == "plain-margin":
-        return Doubt(evidence.margin_mean, evidence.ghost)
-    if method == "ghost-distance":
-        return Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)
+def doubt(evidence: Margins, labels: Ints) -> Doubt:
+    """How doubtful each label (N,) is, and in favour of which class: the highest of `advantages` plus `pair_prior`."""
     advantage = advantages(evidence, labels)
     prior = pair_prior(highest(advantage), labels, advantage.shape[1])
     return highest(advantage + prior[labels])
@@ -127,7 +43,7 @@ def highest(advantage: Floats) -> Doubt:
     return Doubt(advantage.max(axis=1), advantage.argmax(axis=1))
 
 
-def advantages(evidence: Evidence, labels: Ints) -> Floats:
+def advantages(evidence: Margins, labels: Ints) -> Floats:
     """By how much each class fits better than the given class (N, K); −∞ for the given class itself.
 
     The mean of d_given − d_k, minus half its spread over the networks (networks that disagree prove less), minus half
@@ -192,12 +108,12 @@ FLAGS = {
 
 
 def flags(
-    evidence: Evidence, doubts: Doubt, wrong: npt.NDArray[np.bool_] | None = None, *, expected: int = 0
+    evidence: Margins, doubts: Doubt, wrong: npt.NDArray[np.bool_] | None = None, *, expected: int = 0
 ) -> list[str]:
     """One of FLAGS per image. If several rules hold, the first one below counts.
 
     Args:
-        evidence: From `gather`.
+        evidence: From `margins`.
         doubts: From `doubt`.
         wrong: (N,), which labels are wrong by their score. None: those with a score below 0.5.
         expected: N, how many labels are expected to be wrong. The N most doubtful labels are at least "doubtful".

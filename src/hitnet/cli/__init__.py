@@ -15,32 +15,39 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
-from hitnet.cli.terminal import errors, printable
-from hitnet.errors import HitNetError, ToldElsewhereError
+from hitnet import __version__
+from hitnet.cli.terminal import console, errors, make_table
+from hitnet.errors import HitNetError, ReportedElsewhereError
+from hitnet.runtime.terminal import printable
+
+__all__ = ["app", "console", "main", "make_table"]
 
 # What the system says of a path or a disk that the user can change; any other of its errors is a bug.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT)
 
+RESUME_HINT = " Progress is saved; run the command again with --resume."
+SMALLER = ("image_size", "limit")  # options that save memory
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, too, exits so after Ctrl-C
 
 MODULES = {
     "train": "train",
-    "evaluate": "train",
-    "predict": "train",
-    "export": "train",
+    "evaluate": "runs",
+    "predict": "runs",
+    "export": "runs",
     "models": "train",
     "prototypes": "synthesis",
     "traverse": "synthesis",
-    "features": "synthesis",
+    "capsules": "synthesis",
     "generate": "synthesis",
     "augment": "synthesis",
     "plot": "plot",
@@ -51,6 +58,7 @@ MODULES = {
     "data": "data",
 }
 GROUPS = ("audit", "data")  # commands that have commands of their own
+OPTIONS: set[str] = set()  # of the command that is called, by the names of their parameters; messages name them
 
 
 def ready() -> None:
@@ -63,7 +71,6 @@ class LazyGroup(TyperGroup):
     """The group of all commands; a command's module is imported when the command is called."""
 
     listing = False
-    options: frozenset[str] = frozenset()  # of the command that is called
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -77,13 +84,7 @@ class LazyGroup(TyperGroup):
         group = get_group(importlib.import_module(f"hitnet.cli.{MODULES[cmd_name]}").app)
         ready()
         command: Any = group if cmd_name in GROUPS else group.commands[cmd_name]
-        subcommands = getattr(command, "commands", {}).values()
-        LazyGroup.options = frozenset(
-            parameter.name
-            for each in (command, *subcommands)
-            for parameter in each.params
-            if parameter.param_type_name == "option"
-        )
+        OPTIONS.update(option_names(command))
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -92,6 +93,12 @@ class LazyGroup(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self.listing = False
+
+
+def option_names(command: Any) -> Iterator[str]:
+    """The names of the options of a command and of those in it."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        yield from (parameter.name for parameter in each.params if parameter.param_type_name == "option")
 
 
 @cache
@@ -116,9 +123,25 @@ app = typer.Typer(
 )
 
 
+def print_version(asked: bool) -> None:
+    if asked:
+        print(f"hitnet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def hitnet() -> None:
+def hitnet(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print what other libraries report")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results, warnings and errors")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version", callback=print_version, is_eager=True)
+    ] = False,
+) -> None:
     """HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels."""
+    logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger("hitnet").setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+    if quiet:
+        os.environ["HITNET_PROGRESS"] = "0"
 
 
 def with_options(message: str) -> str:
@@ -129,7 +152,7 @@ def with_options(message: str) -> str:
 
     def translate(match: re.Match[str]) -> str:
         name, value = match.groups()
-        if name not in LazyGroup.options:
+        if name not in OPTIONS:
             return match[0].replace("`", "")
         option = name.replace("_", "-")
         if value in ("True", "False"):
@@ -137,6 +160,14 @@ def with_options(message: str) -> str:
         return f"--{option}" if value is None else f"--{option} {value}"
 
     return re.sub(r"`(\w+)`(?: = (\w+))?", translate, message)
+
+
+class Messages(logging.StreamHandler[IO[str]]):
+    """Prints log messages on standard error, which a progress bar replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 class OptionFormatter(logging.Formatter):
@@ -159,18 +190,25 @@ def refuse_empty(arguments: list[str]) -> None:
 
 
 def main(program: typer.Typer = app) -> None:
-    """Run the command line; a user's mistake ends in one sentence and exit code 1, never in a traceback."""
+    """Run a program; a user's mistake ends in one sentence and exit code 1, never in a traceback.
+
+    Args:
+        program: `hitnet` itself, or another that is built on this library.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Messages()
     handler.setFormatter(OptionFormatter("%(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("hitnet").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
+    OPTIONS.clear()
+    OPTIONS.update(option_names(get_command(program)))
     try:
         refuse_empty(sys.argv[1:])
         program()
-    except ToldElsewhereError:
+    except ReportedElsewhereError:
         raise SystemExit(1) from None
     except HitNetError as error:
         errors.print(f"Error: {with_options(str(error))}", style="red")
@@ -179,10 +217,13 @@ def main(program: typer.Typer = app) -> None:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
             raise
-        errors.print("Interrupted. Nothing that was written is lost; commands that have --resume can continue it.")
+        errors.print(f"Interrupted.{RESUME_HINT if 'resume' in OPTIONS else ''}")
         raise SystemExit(code) from None
     except MemoryError:
-        errors.print("Error: there is not enough memory for this. Ask for less at a time.", style="red")
+        smaller = [f"--{name.replace('_', '-')}" for name in SMALLER if name in OPTIONS]
+        errors.print(
+            f"Error: Out of memory.{' Try a smaller ' + ' or '.join(smaller) + '.' if smaller else ''}", style="red"
+        )
         raise SystemExit(1) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:

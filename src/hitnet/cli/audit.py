@@ -8,32 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hitnet.audit import (
-    Audit,
-    FeatureHeads,
-    FineTuned,
-    FinishedRuns,
-    Judges,
-    NetworksAndHeads,
-    NewNetworks,
-    audit_labels,
-    open_audit,
-)
-from hitnet.audit.choice import SuitableJudges
-from hitnet.cli.options import AUDIT_RECIPE, AUDIT_SPLIT, DATA, Backbone, Data, DataDir, Device, Values, takes
-from hitnet.cli.progress import training_progress
+from hitnet.audit import Audit, Judges, audit_labels, open_audit
+from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
 from hitnet.cli.terminal import console, make_table, print_written, short_name
-from hitnet.cli.train import check_ghosts
 from hitnet.data import open_data
-from hitnet.errors import HitNetError, check_choice
-from hitnet.runtime.device import pick_device
-from hitnet.training import choose_recipe
+from hitnet.decisions.corrections import Applied
 
 VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",
     "clothing-sample": "the developers found wrong by looking at the most doubtful ones",
 }
-JUDGES = ("auto", "features", "fine-tuned", "scratch", "mixed")
+JUDGES = OptionGroup(Judges, ("backbone", "weights", "features", "networks", "recipe", "epochs", "seed"))
+HELP = attribute_help(Judges)
 AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
 
 
@@ -51,16 +37,16 @@ app = typer.Typer(cls=RunByDefault, no_args_is_help=True, name="audit")
 
 @app.callback()
 def audit_group() -> None:
-    """Which labels are wrong? Rank all labels of a data set, review the worst on a page, write the corrected set.
+    """Find mislabeled images, review them in the browser, and write a corrected copy.
 
     \b
     1. hitnet audit DATA
-       judges every label by networks that suit the data, and writes audits/DATA
+       scores every label with models that suit the data, and writes audits/DATA
     2. hitnet review audits/DATA
        opens a page that shows the worst first; decisions are saved at once
-       (or open audits/DATA/report.html, and export corrections.csv there)
+       (or open audits/DATA/report.html, and export decisions.jsonl there)
     3. hitnet audit apply audits/DATA --out NEW
-       writes the corrected data set to NEW; the original is never touched
+       writes the corrected dataset to NEW; the original is never touched
 
     \b
     Where a label is right, its class's capsule hits the centre in every
@@ -80,138 +66,67 @@ def audit_group() -> None:
 
 
 @app.command("run")
-@takes(data_options=DATA, recipe_options=AUDIT_RECIPE)
+@takes(data_options=DATA, judge_options=JUDGES)
 def run_command(
     data: Data,
     data_options: Values,
-    recipe_options: Values,
-    judges: Annotated[
-        str,
-        typer.Option(help="auto, features (frozen backbone), fine-tuned (and frozen), scratch (new networks) or mixed"),
-    ] = "auto",
-    backbone: Backbone = None,
-    weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
-    features: Annotated[
-        Path | None, typer.Option(help="Features that you have: .npy, .npz or .parquet, one row per image")
-    ] = None,
-    networks: Annotated[
-        int | None, typer.Option(min=1, help="Networks to train (default: 3 or 4, or 2 per kind)")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="See `hitnet models`; given several times, kinds take turns")
-    ] = None,
-    recipe: Annotated[str, typer.Option(help="fast, paper or paper-decay")] = "fast",
-    seed: Annotated[int, typer.Option(help="Seed of the first network")] = 0,
-    runs: Annotated[list[Path] | None, typer.Option(help="Judge by finished runs; may be given several times")] = None,
+    judge_options: Values,
+    judges: Annotated[str, typer.Option(help=HELP["kind"])] = "auto",
+    model: Annotated[list[str] | None, typer.Option(help=f"{HELP['model']}; may be given several times")] = None,
+    runs: Annotated[list[Path] | None, typer.Option(help=f"{HELP['runs']}; may be given several times")] = None,
     split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
-    score: Annotated[str, typer.Option(help="margin, plain-margin or ghost-distance (the paper's)")] = "margin",
     out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted audit")] = False,
     device: Device = "auto",
 ) -> None:
     """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
-    check_ghosts(recipe_options)
-    training = {"networks": networks, "model": model, "recipe": None if recipe == "fast" else recipe, **recipe_options}
-    frozen = {"backbone": backbone, "weights": weights, "features": features}
-    asked = ask_for_judges(judges, training, frozen, runs, seed, gpu=pick_device(device).type == "cuda")
-    with training_progress(f"Auditing {short_name(data)}") as bar:
-        audit = audit_labels(
-            open_data(data, **data_options),
-            judges=asked,
-            split=split,
-            score=score,  # type: ignore[arg-type]
-            out=out or Path("audits") / short_name(data),
-            resume=resume,
-            device=device,
-            progress=bar,
-        )
+    audit = audit_labels(
+        open_data(data, **data_options),
+        judges=Judges(judges, model=model, runs=runs or None, **judge_options),
+        split=split,
+        out=out or Path("audits") / short_name(data),
+        resume=resume,
+        device=device,
+    )
     print_audit(audit)
-
-
-def ask_for_judges(
-    name: str, training: Values, frozen: Values, runs: list[Path] | None, seed: int, *, gpu: bool
-) -> Judges:
-    """The judges that the options ask for."""
-    check_choice("audit", "--judges", name, JUDGES)
-    trains = {key: value for key, value in training.items() if value is not None}
-    given = {key: value for key, value in frozen.items() if value is not None}
-    if runs:
-        refuse({**trains, **given}, "Finished runs are not trained again", "--runs")
-        return FinishedRuns(runs)
-    beside = f"--judges {name}" if name != "auto" else option_names(given)
-    if name == "auto" and given:
-        name = "fine-tuned" if gpu and "features" not in given else "features"
-    if name == "auto" and not trains:
-        return SuitableJudges(seed)
-    if name == "features":
-        refuse(trains, "Heads on features have no such option", beside)
-        return FeatureHeads(**given, seed=seed)
-    changes = {key: value for key, value in trains.items() if key not in ("networks", "model", "recipe")}
-    recipe, count = choose_recipe(trains.get("recipe", "fast"), **changes), trains.get("networks")
-    if name == "fine-tuned":
-        refuse({key: trains[key] for key in ("model",) if key in trains}, "The network is the backbone", beside)
-        refuse({key: given[key] for key in ("features",) if key in given}, "The backbone is trained", beside)
-        return FineTuned(**given, count=count, recipe=recipe, seed=seed)
-    networks = NewNetworks(trains.get("model"), count, recipe, seed)
-    if name == "mixed":
-        return NetworksAndHeads(networks, FeatureHeads(**given, seed=seed))
-    refuse(given, "Networks from scratch have no backbone", beside)
-    return networks
-
-
-def refuse(options: Values, reason: str, beside: str) -> None:
-    """Raise if options are given that would do nothing."""
-    if options:
-        raise HitNetError(f"{reason}: leave out {option_names(options)} beside {beside}.")
-
-
-def option_names(options: Values) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in options)
 
 
 def print_audit(audit: Audit, most: int = 10) -> None:
     summary = audit.summary
-    calibrated = "in_words" in summary
-    kind = "judge" if calibrated else "network"
-    count = f"1 {kind}" if summary["models"] == 1 else f"{summary['models']} {kind}s"
-    about = "" if calibrated else f"; about {summary['expected_errors']:.0f} are wrong"
+    kind = "network" if summary.sentence is None else "judge"
+    count = f"1 {kind}" if summary.models == 1 else f"{summary.models} {kind}s"
+    about = f"; about {summary.expected_errors:.0f} are wrong" if summary.sentence is None else ""
     console.print(
-        f"{summary['data']}: {summary['images']:,} labels judged by {count} ({summary['model']}) in "
-        f"{summary['seconds']:.0f} s{about}",
+        f"{summary.data}: {summary.images:,} labels judged by {count} ({summary.model}) in "
+        f"{summary.seconds:.0f} s{about}"
     )
-    if calibrated:
-        console.print(summary["in_words"])
-    console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary["flags"].items()))
-    differ = summary.get("duplicates", {}).get("labels_differ", 0)
+    if summary.sentence is not None:
+        console.print(summary.sentence)
+    console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary.flags.items()))
+    differ = (summary.duplicates or {}).get("labels_differ", 0)
     if differ:
         where = "" if audit.folder is None else f": see {audit.folder / 'duplicates.csv'}"
         pairs = "1 pair of near-duplicates has" if differ == 1 else f"{differ:,} pairs of near-duplicates have"
         console.print(f"{pairs} different labels{where}", soft_wrap=True)
-    if set(summary["flags"]) == {"ok"} and not differ:
-        trained = any("recipe" in network for network in summary["networks"])
+    if set(summary.flags) == {"ok"} and not differ:
+        trained = any("recipe" in network for network in summary.networks)
         by_heart = "the networks have learned them by heart, as they may where images are few"
         advice = "; with fewer --epochs, more labels are in doubt" if trained else ""
         console.print(
             f"No label stands out: all are right, or {by_heart if trained else 'there are too few images to tell'}. "
-            f"The order still says where to look first{advice}.",
+            f"The order still says where to look first{advice}."
         )
-    table = make_table("id", "path", "given", "suggested", "score", "votes", "flag")
-    for row in audit.table.head(most).itertuples():
-        table.add_row(
-            str(row.id),
-            str(row.path),
-            str(row.given),
-            str(row.suggested),
-            f"{row.score:.3f}",
-            f"{row.votes}/{row.models}",
-            str(row.flag),
-        )
+    columns = ("id", "path", "given", "suggested", "score", "votes", "flag")
+    table = make_table(*columns)
+    for row in audit.table.head(most).to_dict("records"):
+        shown = row | {"score": f"{row['score']:.3f}", "votes": f"{row['votes']}/{row['models']}"}
+        table.add_row(*(str(shown[column]) for column in columns))
     console.print(table)
-    known = summary["verified_errors"]
+    known = summary.verified_errors
     if known and known["errors"]:
         console.print(
-            f"Of {known['errors']} labels here that {VERIFIED_BY[summary['source']]}, {known['in_top_100']} are among "
-            f"the 100 most doubtful and {known['in_top_200']} among the 200.",
+            f"Of {known['errors']} labels here that {VERIFIED_BY[summary.source]}, {known['in_top_100']} are among "
+            f"the 100 most doubtful and {known['in_top_200']} among the 200."
         )
     if audit.folder is not None:
         console.print(f"review page: {audit.folder / 'report.html'}", soft_wrap=True)
@@ -224,26 +139,33 @@ def apply_command(
     corrections: Annotated[
         Path | None,
         typer.Argument(
-            help="The CSV that report.html exported, or Label Studio's JSON (default: the decisions of `hitnet review`)"
+            help="The file that a review page exported (.jsonl, .csv), or Label Studio's JSON (default: the decisions "
+            "of `hitnet review`)"
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the corrected data set; must be new or empty")],
+    out: Annotated[Path, typer.Option(help="Folder for the corrected dataset; must be new or empty")],
     reviewer: Annotated[
         str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write the corrected data set; the original is never touched."""
+    """Write the corrected dataset; the original is never touched."""
     audit = open_audit(folder)
-    applied = audit.apply(corrections, out=out, data=data, reviewer=reviewer)
+    whole = audit.summary.split == "all" and audit.summary.limit is None
+    print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+
+
+def print_applied(applied: Applied, *, whole: bool) -> None:
+    """Print what was changed; `whole`: all images that there were have been audited."""
     counts = {
         "relabelled": applied.relabelled,
         "dropped": applied.dropped,
         "kept": applied.kept,
         "unsure": applied.unsure,
         **({"where neither label fits": applied.neither} if applied.neither else {}),
+        **({"decided but left out": applied.left_out} if applied.left_out else {}),
         "not looked at": applied.untouched - applied.disputed,
     }
     console.print(", ".join(f"{count} {what}" for what, count in counts.items()))
@@ -256,7 +178,6 @@ def apply_command(
         console.print(f"{stay} in the review (filter: disputed), or choose --reviewer.")
     if applied.not_audited:
         single = applied.not_audited == 1
-        whole = audit.summary["split"] == "all" and audit.summary.get("limit") is None
         reason = "not there when the audit was made" if whole else "not part of the audit"
         copied = "it is copied as it is" if single else "they are copied as they are"
         console.print(f"{applied.not_audited} {'image was' if single else 'images were'} {reason}; {copied}")

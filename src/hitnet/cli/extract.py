@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hitnet.cli.options import AUDIT_SPLIT, DATA, Backbone, Data, Device, Values, takes
-from hitnet.cli.progress import training_progress
-from hitnet.cli.terminal import console, print_written, short_name
+from hitnet.cli.options import DATA, AuditSplit, Backbone, Data, Device, Values, takes
+from hitnet.cli.terminal import console, print_written
 from hitnet.data import open_data
 from hitnet.features.of_data import extract_features
 from hitnet.models.backbones import DEFAULT
@@ -26,23 +25,21 @@ def extract_command(
     out: Annotated[Path, typer.Option(help="The .npy file to write, one row per image")],
     backbone: Backbone = None,
     weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
-    split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
+    split: AuditSplit = None,
     device: Device = "auto",
 ) -> None:
     """Compute the features of all images by a pretrained backbone, and keep them for audits.
 
     For several processes or GPUs: torchrun --nproc-per-node N -m hitnet extract DATA --out FILE.npy
     """
-    with training_progress(f"Features of {short_name(data)}") as bar:
-        features = extract_features(
-            open_data(data, **data_options),
-            out=out,
-            backbone=backbone or DEFAULT,
-            weights=weights,
-            split=split,
-            device=device,
-            progress=bar,
-        )
+    features = extract_features(
+        open_data(data, **data_options),
+        out=out,
+        backbone=backbone or DEFAULT,
+        weights=weights,
+        split=None if split is None else str(split),
+        device=device,
+    )
     if ranks.rank() == 0:
         console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
         print_written([out])

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hitnet.cli.options import AUDIT_SPLIT, DataDir, Device
+from hitnet.cli.options import AuditSplit, DataDir, Device
 from hitnet.cli.terminal import console, print_written
 from hitnet.errors import HitNetError
-from hitnet.inference import analyse_ghosts
 from hitnet.plots.ghosts import MOST_DRAWN, write_ghosts
 from hitnet.runtime.files import check_vacant
+from hitnet.training import analyse_ghosts
 
 app = typer.Typer()
 
@@ -21,7 +21,7 @@ app = typer.Typer()
 def ghosts_command(
     words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
     out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
-    split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
+    split: AuditSplit = None,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -30,7 +30,7 @@ def ghosts_command(
         raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
     *folders, data = words
     check_vacant(out)
-    ghosts, images = analyse_ghosts(folders, data, split=split, device=device)
+    ghosts, images = analyse_ghosts(folders, data, split=None if split is None else str(split), device=device)
     written = write_ghosts(ghosts, images, out)
     networks = "the network" if ghosts.models == 1 else f"all {ghosts.models} networks"
     console.print(

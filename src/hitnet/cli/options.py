@@ -8,6 +8,7 @@ import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
@@ -18,17 +19,32 @@ from hitnet.data import DataOptions
 from hitnet.models import ModelConfig
 from hitnet.training import Recipe
 
+
+class Split(StrEnum):
+    """Which images of a dataset."""
+
+    TRAIN, TEST, ALL = "train", "test", "all"
+
+
+class RecipeName(StrEnum):
+    """The names of `hitnet.training.RECIPES`."""
+
+    FAST, PAPER, PAPER_DECAY = "fast", "paper", "paper-decay"
+
+
 Values = dict[str, Any]
-Data = Annotated[
-    str, typer.Argument(help="A data set's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")
-]
-OtherData = Annotated[str | None, typer.Argument(help="Another data set than the run's own")]
+Data = Annotated[str, typer.Argument(help="A dataset's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")]
+OtherData = Annotated[str | None, typer.Argument(help="Another dataset than the run's own")]
+OtherDataOption = Annotated[str | None, typer.Option("--data", help="Another dataset than the run's own")]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` writes it")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda, cuda:N or mps", autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
 Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
 AUDIT_SPLIT = "default: train for a known set, all for samples and your own data"
+AuditSplit = Annotated[Split | None, typer.Option(help=f"Which images ({AUDIT_SPLIT})")]
 
 
 def _use_data_dir(folder: Path | None) -> Path | None:
@@ -59,19 +75,19 @@ class OptionGroup:
         # A named network has values of its own, so that a user must be able to say "no" to them.
         only_yes = hint is bool and default is False and self.definition is not ModelConfig
         option = typer.Option(f"--{name.replace('_', '-')}", help=text) if only_yes else typer.Option(help=text)
-        annotation: Any = Annotated[_plain_type(hint) | None, option]
+        annotation: Any = Annotated[_plain_type(name, hint) | None, option]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 DATA = OptionGroup(DataOptions, ("image_size", "flip", "limit", "strict", "data_dir"))
 TRAINING_DATA = OptionGroup(DataOptions, (*DATA.names, "stream"))
-MODEL = OptionGroup(
-    ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "shared_norm", "weights")
-)
+MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "reconstruction_weight", "norm", "weights"))
 RECIPE = OptionGroup(
     Recipe,
     (
         "epochs",
+        "learning_rate",
+        "batch_size",
         "backbone_rate",
         "augment",
         "augment_strength",
@@ -83,10 +99,7 @@ RECIPE = OptionGroup(
         "ghosts_from_epoch",
     ),
 )
-AUDIT_RECIPE = OptionGroup(Recipe, ("epochs", "ghosts", "ghost_rule"))
-Backbone = Annotated[
-    str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0, timm:NAME or torchvision:NAME")
-]
+Backbone = Annotated[str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0 or timm:NAME")]
 
 
 def takes(**groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -102,7 +115,7 @@ def takes(**groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[...
 
         def call(**given: Any) -> None:
             values = {
-                name: {p.name: value for p in parameters if (value := given.pop(p.name)) is not None}
+                name: {p.name: plain(value) for p in parameters if (value := given.pop(p.name)) is not None}
                 for name, parameters in added.items()
             }
             command(**given, **values)
@@ -126,11 +139,16 @@ def attribute_help(definition: type) -> dict[str, str]:
     return {name: re.split(r"(?<=[^.])\. (?=[A-Z])", words)[0].rstrip(".") for name, words in helps.items()}
 
 
-def _plain_type(hint: Any) -> Any:
-    """The type that the command line reads: a Literal is text, a pair of sizes one number, a path a path."""
+def plain(value: Any) -> Any:
+    """The value of an option as the library takes it."""
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+def _plain_type(name: str, hint: Any) -> Any:
+    """The type that the command line reads: a Literal is a choice, a pair of sizes one number, a path a path."""
     options = [option for option in get_args(hint) if option is not NoneType] if get_origin(hint) is not None else []
     if get_origin(hint) is typing.Literal:
-        return str
+        return StrEnum(name, {value: value for value in options})
     if tuple in (get_origin(hint), *(get_origin(option) for option in options)):
         return int
     if Path in options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -36,4 +37,11 @@ def review_command(
         console.print(f"review page: {address}", soft_wrap=True)
         console.print("Decisions are saved as they are made. Press Ctrl-C to stop.")
 
-    serve_review(folder, port=port, reviewer=reviewer, data=data, open_browser=open_browser, ready=ready)
+    decided = serve_review(folder, port=port, reviewer=reviewer, data=data, open_browser=open_browser, ready=ready)
+    if not decided:
+        console.print("No decisions yet.")
+        return
+    saved = "1 decision is saved" if decided == 1 else f"{decided:,} decisions are saved"
+    moved = "" if data is None else f" --data {shlex.quote(data)}"
+    apply = f"hitnet audit apply {shlex.quote(str(folder))} --out NEW{moved}"
+    console.print(f"{saved}. To write the corrected data: {apply}", soft_wrap=True)

@@ -1,30 +1,35 @@
-"""`hitnet prototypes`, `traverse`, `features`, `generate` and `augment`."""
+"""`hitnet prototypes`, `traverse`, `capsules`, `generate` and `augment`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-from rich.progress import Progress
 
 from hitnet import plots, synthesis
-from hitnet.cli.options import AsJson, Classes, DataDir, Device, OtherData, Picture, RunPath
-from hitnet.cli.terminal import console, errors, make_table, print_json, print_written
+from hitnet.cli.options import AsJson, Classes, DataDir, Device, OtherData, Picture, RunPath, Split
+from hitnet.cli.terminal import console, make_table, print_json, print_written
 from hitnet.data import Images
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError
 from hitnet.plots.synthesis import check_steps
 from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
-from hitnet.synthesis.generation import LAWS
 from hitnet.synthesis.hybrid_images import STRENGTH
 from hitnet.synthesis.writing import check_new
 from hitnet.training import Run
 
 app = typer.Typer()
 MOST_IN_GRID = 10_000
+
+
+class Law(StrEnum):
+    """Which Gaussian capsules are drawn from."""
+
+    FITTED, PAPER = "fitted", "paper"
 
 
 @app.command("prototypes")
@@ -74,13 +79,13 @@ def traverse_command(
     print_written(written)
 
 
-@app.command("features")
-def features_command(
+@app.command("capsules")
+def capsules_command(
     run: RunPath,
     out: Picture,
     data: OtherData = None,
     classes: Classes = None,
-    split: Annotated[str, typer.Option(help="train, test or all")] = "train",
+    split: Annotated[Split, typer.Option(help="Which images")] = Split.TRAIN,
     limit: Annotated[int | None, typer.Option(help="Use at most N images")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -91,19 +96,19 @@ def features_command(
     With only one --class, one panel per component.
     """
     plots.check_file_type(out)
-    features = synthesis.feature_distributions(run, data, split=split, classes=classes, limit=limit, device=device)
-    written = plots.save(plots.feature_figures(features), out)
+    found = synthesis.capsule_distributions(run, data, split=str(split), classes=classes, limit=limit, device=device)
+    written = plots.save(plots.distribution_figures(found), out)
     if as_json:
-        rows = features.table().to_dict("records")
-        about = {"data": features.data, "expected_mean": features.centre, "expected_spread": features.spread}
+        rows = found.table().to_dict("records")
+        about = {"data": found.data, "expected_mean": found.centre, "expected_spread": found.spread}
         print_json({**about, "components": rows, "written": list(map(str, written))})
         return
     table = make_table("class", "images", "mean", "spread", "within 2σ, %")
-    for row in features.by_class().to_dict("records"):
+    for row in found.by_class().to_dict("records"):
         figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
         table.add_row(row["class"], str(row["images"]), *figures)
     console.print(table)
-    console.print(f"expected: mean {features.centre}, spread m/√n = {features.spread:.3g}, 95.4 % within 2σ")
+    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ")
     print_written(written)
 
 
@@ -113,15 +118,16 @@ def generate_command(
     out: Annotated[Path, typer.Option(help="A picture (.png, .svg, .pdf), a .npz of arrays, or a new folder of PNGs")],
     classes: Classes = None,
     count: Annotated[int, typer.Option(help="Images per class")] = 10,
-    law: Annotated[str, typer.Option(help="fitted (to the run's training images) or paper: N(0.5, m/√n)")] = "fitted",
+    law: Annotated[
+        Law, typer.Option(help="Gaussian of the capsules: fitted to the run's training images, or paper: N(0.5, m/√n)")
+    ] = Law.FITTED,
     spread: Annotated[float, typer.Option(help="Factor of the Gaussian's spread: less is safer, more is bolder")] = 1.0,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
-    data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another data set")] = None,
+    data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another dataset")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
     """Make new images of the classes from Gaussian capsules."""
-    check_choice("generate", "--law", law, LAWS)
     picture = bool(out.suffix) and out.suffix.lower() != ".npz"
     if picture:
         check_picture(out)
@@ -135,14 +141,17 @@ def generate_command(
         trained,
         classes,
         count,
-        law="paper" if law == "paper" else "fitted",
+        law="paper" if law is Law.PAPER else "fitted",
         spread=spread,
         seed=seed,
         data=data,
         device=device,
     )
     if picture:
-        print_written(draw_generated(trained, list(batches), out))
+        made = list(batches)
+        labels = [trained.class_names[k] for batch in made for k in batch.labels.tolist()]
+        figures = plots.class_figures(torch.cat([batch.images for batch in made]), labels)
+        print_written(plots.save(figures, out))
         return
     stream = synthesis.ImageStream(
         batches=(("train", as_images(trained, batch)) for batch in batches),
@@ -161,20 +170,12 @@ def check_picture(out: Path) -> None:
         raise HitNetError(f"{error} Arrays go to a .npz file, single images to a folder without a dot.") from None
 
 
-def draw_generated(run: Run, batches: list[synthesis.Generated], out: Path) -> list[Path]:
-    labels = [run.class_names[k] for batch in batches for k in batch.labels.tolist()]
-    return plots.save(plots.class_figures(torch.cat([batch.images for batch in batches]), labels), out)
-
-
 def as_images(run: Run, batch: synthesis.Generated) -> Images:
     return Images(to_pixels(batch.images), batch.labels, run.class_names, "generated", torch.arange(len(batch.labels)))
 
 
 def write(stream: synthesis.ImageStream, out: Path) -> None:
-    """Write images with a bar on the terminal."""
-    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
-        task = bar.add_task("Writing images", total=stream.total)
-        synthesis.write_images(stream, out, on_batch=lambda size: bar.advance(task, size))
+    synthesis.write_images(stream, out)
     console.print(f"{stream.total:,} images")
     print_written([out])
 
@@ -197,7 +198,7 @@ def augment_command(
 ) -> None:
     """Hybrid data augmentation: modify capsules, decode them, put the lost details back.
 
-    Writes a data set that `hitnet train` reads: training images and their modified copies, test images untouched.
+    Writes a dataset that `hitnet train` reads: training images and their modified copies, test images untouched.
     """
     if out is None and picture is None:
         raise HitNetError("Nothing to write: give --out for the augmented set, --picture for examples, or both.")
@@ -209,7 +210,7 @@ def augment_command(
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower() not in ("", ".npz"):
         raise HitNetError(
-            f"{out}: --out takes a whole data set, a .npz or a folder without a dot. Pictures of examples: --picture."
+            f"{out}: --out takes a whole dataset, a .npz or a folder without a dot. Pictures of examples: --picture."
         )
     if out is not None:
         check_new(out)

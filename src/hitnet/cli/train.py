@@ -1,4 +1,4 @@
-"""`hitnet train`, `evaluate`, `predict`, `export` and `models`."""
+"""`hitnet train` and `hitnet models`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from hitnet.cli.options import (
     MODEL,
@@ -16,29 +15,21 @@ from hitnet.cli.options import (
     AsJson,
     Backbone,
     Data,
-    DataDir,
     Device,
-    RunPath,
+    RecipeName,
     Values,
     takes,
 )
-from hitnet.cli.progress import training_progress
-from hitnet.cli.terminal import console, fits, make_table, print_json, print_written, short_name
+from hitnet.cli.terminal import console, make_table, print_json, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.inference import Evaluation, evaluate, export_run, predict
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import unknown_backbone
-from hitnet.models.extractors import is_backbone
+from hitnet.models.registry import is_backbone
 from hitnet.runtime import ranks
-from hitnet.training import Run, RunFolder, TensorBoard, choose_recipe, train, train_many
+from hitnet.training import Run, TensorBoard, choose_recipe, train, train_many
 
 app = typer.Typer()
-Keep = Annotated[
-    float | None,
-    typer.Option(help='Say "none" so that this share of known images, e.g. 0.95, keeps its class; else if all miss'),
-]
-Known = Annotated[str | None, typer.Option(help="Data whose test images --keep is measured on; else the run's own")]
 
 
 def check_ghosts(recipe_options: Values) -> None:
@@ -55,11 +46,15 @@ def train_command(
     data_options: Values,
     recipe_options: Values,
     model_options: Values,
-    model: Annotated[str | None, typer.Option(help="See `hitnet models`; by default one to suit data, device")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model name (see `hitnet models`). Default: chosen from the data and device")
+    ] = None,
     backbone: Backbone = None,
-    recipe: Annotated[str, typer.Option(help="fast, paper (250 epochs, constant rate) or paper-decay")] = "fast",
+    recipe: Annotated[
+        RecipeName, typer.Option(help="paper: 250 epochs at a constant rate; paper-decay: at a falling rate")
+    ] = RecipeName.FAST,
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
-    seeds: Annotated[int | None, typer.Option(help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
@@ -81,31 +76,23 @@ def train_command(
     last_word = str(seed) if seeds is None else "seeds"
     chosen = chosen_model(model, backbone, model_options)
     words = [short_name(data), chosen.name or "default", recipe, *([augment] if augment else []), last_word]
-    with training_progress(f"Training on {short_name(data)}") as bar:
-        options: dict[str, Any] = {
-            "model": chosen,
-            "recipe": choose_recipe(recipe, **recipe_options),
-            "out": out or Path("runs") / "-".join(words),
-            "device": device,
-            "resume": resume,
-            "augment_from": augment_from,
-            "progress": bar,
-            "callbacks": [TensorBoard()] if tensorboard else [],
-            "profile": profile,
-        }
-        opened = open_data(data, **data_options)
-        if seeds is None:
-            runs = [train(opened, seed=seed, **options)]
-        else:
-            if seeds < 1:
-                raise HitNetError(f"--seeds must be a whole number from 1 on; got {seeds}.")
-            runs = train_many(opened, seeds=range(seed, seed + seeds), **options)
-    if ranks.rank():
-        return
+    options: dict[str, Any] = {
+        "model": chosen,
+        "recipe": choose_recipe(str(recipe), **recipe_options),
+        "out": out or Path("runs") / "-".join(words),
+        "device": device,
+        "resume": resume,
+        "augment_from": augment_from,
+        "callbacks": [TensorBoard()] if tensorboard else [],
+        "profile": profile,
+    }
+    opened = open_data(data, **data_options)
     if seeds is None:
-        print_training(runs[0])
+        runs = [train(opened, seed=seed, **options)]
     else:
-        print_trainings(runs)
+        runs = train_many(opened, seeds=range(seed, seed + seeds), **options)
+    if ranks.rank() == 0:
+        print_training(runs[0]) if seeds is None else print_trainings(runs)
 
 
 def chosen_model(name: str | None, backbone: str | None, options: Values) -> ModelChoice:
@@ -128,8 +115,8 @@ def print_training(run: Run) -> None:
         f"in {seconds:.0f} s ({speed:,.0f} images/s)",
     )
     if "test_error" in last:
-        hits = f", {last['test_hits']:.1f} % hits" if "test_hits" in last else ""
-        console.print(f"test error {last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
+        hits = f", {100 * last['test_hits']:.1f} % hits" if "test_hits" in last else ""
+        console.print(f"test error {100 * last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
     console.print(f"run folder: {run.folder}", soft_wrap=True)
 
 
@@ -140,7 +127,7 @@ def epochs_in_words(run: Run) -> str:
 def print_trainings(runs: list[Run]) -> None:
     """A line per network, then mean and standard deviation."""
     kind = "test" if "test_error" in runs[0].history[-1] else "train"
-    errors = [run.history[-1][f"{kind}_error"] for run in runs]
+    errors = [100 * run.history[-1][f"{kind}_error"] for run in runs]
     for run, error in zip(runs, errors, strict=True):
         seconds = sum(row["seconds"] for row in run.history)
         console.print(
@@ -151,105 +138,6 @@ def print_trainings(runs: list[Run]) -> None:
     spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
     meaning = "mean ± standard deviation of" if spread else "of"
     console.print(f"{kind} error {statistics.mean(errors):.2f}{spread} % ({meaning} {len(errors)} runs)")
-
-
-@app.command("evaluate")
-def evaluate_command(
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN… [DATA]", help="Run folders, then another data set than the run's own")
-    ],
-    split: Annotated[str, typer.Option(help="train, test or all")] = "test",
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be used")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Error rate, per-class table, confusion, hits and misses of a trained run.
-
-    Several runs judge together, as a committee: by the mean of their distances, or of their probabilities for networks
-    with softmax.
-    """
-    members, data = runs_and_data(runs)
-    if strict and data is None:
-        raise HitNetError("evaluate: --strict is for data that you name after the run. Name the data, or leave it out.")
-    other = None if data is None else open_data(data, strict=strict)
-    result = evaluate(members[0] if len(members) == 1 else members, other, split=split, device=device)
-    if as_json:
-        print_json(result.to_dict())
-        return
-    together = f" by {result.networks} networks together" if result.networks > 1 else ""
-    console.print(f"{result.data}: error {result.error:.2f} % on {result.images:,} images{together}")
-    if result.hits is not None and result.misses is not None:
-        console.print(f"{result.hits:.1f} % of the true capsules hit, {result.misses:.1f} % of the others miss")
-    if result.mse is not None:
-        console.print(f"reconstruction: mean squared error {result.mse:.4f}")
-    console.print(class_table(result))
-
-
-def runs_and_data(arguments: list[str]) -> tuple[list[str], str | None]:
-    """The runs among the arguments, and the data: the last argument if it is not a run folder."""
-    *members, last = arguments
-    if not members or RunFolder(last).exists:
-        return arguments, None
-    return members, last
-
-
-def class_table(result: Evaluation, most: int = 20) -> Table:
-    """Figures of each class and, for up to `most` classes and where there is room, the confusion beside them."""
-    table = figures_table(result, confusion=len(result.class_names) <= most)
-    return table if fits(table) else figures_table(result, confusion=False)
-
-
-def figures_table(result: Evaluation, *, confusion: bool) -> Table:
-    table = make_table("class", "images", "error %", "precision %")
-    for name in result.class_names if confusion else ():
-        table.add_column(f"→{name}", justify="right", style="dim", overflow="fold", max_width=8)
-    for k, row in enumerate(result.per_class()):
-        figures = ["-" if row[key] is None else f"{row[key]:.2f}" for key in ("error_percent", "precision_percent")]
-        counts = [str(count) if count else "·" for count in result.confusion[k]] if confusion else []
-        table.add_row(row["class"], str(row["images"]), *figures, *counts)
-    return table
-
-
-@app.command("predict")
-def predict_command(
-    run: Annotated[Path, typer.Argument(help="A run folder, or an .onnx file that `hitnet export` wrote")],
-    images: Annotated[list[Path], typer.Argument(help="Image files")],
-    keep: Keep = None,
-    known: Known = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Say which class each image hits; "none" when every capsule misses."""
-    predictions = predict(run, images, keep=keep, known=known, device=device)
-    if as_json:
-        print_json([prediction.to_dict() for prediction in predictions])
-        return
-    value = "output" if predictions[0].verdict is None else "distance"
-    table = make_table("image", "class", value, "", "runner-up", value)
-    for prediction in predictions:
-        table.add_row(
-            prediction.image,
-            prediction.label or "none",
-            f"{prediction.distance:.3f}",
-            prediction.verdict or "",
-            prediction.runner_up,
-            f"{prediction.runner_up_distance:.3f}",
-        )
-    console.print(table)
-
-
-@app.command("export")
-def export_command(
-    run: RunPath,
-    out: Annotated[Path, typer.Option(help="File to write: .onnx")],
-    format: Annotated[str, typer.Option(help="onnx")] = "onnx",
-    part: Annotated[str, typer.Option(help="classifier or decoder")] = "classifier",
-    keep: Keep = None,
-    known: Known = None,
-) -> None:
-    """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, format=format, part=part, keep=keep, known=known)])
 
 
 @app.command("models")

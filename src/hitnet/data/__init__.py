@@ -9,6 +9,7 @@ from hitnet.data.images import Images
 from hitnet.data.known.catalogue import FileState, data_folder
 from hitnet.data.known.datasets import fetch_data, list_data
 from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
+from hitnet.data.reading.array_files import read_npz
 from hitnet.data.reading.decode import read_image
 from hitnet.data.reading.skipped import Skipped
 from hitnet.data.sources import FORMATS, Source, check_data, open_data
@@ -31,5 +32,6 @@ __all__ = [
     "list_data",
     "open_data",
     "read_image",
+    "read_npz",
     "save_npz",
 ]

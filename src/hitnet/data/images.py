@@ -32,7 +32,7 @@ def label_name(label: object) -> str | None:
     return None if name in ("", NO_LABEL) else name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Images:
     """Labelled images in memory.
 
@@ -102,6 +102,9 @@ class Images:
         names = tuple(class_names) if class_names is not None else tuple(str(k) for k in range(count))
         files = tuple(paths) if paths is not None else None
         return cls(p.contiguous(), y, names, name, torch.arange(len(p)), files, flip)
+
+    def __repr__(self) -> str:
+        return f"<Images: {self.name}, {len(self):,} of shape {self.shape} in {self.num_classes} classes>"
 
     def __len__(self) -> int:
         return len(self.pixels)

@@ -108,6 +108,7 @@ class Relabelling:
     keep: list[int]  # positions of the images that stay
     class_names: tuple[str, ...]  # the set's classes, perhaps followed by others
     split: str = "all"  # that was audited
+    left_out: set[str] = field(default_factory=set)  # paths that stay, but that the copy lacks; its writer adds them
 
     @property
     def paths(self) -> list[str]:
@@ -168,6 +169,9 @@ class Data(ABC):
         self.options = options or DataOptions()
         if self.options.test is not None and not self.takes_test:
             raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}, {self.address}>"
 
     @classmethod
     @abstractmethod

@@ -3,14 +3,15 @@
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import Extractor, extract
 from hitnet.features.heads import HeadOptions, fit_heads
-from hitnet.features.judges import FeatureJudgement, judge_features
 from hitnet.features.neighbours import most_typical, near_duplicates, neighbour_votes
 from hitnet.features.of_data import extract_features
+from hitnet.features.opinions import Opinion, all_distances, judge_features
 
 __all__ = [
     "Extractor",
-    "FeatureJudgement",
     "HeadOptions",
+    "Opinion",
+    "all_distances",
     "cached_features",
     "extract",
     "extract_features",

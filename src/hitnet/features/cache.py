@@ -22,9 +22,10 @@ from torch import Tensor
 from hitnet.data.reading.entries import Lazy
 from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
-from hitnet.features.extraction import Extractor, Progress, in_half
+from hitnet.features.extraction import Extractor, in_half
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing
+from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.runtime.threads import in_threads
 
@@ -146,7 +147,7 @@ def cached_features(
         folder: Of the cache; None: `cache_folder()`.
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
             with the number of images.
-        progress: Called with the number of files whose features are known, and of all.
+        progress: Called for each file whose features are known.
         ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
 
     Raises:
@@ -164,7 +165,7 @@ def cached_features(
         extractor = Extractor(backbone, device=device, workers=workers)
         _fill(cache, extractor, paths, keys, mine, progress)
     elif progress is not None:
-        progress(len(paths), len(paths))
+        progress.step(len(paths))
     ranks.wait()
     if len(missing):
         cache = FeatureCache(place, backbone.num_features)
@@ -208,9 +209,8 @@ def _fill(
     progress: Progress | None,
 ) -> None:
     """Compute the features of the missing files and write them, shard by shard."""
-    known = len(paths) - len(missing)
     if progress is not None:
-        progress(known, len(paths))
+        progress.step(len(paths) - len(missing))
     waiting: list[Tensor] = []
     start = 0
     for which, part in extractor.run(Lazy(paths.__getitem__, missing)):
@@ -219,7 +219,7 @@ def _fill(
             cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))
             start, waiting = which.stop, []
         if progress is not None:
-            progress(known + which.stop, len(paths))
+            progress.step(len(which))
 
 
 def _file_keys(paths: Sequence[str | AnyFile]) -> Keys:

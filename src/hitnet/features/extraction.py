@@ -25,8 +25,8 @@ from hitnet.features.folding import folded
 from hitnet.features.gpu_decoding import gpu_reader
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
+from hitnet.runtime.progress import Progress
 
-Progress = Callable[[int, int], None]
 Source = Sequence[str | AnyFile] | Tensor
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
 PER_TASK = 16  # images that a thread takes at a time
@@ -159,7 +159,7 @@ def extract(
     for which, part in extractor.run(source):
         features[which.start : which.stop] = in_half(part)
         if progress is not None:
-            progress(which.stop, len(source))
+            progress.step(len(which))
     return features
 
 

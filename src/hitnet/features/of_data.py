@@ -15,6 +15,7 @@ from hitnet.errors import HitNetError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.files import expand, replacing
 from hitnet.runtime.progress import Progress
@@ -28,8 +29,8 @@ def extract_features(
     backbone: str | Backbone = DEFAULT,
     weights: str | Path | None = None,
     split: str | None = None,
-    device: str = "auto",
-    progress: Progress | None = None,
+    device: str | torch.device = "auto",
+    progress: Progress | bool = True,
 ) -> Tensor:
     """Compute the features of all images of a data set, (N, D) in float16, in the order of their ids.
 
@@ -39,11 +40,11 @@ def extract_features(
     Args:
         data: Opened data, or what `open_data` takes.
         out: The .npy file to write. The result is mapped to it: features and images are not kept in memory.
-        backbone: "efficientnet-lite0" (in the package), "timm:NAME", "torchvision:NAME", or a `Backbone`.
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", or a `Backbone`.
         weights: A .safetensors file with the backbone's weights. None: its published weights.
         split: train, test or all. None: what an audit looks at.
-        device: auto, cpu or cuda.
-        progress: Told how many images there are, and each that is done.
+        device: auto, cpu, cuda, cuda:1, or a torch.device.
+        progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
     """
     target = expand(out)
     if target.suffix != ".npy":
@@ -56,7 +57,8 @@ def extract_features(
         stream = True if opened.by_path else None  # no pixels of files in memory
         [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
         network = open_backbone(backbone, weights)
-        return features_of(opened, images, network, out=target, device=where, progress=progress, ranks=ranks)
+        with shown(progress, f"Features of {opened.name}") as bar:
+            return features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
 
 
 def features_of(
@@ -70,27 +72,15 @@ def features_of(
     ranks: Ranks = SINGLE,
 ) -> Tensor:
     """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
-    progress = progress or Progress()
-    progress.plan(len(images))
-    files, counter = data.image_files(images), _Counter(progress)
+    if progress is not None:
+        progress.part("features", len(images), "images")
+    files = data.image_files(images)
     if files is not None:
-        return cached_features(files, backbone, device=device, out=out, progress=counter, ranks=ranks)
+        return cached_features(files, backbone, device=device, out=out, progress=progress, ranks=ranks)
     if isinstance(images, Streamed):
         raise HitNetError(f"{images.name} is read from disk, but not from image files.")
-    features = ranks.from_first(lambda: extract(images.pixels, backbone, device=device, progress=counter))
+    features = ranks.from_first(lambda: extract(images.pixels, backbone, device=device, progress=progress))
     if out is not None and ranks.first:
         with replacing(out) as temporary:
             np.save(temporary, features.numpy(), allow_pickle=False)
     return features
-
-
-class _Counter:
-    """Turns the number of images that are done into steps of a progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.done = progress, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        for _ in range(done - self.done):
-            self.progress.step()
-        self.done = done

@@ -1,10 +1,9 @@
-"""Evaluation of a trained network, or of a committee, on a set of images: distances, errors, hits and misses."""
+"""Evaluation of a trained network, or of a committee, on a set of images: distances, error, hits and misses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,18 @@ import torch
 from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
-from hitnet.data import Data, Images, Source, open_data
-from hitnet.data.known.catalogue import recorded_folder
-from hitnet.data.opened import match_classes
-from hitnet.data.split import check_split
+from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.heads import Head
 from hitnet.models.inference import class_distances, evaluating, to_device
-from hitnet.models.network import Network, weights_fingerprint
-from hitnet.runtime.device import evaluation_batch, pick_device
-from hitnet.training.runs import Run, open_run
+from hitnet.models.network import Network
+from hitnet.runtime.device import evaluation_batch
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one network, or of a committee, on one set of images; shares and rates are in percent.
+    """Figures of one network, or of a committee, on one set of images. Shares are fractions, from 0 to 1.
 
     Attributes:
         data: The name of the set.
@@ -58,9 +53,9 @@ class Evaluation:
             "data": self.data,
             "images": self.images,
             "networks": self.networks,
-            "error_percent": self.error,
-            "hits_percent": self.hits,
-            "misses_percent": self.misses,
+            "error": self.error,
+            "hits": self.hits,
+            "misses": self.misses,
             "reconstruction_mse": self.mse,
             "classes": self.per_class(),
             "confusion": self.confusion.tolist(),
@@ -74,8 +69,8 @@ class Evaluation:
                 {
                     "class": name,
                     "images": int(count),
-                    "error_percent": 100 * float(count - right) / float(count) if count else None,
-                    "precision_percent": 100 * float(right) / float(said) if said else None,
+                    "error": float(count - right) / float(count) if count else None,
+                    "precision": float(right) / float(said) if said else None,
                 }
             )
         return rows
@@ -97,7 +92,7 @@ def check_fit(model: Network, images: Images) -> None:
         )
 
 
-def mean_distances(members: Sequence[Tensor]) -> Tensor:
+def mean_distances(members: Iterable[Tensor]) -> Tensor:
     """What a committee says: the mean of its members' distances, each (N, K)."""
     return torch.stack(list(members)).double().mean(dim=0)
 
@@ -144,119 +139,14 @@ def judge(distances: Tensor, images: Images, head: Head) -> Evaluation:
     hits = misses = None
     if head.loss == "centripetal":
         hit, missed = hits_and_misses(distances, labels)
-        hits, misses = 100 * int(hit) / len(labels), 100 * int(missed) / (len(labels) * (k - 1))
+        hits, misses = int(hit) / len(labels), int(missed) / (len(labels) * (k - 1))
     return Evaluation(
         data=images.name,
         images=len(images),
         class_names=images.class_names,
-        error=100 * float((prediction != labels).double().mean()),
+        error=float((prediction != labels).double().mean()),
         confusion=confusion.numpy(),
         hits=hits,
         misses=misses,
         mse=None,
     )
-
-
-def evaluate(
-    run: Run | str | Path | Sequence[Run | str | Path],
-    data: Source | None = None,
-    *,
-    split: str | None = None,
-    device: str = "auto",
-) -> Evaluation:
-    """Error rate, confusion, hits and misses of a run on a data set, or of several runs as a committee.
-
-    A committee judges by the mean of its networks' distances, or of their probabilities for networks with softmax.
-
-    Args:
-        run: A run, or its folder; or several, with the same classes and the same kind of head.
-        data: Opened data, or what `open_data` takes. None: the data that the (first) run was trained on.
-        split: train, test or all. None: the test images; for images in memory without test images, all.
-        device: auto, cpu or cuda.
-
-    Raises:
-        HitNetError: Images or runs do not fit together.
-    """
-    if isinstance(run, Run | str | Path):
-        trained = run if isinstance(run, Run) else open_run(run)
-        return measure(trained.model.to(pick_device(device)), load_for(trained, data, split))
-    return evaluate_committee(run, data, split=split, device=device)
-
-
-def evaluate_committee(
-    runs: Sequence[Run | str | Path], data: Source | None, *, split: str | None, device: str
-) -> Evaluation:
-    """See `evaluate`. Only one network is on the device at a time."""
-    if not runs:
-        raise HitNetError("There is no run to evaluate: `run` is an empty list.")
-    members = [each if isinstance(each, Run) else open_run(each) for each in runs]
-    if len(members) == 1:
-        return evaluate(members[0], data, split=split, device=device)
-    check_committee(members)
-    images, chosen = load_for(members[0], data, split), pick_device(device)
-    distances = []
-    for member in members:
-        distances.append(network_distances(member.model.to(chosen), images))
-        member.model.cpu()
-    return replace(judge(mean_distances(distances), images, members[0].model.head), networks=len(members))
-
-
-def check_committee(members: Sequence[Run]) -> None:
-    """Raise HitNetError unless the mean of the runs' distances has a meaning."""
-    first, networks = members[0], {weights_fingerprint(members[0].model)}
-    for other in members[1:]:
-        names = " and ".join(map(run_name, (first, other)))
-        if other.class_names != first.class_names:
-            lists = " and ".join(", ".join(run.class_names[:10]) for run in (first, other))
-            raise HitNetError(
-                f"{names} were trained on different lists of classes ({lists}), so they cannot judge together. Give "
-                "runs with the same classes in the same order."
-            )
-        if other.config.model.in_shape != first.config.model.in_shape:
-            shapes = " and ".join(str(run.config.model.in_shape) for run in (first, other))
-            raise HitNetError(f"{names} take images of different shapes, {shapes}. Give runs on images of one shape.")
-        if type(other.model.head) is not type(first.model.head):
-            heads = " and ".join(run.config.model.head for run in (first, other))
-            raise HitNetError(
-                f"{names} have different heads ({heads}), whose distances have no common mean. Give runs of one kind."
-            )
-        fingerprint = weights_fingerprint(other.model)
-        if fingerprint in networks:
-            raise HitNetError(f"{run_name(other)} is in the committee twice. Give each run once.")
-        networks.add(fingerprint)
-
-
-def run_name(run: Run) -> str:
-    """A run by its folder, or by its seed."""
-    return str(run.folder or f"the run with seed {run.config.seed}")
-
-
-def load_for(run: Run, data: Source | None, split: str | None = None, *, limit: int | None = None) -> Images:
-    """Images for a run, labelled in its own order of classes, at the size that its network takes.
-
-    Args:
-        run: The run.
-        data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
-        split: train, test or all. None: the test images.
-        limit: At most N images.
-    """
-    if split is not None:
-        check_split(split)
-    try:
-        opened = (_own_data(run) if data is None else open_data(data)).at_size(run.config.model.in_shape[1:])
-        if limit is not None:
-            opened = opened.reopen(limit=limit)
-        images = opened.load(split or opened.test_split)
-    except HitNetError as error:
-        if data is not None:
-            raise
-        raise HitNetError(f"The data that the run was trained on cannot be read: {error} Name other data.") from error
-    return match_classes(images, run.class_names)
-
-
-def _own_data(run: Run) -> Data:
-    """The data that a run was trained on."""
-    about = run.config.data
-    if about.get("in_memory"):  # older runs do not tell it
-        raise HitNetError(f"{about['source']!r} was in memory, not in files.")
-    return open_data(about["source"], flip=about.get("flip"), data_dir=recorded_folder(about.get("data_dir")))

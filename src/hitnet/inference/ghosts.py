@@ -6,20 +6,16 @@ among those of all classes but the given one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data import Images, Source, open_data
-from hitnet.errors import HitNetError
-from hitnet.inference.evaluation import check_committee, load_for, network_distances, run_name
-from hitnet.runtime.device import pick_device
-from hitnet.training import Run, open_run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -43,10 +39,8 @@ class Ghosts:
 
     def agreement(self) -> pd.DataFrame:
         """Number of images with N_c = 1, 2, … different ghost classes."""
-        counts = self.table["classes"].value_counts().sort_index()
-        return pd.DataFrame(
-            {"classes": counts.index, "images": counts.to_numpy(), "percent": 100 * counts.to_numpy() / len(self.table)}
-        )
+        counts = self.table["classes"].value_counts().sort_index().rename("images").reset_index()
+        return counts.assign(share=counts["images"] / len(self.table))
 
     def agreed(self) -> pd.DataFrame:
         """The images for which all networks agree on the ghost class (N_c = 1)."""
@@ -59,6 +53,8 @@ class Ghosts:
 
     def pairs(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Counts of (ghost class, true class) in some rows of the table: one row per ghost class, with totals."""
+        import pandas as pd
+
         names = list(self.class_names)
         counts = pd.crosstab(rows["ghost"], rows["label"]).reindex(index=names, columns=names, fill_value=0).to_numpy()
         across = np.column_stack([counts, counts.sum(axis=1)])
@@ -72,6 +68,8 @@ class Ghosts:
 
 def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -> Ghosts:
     """Find the ghost of every image in every network, from distances (M, N, K) and labels (N,)."""
+    import pandas as pd  # takes long to import
+
     other_distances = distances.copy()
     other_distances[:, np.arange(len(labels)), labels] = np.inf
     chosen, nearest = other_distances.argmin(axis=2), other_distances.min(axis=2)
@@ -88,29 +86,3 @@ def find_ghosts(distances: Floats, labels: Ints, class_names: tuple[str, ...]) -
         }
     )
     return Ghosts(len(distances), class_names, table)
-
-
-def analyse_ghosts(
-    runs: Sequence[str | Path | Run], data: Source, *, split: str | None = None, device: str = "auto"
-) -> tuple[Ghosts, Images]:
-    """Find the ghosts of a data set's images in the networks of several runs.
-
-    Args:
-        runs: Runs, or their folders.
-        data: Opened data, or what `open_data` takes.
-        split: train, test or all. None: the default of an audit.
-        device: auto, cpu or cuda.
-
-    Returns:
-        The ghosts, and the images in the same order.
-    """
-    trained = [run if isinstance(run, Run) else open_run(run) for run in runs]
-    opened = open_data(data)
-    images = load_for(trained[0], opened, split or opened.audit_split)
-    check_committee(trained)
-    for run in trained:
-        if run.model.head.loss != "centripetal":
-            raise HitNetError(f"{run_name(run)} has no Hit-or-Miss layer, and so no ghosts. Give runs of hitnet….")
-    where = pick_device(device)
-    distances = np.stack([network_distances(run.model.to(where), images).numpy() for run in trained])
-    return find_ghosts(distances, images.labels.numpy(), images.class_names), images

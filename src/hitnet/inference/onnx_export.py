@@ -1,4 +1,4 @@
-"""Export a run to an ONNX file, which ONNX Runtime and other programs run without PyTorch."""
+"""Export a network to an ONNX file, which ONNX Runtime and other programs run without PyTorch."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import copy
 import inspect
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hitnet.data import Source
+from hitnet import __version__
 from hitnet.errors import HitNetError, check_choice
 from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
 from hitnet.inference.prediction import DecisionRule
-from hitnet.inference.predictions import decision_rule
 from hitnet.losses import misfit
 from hitnet.models.network import Network, unit_images
 from hitnet.runtime.files import expand, replacing
-from hitnet.training.runs import Run, open_run
 
 OPSET = 17  # ONNX Runtime 1.12 and later
 BATCH = "images"  # the name of the dimension that may have any size
@@ -31,77 +29,50 @@ LATER_EXPORTER = "dynamo"  # what later versions of PyTorch use by default; it n
 TOLERANCE, RELATIVE = 1e-4, 1e-5  # a misfit is a sum over all classes
 
 
-def export_run(
-    run: Run | str | Path,
+def export_network(
+    network: Network,
     out: str | Path,
     *,
-    format: str = "onnx",
+    rule: Callable[[], DecisionRule],
+    model_name: str,
+    data: str,
     part: str = CLASSIFIER,
-    keep: float | None = None,
-    known: Source | None = None,
 ) -> Path:
-    """Export a trained network to a file that needs neither PyTorch nor the run folder.
-
-    The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
-    has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to `images`, floats in
-    [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata. Before the file is
-    written, ONNX Runtime and PyTorch are compared.
+    """Export a trained network to an ONNX file; see `hitnet.export_run`.
 
     Args:
-        run: A run, or its folder.
-        out: A file whose name ends in .onnx; an existing one is replaced.
-        format: "onnx".
-        part: "classifier" or "decoder".
-        keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
-            largest misfit that this gives.
-        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
-
-    Returns:
-        The file.
-
-    Raises:
-        HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
+        rule: Gives how distances become a class; called once the other arguments are checked.
+        model_name: The name that the network was chosen by.
+        data: What to call the data that it was trained on.
     """
-    check_choice("export_run", "`format`", format, ("onnx",))
-    check_choice("export_run", "`part`", part, (CLASSIFIER, DECODER))
+    check_choice("export", "`part`", part, (CLASSIFIER, DECODER))
     target = expand(out)
     if target.suffix.lower() != ".onnx":
         raise HitNetError(f"{out}: choose a file name that ends in .onnx as `out`.")
     onnx, runtime = onnx_packages()
-    trained = run if isinstance(run, Run) else open_run(run)
-    network = copy.deepcopy(trained.model).cpu().float().eval()
+    network = copy.deepcopy(network).cpu().float().eval()
     if sum(value.nbytes for value in network.state_dict().values()) > LARGEST:
         raise HitNetError("The network's weights take more than 2 GB, which an ONNX file cannot hold.")
-    if part == DECODER and keep is not None:
-        raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
-    rule = decision_rule(replace(trained, model=network), keep=keep, known=known)
-    network.cpu()
+    decide = rule()
     graph = ClassifierGraph(network) if part == CLASSIFIER else DecoderGraph(network)
     content = _exported(graph)
     check_same_values(graph, content, runtime)
     model = onnx.load_model_from_string(content)
-    model.producer_name, model.producer_version = "hitnet", _version()
+    model.producer_name, model.producer_version = "hitnet", __version__
     model.doc_string = graph.words
-    write_about(model, about_run(trained, part, rule))
+    about = About(
+        format=FORMAT,
+        part=part,
+        in_shape=network.config.in_shape,
+        model_name=model_name,
+        data=data,
+        hitnet=__version__,
+        **{entry.name: getattr(decide, entry.name) for entry in fields(decide)},
+    )
+    write_about(model, about)
     with replacing(target) as temporary:
         temporary.write_bytes(model.SerializeToString())
     return target
-
-
-def about_run(run: Run, part: str, rule: DecisionRule) -> About:
-    """What the file says about the network."""
-    return About(
-        format=FORMAT,
-        part=part,
-        in_shape=run.config.model.in_shape,
-        class_names=rule.class_names,
-        nearest_wins=rule.nearest_wins,
-        radii=rule.radii,
-        model_name=run.config.model_name,
-        data=str(run.config.data.get("name", "")),
-        hitnet=_version(),
-        largest_misfit=rule.largest_misfit,
-    )
 
 
 class Graph(nn.Module):
@@ -248,9 +219,3 @@ def _exported(graph: Graph) -> bytes:
             reason = str(error).partition("\n")[0]
             raise HitNetError(f"PyTorch cannot export this network to ONNX: {reason}") from error
     return content.getvalue()
-
-
-def _version() -> str:
-    from hitnet import __version__
-
-    return __version__

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hitnet.data.reading.decode import check_shape, read_image
-from hitnet.errors import HitNetError
+from hitnet.data.reading.decode import check_shape
+from hitnet.errors import HitNetError, MissingPackageError
+from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Prediction
 from hitnet.runtime import schemas
 from hitnet.runtime.files import check_regular, expand
@@ -45,6 +46,7 @@ class About:
         hitnet: The version that wrote the file.
         fit: How images of another size are brought to this one.
         largest_misfit: An image with a larger misfit is none of the classes. None: if every capsule misses.
+        temperature: That of probabilities; None: there are none.
     """
 
     format: int
@@ -58,10 +60,11 @@ class About:
     hitnet: str
     fit: str = "scaled to fit (bilinear, antialiased, with the aspect ratio) and centred on black"
     largest_misfit: float | None = None
+    temperature: float | None = None
 
     @property
     def rule(self) -> DecisionRule:
-        return DecisionRule(self.class_names, self.nearest_wins, self.radii, self.largest_misfit)
+        return DecisionRule(self.class_names, self.nearest_wins, self.radii, self.largest_misfit, self.temperature)
 
     @classmethod
     def read(cls, text: str, path: Path) -> About:
@@ -85,13 +88,7 @@ class About:
 
 
 class OnnxNetwork:
-    """A classifier in an ONNX file.
-
-    Args:
-        session: ONNX Runtime's session.
-        about: What the file says about it.
-        path: The file, for messages.
-    """
+    """A classifier in an ONNX file, with ONNX Runtime's session and what the file says about it."""
 
     def __init__(self, session: Any, about: About, path: Path) -> None:
         self.session, self.about, self.path = session, about, path
@@ -115,23 +112,19 @@ class OnnxNetwork:
             raise HitNetError(f"{self.path} is damaged: its distances have the shape {distances.shape}.")
         return np.asarray(distances, np.float32)
 
-    def predict(self, images: Sequence[str | Path]) -> list[Prediction]:
-        """Classify image files, each brought to the size that the network takes."""
-        if not images:
-            return []
-        pixels = np.stack([read_image(path, self.about.in_shape).numpy() for path in images])
-        rule, rows = self.about.rule, self.distances(pixels)
-        return [rule.predict(str(path), row) for path, row in zip(images, rows, strict=True)]
+    def predict(self, images: Pictures) -> list[Prediction]:
+        """Classify images, each brought to the size that the network takes; see `hitnet.predict`."""
+        rule = self.about.rule
+        return [
+            rule.predict(name, row)
+            for names, pixels in batches_of(images, self.about.in_shape)
+            for name, row in zip(names, self.distances(pixels.numpy()), strict=True)
+        ]
 
 
 def is_onnx(path: object) -> bool:
     """Whether this is the path of an ONNX file, by its name."""
     return isinstance(path, str | Path) and Path(path).suffix.lower() == ".onnx" and not expand(path).is_dir()
-
-
-def predict_onnx(path: str | Path, images: Sequence[str | Path]) -> list[Prediction]:
-    """Classify image files by the network in an ONNX file."""
-    return open_onnx(path).predict(images)
 
 
 def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
@@ -173,7 +166,7 @@ def onnx_packages() -> tuple[Any, Any]:
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise HitNetError(f"ONNX files need the package {error.name}: pip install 'hitnet[onnx]'.") from error
+        raise MissingPackageError("ONNX files", error.name, "onnx") from error
     return onnx, onnxruntime
 
 

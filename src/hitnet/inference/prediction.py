@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.errors import HitNetError
 from hitnet.losses import misfit
+from hitnet.models.network import Network
+from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities
 
-FEWEST_HELD_OUT = 20  # images of known classes that were not trained on, to set a limit on
 ROUNDING = 1e-4  # a misfit may differ by this in another batch, or by ONNX Runtime
 
 
@@ -21,7 +23,7 @@ class Prediction:
     """The prediction for one image.
 
     Attributes:
-        image: The image file.
+        image: The image file, or "image N".
         label: The winning class, or None: none of these.
         distance: Distance of the winning class's capsule from the centre; for networks other than HitNet, the entry of
             their prediction vector, where the largest wins.
@@ -30,6 +32,8 @@ class Prediction:
         runner_up: The second-best class.
         runner_up_distance: Its distance.
         misfit: How far the image is from what training asks for (see `misfit`); None for networks other than HitNet.
+        probability: That of the winning class, if the image shows one of the classes; calibrated on the test images of
+            the training, and None if there were too few.
     """
 
     image: str
@@ -39,6 +43,7 @@ class Prediction:
     runner_up: str
     runner_up_distance: float
     misfit: float | None
+    probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,21 +60,33 @@ class DecisionRule:
             other than HitNet, which never answer "none".
         largest_misfit: An image with a larger misfit is none of the classes. None: an image is none of them if every
             capsule misses.
+        temperature: That of the probabilities; None: there are none.
     """
 
     class_names: tuple[str, ...]
     nearest_wins: bool
     radii: tuple[float, float] | None
     largest_misfit: float | None = None
+    temperature: float | None = None
+
+    @classmethod
+    def of(cls, network: Network, class_names: tuple[str, ...], temperature: float | None) -> DecisionRule:
+        """The rule of a trained network: an image is none of the classes if every capsule misses."""
+        radii = (HIT_RADIUS, MISS_RADIUS) if network.head.loss == "centripetal" else None
+        return cls(class_names, network.head.nearest_wins, radii, temperature=temperature)
 
     def predict(self, image: str, distances: np.ndarray) -> Prediction:
         """The prediction for an image with these distances (K,)."""
-        best, second = np.argsort(distances if self.nearest_wins else -distances, kind="stable")[:2].tolist()
+        lowest = distances if self.nearest_wins else -distances
+        best, second = np.argsort(lowest, kind="stable")[:2].tolist()
         verdict = self.verdict(float(distances[best]))
         unlike = None if self.radii is None else float(misfits(distances[None])[0])
         none = verdict == "miss"
         if self.largest_misfit is not None and unlike is not None:
             none = unlike > self.largest_misfit
+        probability = None
+        if self.temperature is not None:
+            probability = float(class_probabilities(lowest[None], self.temperature)[0, best])
         return Prediction(
             image=image,
             label=None if none else self.class_names[best],
@@ -78,6 +95,7 @@ class DecisionRule:
             runner_up=self.class_names[second],
             runner_up_distance=float(distances[second]),
             misfit=unlike,
+            probability=probability,
         )
 
     def verdict(self, distance: float) -> str | None:

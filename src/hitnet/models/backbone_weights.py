@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from hitnet.errors import HitNetError
 from hitnet.models import efficientnet_lite
 
-CLASSIFIERS = ("fc", "classifier", "heads", "head")  # what torchvision's networks call theirs
 AUXILIARY = ("AuxLogits", "aux1", "aux2")  # further classifiers in files of weights, for training only
 
 
@@ -36,12 +35,7 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
         file = weights if weights is not None else _from_hub(name, config)
         heads = [layer.partition(".")[0] for layer in _names(config.get("classifier"))]  # what is around the last layer
         return fitting(module, file, name, [*heads, *AUXILIARY])
-    if weights is not None:
-        return fitting(module, weights, name, [*CLASSIFIERS, *AUXILIARY])
-    raise HitNetError(
-        f"The backbone {name} needs `weights`: torchvision publishes pickles, which are not loaded here. Convert "
-        "the state dict with safetensors.torch.save_file, or take the same network from timm."
-    )
+    return fitting(module, str(weights), name)
 
 
 def _from_hub(name: str, config: dict[str, Any]) -> Path:
@@ -63,9 +57,9 @@ def _from_hub(name: str, config: dict[str, Any]) -> Path:
 
 
 def fitting(
-    module: nn.Module, weights: str | Path, name: str, left_out: Iterable[str] = ("classifier",)
+    module: nn.Module, weights: str | Path, name: str, ignored: Iterable[str] = ("classifier",)
 ) -> dict[str, Tensor]:
-    """The content of a safetensors file that fits a module, without parameters under `left_out` that it has not."""
+    """The content of a safetensors file that fits a module, without parameters under `ignored` that it has not."""
     path = Path(weights)
     if not path.is_file():
         raise HitNetError(f"weights: there is no file {path}.")
@@ -74,7 +68,7 @@ def fitting(
     except (OSError, SafetensorError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
     state = _as_in_timm(module, state)
-    own, prefixes = module.state_dict(), tuple(f"{part}." for part in left_out)
+    own, prefixes = module.state_dict(), tuple(f"{part}." for part in ignored)
     state = {key: value for key, value in state.items() if key in own or not key.startswith(prefixes)}
     missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
     other = [key for key in state if key not in own or state[key].shape != own[key].shape]

@@ -1,8 +1,7 @@
 """Backbones: networks whose features others are fitted on, opened by name with their weights and settings.
 
-`open_backbone("efficientnet-lite0")` ships with the package, `open_backbone("timm:NAME")` and
-`open_backbone("torchvision:NAME")` need those packages, and any `nn.Module` from images (B, 3, H, W) to features (B, D)
-will do. Weights are read from safetensors files only.
+`open_backbone("efficientnet-lite0")` ships with the package, `open_backbone("timm:NAME")` needs timm, and any
+`nn.Module` from images (B, 3, H, W) to features (B, D) will do. Weights are read from safetensors files only.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from torch import Tensor, nn
 
 from hitnet.errors import HitNetError, unknown_name, whole
 from hitnet.models import efficientnet_lite
-from hitnet.models.backbone_weights import CLASSIFIERS, fitting, load_weights
+from hitnet.models.backbone_weights import fitting, load_weights
 
 DEFAULT = efficientnet_lite.NAME
-INCEPTION = {"aux_logits": False, "init_weights": False, "transform_input": True}  # without auxiliary classifiers
 Triple = tuple[float, float, float]
 
 
@@ -83,8 +81,8 @@ def open_backbone(
     """A backbone by name, or around a module.
 
     Args:
-        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `Halves`), "timm:NAME", "torchvision:NAME", or
-            a module from normalised images (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
+        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `Halves`), "timm:NAME", or a module from
+            normalised images (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
         weights: A .safetensors file. None: the weights that ship, or for timm those of the Hugging Face hub (from its
             cache, else downloaded). A module keeps the weights that it has.
         input_size: Height and width of images; None: the backbone's own, 224 for a module.
@@ -133,13 +131,11 @@ def architecture(name: str) -> tuple[nn.Module, Settings]:
         return lite.EfficientNetLite0(), Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
     if family == "timm" and model:
         return _timm_architecture(model)
-    if family == "torchvision" and model:
-        return _torchvision_architecture(model)
     raise unknown_backbone(name)
 
 
 def unknown_backbone(name: str) -> HitNetError:
-    return unknown_name("backbone", name, [DEFAULT, "timm:NAME", "torchvision:NAME"])
+    return unknown_name("backbone", name, [DEFAULT, "timm:NAME"])
 
 
 def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
@@ -158,36 +154,6 @@ def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
     return module, Settings(
         int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"])
     )
-
-
-def _torchvision_architecture(model: str) -> tuple[nn.Module, Settings]:
-    try:
-        from torchvision import models  # type: ignore[import-untyped]
-    except ImportError:
-        raise HitNetError(
-            f"The backbone torchvision:{model} needs the package torchvision: pip install torchvision."
-        ) from None
-    known = models.list_models(module=models)
-    if model not in known:
-        raise unknown_name("network in torchvision", model, known)
-    options = INCEPTION if model in ("googlenet", "inception_v3") else {}
-    module, preset = (
-        models.get_model(model, weights=None, **options),
-        models.get_model_weights(model).DEFAULT.transforms(),
-    )
-    _remove_last_layer(module)
-    return module, Settings(preset.crop_size[0], _triple("mean", preset.mean), _triple("std", preset.std))
-
-
-def _remove_last_layer(module: nn.Module) -> None:
-    """Replace the layer that gives one number per class by an identity; what pools or normalises before it stays."""
-    layers = [
-        name
-        for name, layer in module.named_modules()
-        if isinstance(layer, nn.Linear | nn.Conv2d) and name.split(".")[0] in CLASSIFIERS
-    ]
-    parent, _, last = layers[-1].rpartition(".")
-    setattr(module.get_submodule(parent), last, nn.Identity())
 
 
 def _triple(name: str, values: Sequence[float]) -> Triple:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, distances
+from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, Norm, distances
 from hitnet.errors import HitNetError, whole
 from hitnet.models import backbone_weights, backbones
 
@@ -23,6 +23,7 @@ class HitOrMissClassifier(nn.Module):
         num_features: Number of features per image.
         num_classes: K, or 0.
         capsule_dim: n.
+        norm: Which values share a mean and a variance in batch-norm (see `HitOrMiss`).
         settings: Size, mean and standard deviation that images must have, for a backbone by name; else None.
     """
 
@@ -35,9 +36,11 @@ class HitOrMissClassifier(nn.Module):
         num_classes: int,
         capsule_dim: int = 16,
         settings: backbones.Settings | None = None,
+        *,
+        norm: Norm = "each",
     ) -> None:
         super().__init__()
-        self.backbone, self.num_features, self.settings = backbone, num_features, settings
+        self.backbone, self.num_features, self.settings, self.norm = backbone, num_features, settings, norm
         self.capsule_dim = whole("HitOrMissClassifier", "capsule_dim", capsule_dim, 1)
         self.reset_classifier(num_classes)
 
@@ -47,8 +50,8 @@ class HitOrMissClassifier(nn.Module):
         self.head = nn.Identity()
         if self.num_classes:
             place = next(self.backbone.parameters(), torch.zeros(0)).device
-            layer = HitOrMiss(self.num_features, self.num_classes, self.capsule_dim, momentum=QUICK_MOMENTUM)
-            self.head = layer.to(place)
+            sizes = self.num_features, self.num_classes, self.capsule_dim
+            self.head = HitOrMiss(*sizes, norm=self.norm, momentum=QUICK_MOMENTUM).to(place)
 
     def get_classifier(self) -> nn.Module:
         return self.head
@@ -95,6 +98,7 @@ def with_backbone(
     num_features: int | None = None,
     weights: str | Path | None = None,
     pretrained: bool = True,
+    norm: Norm = "each",
 ) -> HitOrMissClassifier:
     """The Hit-or-Miss layer on a backbone, as a module to train like any other.
 
@@ -102,14 +106,15 @@ def with_backbone(
     `settings` of the result says.
 
     Args:
-        backbone: "efficientnet-lite0" (ships), "timm:NAME", "torchvision:NAME", or a module: one of timm's, or any
-            that gives features (B, F).
+        backbone: "efficientnet-lite0" (ships), "timm:NAME", or a module: one of timm's, or any that gives features
+            (B, F).
         num_classes: K.
         capsule_dim: n (paper: 16).
         num_features: F of a module. None: its attribute `num_features` or, without one, found by a trial with a colour
             image of 224 x 224 pixels.
         weights: For a name, a .safetensors file. None: the published weights.
         pretrained: For a name, False starts from random weights.
+        norm: Which values share a mean and a variance in batch-norm (see `HitOrMiss`).
 
     Raises:
         HitNetError: The name is unknown, weights cannot be had, or the module does not give features (B, F).
@@ -119,7 +124,7 @@ def with_backbone(
         if weights is not None:
             raise HitNetError("with_backbone: `weights` are for a backbone by name. A module keeps those that it has.")
         count = _count(backbone) if num_features is None else whole("with_backbone", "num_features", num_features, 1)
-        return HitOrMissClassifier(backbone, count, num_classes, capsule_dim)
+        return HitOrMissClassifier(backbone, count, num_classes, capsule_dim, norm=norm)
     if not isinstance(backbone, str):
         raise HitNetError(f"with_backbone: backbone must be a name or a module; got {type(backbone).__name__}.")
     if weights is not None and not pretrained:
@@ -129,7 +134,7 @@ def with_backbone(
         backbone_weights.load_weights(module, backbone, weights)
     size = settings.input_size
     count = backbones.count_features(module, backbone, (size, size), "Choose another backbone.")
-    return HitOrMissClassifier(module, count, num_classes, capsule_dim, settings)
+    return HitOrMissClassifier(module, count, num_classes, capsule_dim, settings, norm=norm)
 
 
 def _count(module: nn.Module) -> int:

@@ -131,25 +131,6 @@ class EfficientNetLite0(nn.Module):
         return self.classifier(self.forward_features(images))
 
 
-def efficientnet_lite0(*, pretrained: bool = True, num_classes: int = 0) -> EfficientNetLite0:
-    """The network in evaluation mode, by default with ImageNet weights and without a classifier.
-
-    Args:
-        pretrained: Load the weights that ship with the package.
-        num_classes: 0 for features only; 1,000 with ImageNet's classifier, which only fits pretrained weights.
-    """
-    network = EfficientNetLite0(num_classes)
-    if pretrained:
-        weights = shipped_weights(classifier=num_classes > 0)
-        if num_classes and num_classes != len(weights["classifier.bias"]):
-            raise HitNetError(
-                f"efficientnet_lite0: num_classes must be 0 or {len(weights['classifier.bias']):,} with pretrained "
-                f"weights; got {num_classes}."
-            )
-        network.load_state_dict(weights)
-    return network.eval()
-
-
 def shipped_weights(*, classifier: bool = False) -> dict[str, Tensor]:
     """The weights of the package in float32, with or without the classifier, once their checksum is right."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from hitnet import kernels
 from hitnet.capsules import MapNorm
 from hitnet.errors import HitNetError
-from hitnet.models.dropconnect import DropConnect
 
 
 class Features(nn.Module):
@@ -78,14 +76,6 @@ class PaperFeatures(Features):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.maps(images, relu=True).flatten(1)
-
-
-class PrimaryCapsules(PaperFeatures):
-    """The same convolutions without the second ReLU; groups of 8 channels at one position become neighbours."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps = self.maps(images, relu=False)
-        return maps.unflatten(1, (32, 8)).permute(0, 1, 3, 4, 2).flatten(1)
 
 
 def norm_relu(maps: Tensor, norm: nn.Module, *, pool: bool = False) -> Tensor:
@@ -176,28 +166,3 @@ class ResNet9Features(Features):
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.layers(images)
         return torch.amax(maps, dim=(2, 3))
-
-
-class DropConnectFeatures(Features):
-    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and a 2x2 maximum, then 150 units with DropConnect.
-
-    The network of Wan et al. (2013) for MNIST. They give the channels and the units; the kernels, the maximum and the
-    starting weights (Keras') are our choice.
-    """
-
-    smallest = 16
-    num_features = 150
-
-    def __init__(self, in_shape: tuple[int, int, int]) -> None:
-        super().__init__(in_shape)
-        channels, height, width = in_shape
-        self.conv1, self.conv2 = nn.Conv2d(channels, 32, kernel_size=5), nn.Conv2d(32, 64, kernel_size=5)
-        keras_init(self)
-        pixels = math.prod(((size - 4) // 2 - 4) // 2 for size in (height, width))
-        self.connect = DropConnect(64 * pixels, self.num_features)
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps = F.max_pool2d(F.relu(self.conv1(images)), 2)
-        maps = F.max_pool2d(F.relu(self.conv2(maps)), 2)
-        units: Tensor = self.connect(maps.flatten(1))
-        return units

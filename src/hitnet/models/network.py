@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.extractors import FEATURES, build_features, is_backbone
 from hitnet.models.features import Features, Pretrained
-from hitnet.models.heads import HEADS
+from hitnet.models.registry import FEATURES, HEADS, build_features, is_backbone, not_registered
 from hitnet.runtime import schemas
 
 
@@ -26,15 +25,15 @@ class ModelConfig:
         in_shape: (C, H, W) of an image.
         num_classes: K.
         capsule_dim: Components of a capsule, n (paper: 16).
-        features: Feature extractor by name: a key of models.features.FEATURES, or a pretrained backbone,
-            "efficientnet-lite0", "timm:NAME" or "torchvision:NAME".
-        head: Head by name; see models.heads.HEADS.
+        features: Feature extractor by name: paper, small, resnet9, a registered one (`register_features`), or a
+            pretrained backbone, "efficientnet-lite0" or "timm:NAME".
+        head: Head by name: hit-or-miss, softmax, or a registered one (`register_head`).
         decoder: paper (the capsule itself), standardised (its deviation in units of m/√n), conv (the same, decoded by
             convolutions) or none.
         reconstruction_weight: α of the loss L1 + α L2 (paper: 0.392).
         extra_dim: Components that only the decoder sees, e.g. for the background (paper: 0).
-        shared_norm: All classes share the statistics of the head's batch-norm (hitnet-small: on colour images). The
-            paper's ghosts and its gain from hybrid images need it.
+        norm: Which values share a mean and a variance in the head's batch-norm: shared (those of one component, over
+            all classes; paper), each (none) or class (those of one class). None: the head's first.
         weights: A .safetensors file that a backbone starts from. None: its published weights.
     """
 
@@ -47,7 +46,7 @@ class ModelConfig:
     reconstruction_weight: float = 0.392
     extra_dim: int = 0
     weights: str | None = None
-    shared_norm: bool = False
+    norm: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
@@ -60,17 +59,21 @@ class ModelConfig:
         if self.num_classes < 2:
             raise HitNetError(f"A classifier needs at least two classes; got {self.num_classes}.")
         if self.features not in FEATURES and not is_backbone(self.features):
-            raise unknown_name("feature extractor", self.features, FEATURES)
+            raise not_registered("feature extractor", self.features, FEATURES)
         if self.weights is not None and not self.pretrained:
             raise HitNetError(
                 f"`weights` are for a pretrained backbone, not for features {self.features!r}. Choose the model "
                 "hitnet-pretrained."
             )
         if self.head not in HEADS:
-            raise unknown_name("head", self.head, HEADS)
-        if self.shared_norm and not issubclass(HEADS[self.head], CapsuleLayer):
+            raise not_registered("head", self.head, HEADS)
+        norms = HEADS[self.head].norms
+        if self.norm is None and norms:
+            object.__setattr__(self, "norm", norms[0])
+        elif self.norm is not None and self.norm not in norms:
+            known = f"only the batch-norm {' and '.join(norms)}" if norms else "no batch-norm"
             raise HitNetError(
-                f"shared_norm: the head {self.head!r} has no batch-norm. Leave it out, or choose another head."
+                f"norm: the head {self.head!r} has {known}; got {self.norm!r}. Leave it out, or choose another head."
             )
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
@@ -124,11 +127,10 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.features: Features = build_features(config.features, config.in_shape)
-        self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim)
+        norm = {} if config.norm is None else {"norm": config.norm}
+        self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim, **norm)
         if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
             self.head.norm.momentum = QUICK_MOMENTUM
-        if config.shared_norm and isinstance(self.head, CapsuleLayer):
-            self.head.share_norm()
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
             self.extra = ExtraComponents(self.features.num_features, config.extra_dim)

@@ -17,8 +17,8 @@ from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_his
 from hitnet.plots.losses import loss_figure
 from hitnet.plots.sheet import check_file_type, draw_image, pages, save
 from hitnet.plots.synthesis import (
-    draw_features,
-    feature_figures,
+    distribution_figures,
+    draw_distribution,
     hybrid_figures,
     prototype_figures,
     traversal_figures,
@@ -30,15 +30,15 @@ __all__ = [
     "capsule_figure",
     "check_file_type",
     "class_figures",
+    "distribution_figures",
     "doubtful_figures",
     "draw_agreement",
     "draw_distances",
+    "draw_distribution",
     "draw_error",
-    "draw_features",
     "draw_image",
     "draw_loss",
     "draw_pairs",
-    "feature_figures",
     "history_figure",
     "hybrid_figures",
     "loss_figure",

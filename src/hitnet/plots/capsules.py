@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 from torch import Tensor
 
 from hitnet.capsules import CENTRE, HIT_RADIUS, MISS_RADIUS, distances, one_hot
-from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, blank_figure, tidy
 
 MOST_DOTS = 4_000  # of each colour; more would only cover each other
 BINS = 60
@@ -26,9 +23,7 @@ def capsule_figure(capsules: Tensor, labels: Tensor) -> Figure:
         capsules: (B, K, n) in [0, 1], as `Output.capsules` has them.
         labels: (B,), the classes of the images.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, WIDTH / 2), facecolor="white", layout="constrained")
+    figure = blank_figure(WIDTH, WIDTH / 2)
     left, right = figure.subplots(1, 2)
     draw_capsules(left, capsules, labels)
     draw_capsule_distances(right, capsules, labels)
@@ -58,8 +53,6 @@ def farthest(capsules: Tensor) -> float:
 
 def draw_capsules(axes: Axes, capsules: Tensor, labels: Tensor) -> Axes:
     """Draw a dot per capsule around the centre, and circles around the hit zone and within the miss zone."""
-    from matplotlib.patches import Circle
-
     true, others = split_capsules(capsules, labels)
     for chosen, colour in ((others, SOFT), (true, BLUE)):
         x, y = places_on_plane(chosen[:: 1 + len(chosen) // MOST_DOTS]).T
@@ -70,10 +63,7 @@ def draw_capsules(axes: Axes, capsules: Tensor, labels: Tensor) -> Axes:
         label.set(fontsize=6.5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})
     reach = farthest(capsules)
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
-    axes.set_title("capsules around the centre", fontsize=8, color=INK, loc="left")
-    for spine in axes.spines.values():
-        spine.set(color=SOFT, linewidth=0.5)
-    return axes
+    return tidy(axes, title="capsules around the centre", sides=tuple(axes.spines))
 
 
 def draw_capsule_distances(axes: Axes, capsules: Tensor, labels: Tensor) -> Axes:
@@ -86,10 +76,5 @@ def draw_capsule_distances(axes: Axes, capsules: Tensor, labels: Tensor) -> Axes
         axes.hist(values, BINS, range=(0, reach), weights=weights, color=colour, alpha=0.75, label=f"capsules {name}")
     for radius in (HIT_RADIUS, MISS_RADIUS):
         axes.axvline(radius, color=RED, linewidth=1.0)
-    axes.set_xlabel("distance from the centre", fontsize=7, color=SOFT)
-    axes.set_ylabel("% of them", fontsize=7, color=SOFT)
-    axes.set_title("their distances; red: m and m'", fontsize=8, color=INK, loc="left")
-    axes.tick_params(labelsize=6.5, colors=SOFT, length=2, width=0.5)
-    for side, spine in axes.spines.items():
-        spine.set(visible=side in ("left", "bottom"), color=SOFT, linewidth=0.5)
-    return axes
+    title = "their distances; red: m and m'"
+    return tidy(axes, title=title, x="distance from the centre", y="% of them", sides=("left", "bottom"))

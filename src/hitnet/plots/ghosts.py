@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.images import Images
@@ -14,25 +16,13 @@ from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, save, text
 from hitnet.plots.tiles import tile_figures, tile_width
 from hitnet.runtime import files, spreadsheets
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
 MOST_DRAWN = 200  # largest number of doubtful images in a figure
 MANY_COLUMNS, FEW_COLUMNS = 9, 5  # columns of doubtful images if their labels fit, and if names must be cut
 MANY = 20  # with more classes, the cells of a matrix have no labels
 
 
 def doubtful_figures(doubtful: pd.DataFrame, images: Images, *, most: int = MOST_DRAWN) -> list[Figure]:
-    """The doubtful images with the most hits, fewest hits first, each under (label, ghost class, hits).
-
-    Args:
-        doubtful: One row per doubtful image, as `Ghosts.doubtful` gives them; the index is the image's place.
-        images: All images.
-        most: Show at most N images.
-    """
+    """At most N doubtful images of `Ghosts.doubtful`, those with the most hits, each under (label, ghost, hits)."""
     rows = doubtful.tail(most)
     facts = list(zip(rows["label"], rows["ghost"], rows["hits"], strict=True))
     labels, columns = [f"({label}, {ghost}, {hits})" for label, ghost, hits in facts], MANY_COLUMNS
@@ -47,8 +37,6 @@ def doubtful_figures(doubtful: pd.DataFrame, images: Images, *, most: int = MOST
 
 def analysis_figure(ghosts: Ghosts) -> Figure:
     """Three panels: agreement of the networks, pairs of classes where all agree, mean and spread of distances."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(WIDTH * 1.6, 3.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     draw_agreement(left, ghosts)
@@ -60,7 +48,7 @@ def analysis_figure(ghosts: Ghosts) -> Figure:
 def draw_agreement(axes: Axes, ghosts: Ghosts) -> Axes:
     """Draw how many images have 1, 2, … different ghost classes."""
     agreement = ghosts.agreement()
-    axes.bar(agreement["classes"], agreement["percent"], color=BLUE)
+    axes.bar(agreement["classes"], 100 * agreement["share"], color=BLUE)
     axes.set(xlabel="different ghost classes $N_c$", ylabel="% of the images", title=f"{ghosts.models} networks")
     axes.set_xticks(agreement["classes"])
     return axes

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hitnet.errors import HitNetError
-from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, fitting
+from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, blank_figure, fitting, tidy
 from hitnet.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Histories = Mapping[str, list[dict[str, Any]]]
 COLOURS = (BLUE, RED, "#4f8a5b", "#8a5fa8", "#c28a2b", "#3f9aa6", "#7a6a5c", "#c2608f")
@@ -40,8 +40,6 @@ def history_figure(histories: Histories) -> Figure:
     Args:
         histories: The history of each run, by the name to show.
     """
-    from matplotlib.figure import Figure
-
     if not histories:
         raise HitNetError("histories must have at least one run; got none.")
     empty = [name for name, rows in histories.items() if not rows]
@@ -49,7 +47,7 @@ def history_figure(histories: Histories) -> Figure:
         raise HitNetError(
             f"There are no epochs to draw of {', '.join(empty)}. A run writes its history with its first checkpoint."
         )
-    figure = Figure(figsize=(WIDTH, 2.75 + 0.17 * len(histories)), facecolor="white", layout="constrained")
+    figure = blank_figure(WIDTH, 2.75 + 0.17 * len(histories))
     left, right = figure.subplots(1, 2)
     draw_error(left, histories)
     draw_loss(right, histories)
@@ -63,8 +61,8 @@ def history_figure(histories: Histories) -> Figure:
 
 def draw_error(axes: Axes, histories: Histories) -> Axes:
     """Draw test errors as solid lines and training errors as dotted lines."""
-    _draw(axes, histories, "train_error", linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
-    tested = _draw(axes, histories, "test_error", linewidth=1.4)
+    _draw(axes, histories, "train_error", 100, linewidth=0.9, linestyle=(0, (1, 1.2)), alpha=0.8)
+    tested = _draw(axes, histories, "test_error", 100, linewidth=1.4)
     return _finish(axes, "error, % (dotted: in training)" if tested else "error in training, %")
 
 
@@ -76,16 +74,14 @@ def draw_loss(axes: Axes, histories: Histories) -> Axes:
 
 def colours(count: int) -> list[Any]:
     """`count` different colours: the usual ones, or a rainbow if there are not enough of them."""
-    from matplotlib import colormaps
-
     return list(COLOURS[:count] if count <= len(COLOURS) else colormaps["turbo"](np.linspace(0.05, 0.95, count)))
 
 
-def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
-    """Draw one line per run whose history has `key`; return whether there is any."""
+def _draw(axes: Axes, histories: Histories, key: str, factor: float = 1, **style: Any) -> bool:
+    """Draw one line per run whose history has `key`, times a factor; return whether there is any."""
     drawn = False
     for (name, rows), colour in zip(histories.items(), colours(len(histories)), strict=True):
-        points = [(row["epoch"], row[key]) for row in rows if key in row]
+        points = [(row["epoch"], factor * row[key]) for row in rows if key in row]
         if points:
             marker = "." if len(points) == 1 else ""  # a single epoch would be an invisible line
             axes.plot(*zip(*points, strict=True), label=name, color=colour, marker=marker, **style)
@@ -94,8 +90,6 @@ def _draw(axes: Axes, histories: Histories, key: str, **style: Any) -> bool:
 
 
 def _finish(axes: Axes, title: str) -> Axes:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
     values = np.concatenate([np.zeros(0), *(np.asarray(line.get_ydata(), dtype=float) for line in axes.lines)])
     positive = values[values > 0]  # a logarithmic scale cannot show an error of 0
     if len(positive) and positive.max() > WIDE_SPAN * positive.min():
@@ -105,11 +99,6 @@ def _finish(axes: Axes, title: str) -> Axes:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=8, color=INK, loc="left")
-    axes.set_xlabel("epoch", fontsize=7, color=SOFT)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.tick_params(which="both", labelsize=6.5, colors=SOFT, length=2, width=0.5)
     axes.grid(axis="y", color=SOFT, alpha=0.2, linewidth=0.5)
-    for side, spine in axes.spines.items():
-        spine.set(visible=side in ("left", "bottom"), color=SOFT, linewidth=0.5)
-    return axes
+    return tidy(axes, title=title, x="epoch", sides=("left", "bottom"))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 
 from hitnet.capsules import CENTRE, HIT_RADIUS, MISS_RADIUS
 from hitnet.losses import centripetal_loss
-from hitnet.plots.sheet import BLUE, INK, SOFT, WIDTH
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from hitnet.plots.sheet import BLUE, INK, SOFT, WIDTH, blank_figure, tidy
 
 POINTS, PIXELS = 1_000, 300
 FARTHEST = 2.0  # √n/2 for capsules of 16 components
@@ -21,9 +18,7 @@ FARTHEST = 2.0  # √n/2 for capsules of 16 components
 
 def loss_figure() -> Figure:
     """Four panels: the loss of the true class and of another class, over the distance and on the plane (n = 2)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, WIDTH * 0.85), facecolor="white", layout="constrained")
+    figure = blank_figure(WIDTH, WIDTH * 0.85)
     for column, (true, title) in enumerate(((True, "capsule of the true class"), (False, "another capsule"))):
         draw_loss_over_distance(figure.add_subplot(2, 2, 1 + column), true=true).set_title(
             title, fontsize=8, color=INK, loc="left"
@@ -45,12 +40,7 @@ def draw_loss_over_distance(axes: Axes, *, true: bool) -> Axes:
     edge, name = (HIT_RADIUS, "m") if true else (MISS_RADIUS, "m'")
     axes.axvline(edge, color=SOFT, linewidth=0.7, linestyle=(0, (4, 3)))
     axes.annotate(f"{name} = {edge}", (edge, axes.get_ylim()[1]), (3, -8), textcoords="offset points", fontsize=6.5)
-    axes.set_xlabel("distance from the centre", fontsize=7, color=SOFT)
-    axes.set_ylabel("loss", fontsize=7, color=SOFT)
-    axes.tick_params(labelsize=6.5, colors=SOFT, length=2, width=0.5)
-    for side, spine in axes.spines.items():
-        spine.set(visible=side in ("left", "bottom"), color=SOFT, linewidth=0.5)
-    return axes
+    return tidy(axes, x="distance from the centre", y="loss", sides=("left", "bottom"))
 
 
 def draw_loss_on_plane(axes: Axes, *, true: bool) -> Axes:
@@ -58,15 +48,10 @@ def draw_loss_on_plane(axes: Axes, *, true: bool) -> Axes:
 
     The plane reaches beyond [0, 1]: within it, no capsule of two components is as far as m' = 0.9.
     """
-    from matplotlib.patches import Circle
-
     side = np.linspace(CENTRE - 1, CENTRE + 1, PIXELS)
     distances = np.hypot(side[None, :] - CENTRE, side[:, None] - CENTRE)
     reach = (side[0], side[-1])
     axes.imshow(class_loss(distances, true=true), extent=(*reach, *reach), origin="lower", cmap="viridis_r")
     radius = HIT_RADIUS if true else MISS_RADIUS
     axes.add_patch(Circle((CENTRE, CENTRE), radius, fill=False, edgecolor="black", linewidth=1.0))
-    axes.set_xlabel("component 1", fontsize=7, color=SOFT)
-    axes.set_ylabel("component 2", fontsize=7, color=SOFT)
-    axes.tick_params(labelsize=6.5, colors=SOFT, length=2, width=0.5)
-    return axes
+    return tidy(axes, x="component 1", y="component 2")

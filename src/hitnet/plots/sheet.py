@@ -1,6 +1,6 @@
 """Shared by all figures: a page measured in inches, colours, page breaks, and writing to files.
 
-Figures are made without pyplot, so no global state changes. matplotlib is imported only when it is needed.
+Figures are made without pyplot, so no global state changes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from torch import Tensor
 
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, replacing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
 BLUE, RED = "#3a6ea5", "#b8442f"
@@ -37,14 +40,31 @@ MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character
 log = logging.getLogger("hitnet")
 
 
+def blank_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, whose axes are laid out by matplotlib."""
+    return Figure(figsize=(width, height), facecolor="white", layout="constrained")
+
+
+def tidy(
+    axes: Axes, *, title: str = "", x: str = "", y: str = "", size: float = 6.5, sides: Sequence[str] | None = None
+) -> Axes:
+    """Give axes a title, names, small ticks and, where `sides` are given, only these spines."""
+    if title:
+        axes.set_title(title, fontsize=8, color=INK, loc="left")
+    axes.set_xlabel(x, fontsize=7, color=SOFT)
+    axes.set_ylabel(y, fontsize=7, color=SOFT)
+    axes.tick_params(which="both", labelsize=size, colors=SOFT, length=2, width=0.5)
+    for side, spine in axes.spines.items() if sides is not None else ():
+        spine.set(visible=side in (sides or ()), color=SOFT, linewidth=0.5)
+    return axes
+
+
 class Sheet:
     """A page with a single axes, in inches from the top left corner."""
 
     def __init__(self, width: float, height: float) -> None:
-        from matplotlib.figure import Figure
-
-        self.figure: Figure = Figure(figsize=(width, height), facecolor="white")
-        self.axes: Axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.figure = Figure(figsize=(width, height), facecolor="white")
+        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
         self.axes.set(xlim=(0, width), ylim=(height, 0))
         self.axes.set_axis_off()
 
@@ -70,9 +90,6 @@ def fitting(text: str, room: float, *, size: float) -> str:
 
 def text_width(text: str, size: float, *, math: bool = False) -> float:
     """Width of a text in inches, in the font of names; with `math`, $…$ are formulas."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", MISSING)  # `save` reports it
         width: float = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=math)[0]
@@ -80,11 +97,9 @@ def text_width(text: str, size: float, *, math: bool = False) -> float:
 
 
 def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, float] | None = None) -> Axes:
-    """Draw an image on axes.
+    """Draw an image (C, H, W), floats in [0, 1] or uint8, on axes.
 
     Args:
-        axes: The axes.
-        image: (C, H, W), floats in [0, 1] or uint8, grey or colour.
         extent: (left, right, bottom, top) on axes whose limits do not change. None: fit the axes to the image, with
             square pixels.
     """
@@ -113,9 +128,6 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
     Returns:
         The files that were written.
     """
-    import matplotlib
-    from matplotlib.backends.backend_pdf import PdfPages
-
     target = expand(path)
     kind = check_file_type(target)
     # Publishers ask for TrueType fonts. Without dates, the same figure gives the same file. Composite images are off,
@@ -167,16 +179,9 @@ def _missing_reported_once() -> Iterator[None]:
         )
 
 
-def file_types() -> set[str]:
-    """The file endings, without the dot, that can be written."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    return set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # it writes images into separate files
-
-
 def check_file_type(path: str | Path) -> str:
     """The type that a file's ending gives; raise HitNetError if that type cannot be written."""
-    known = file_types()
+    known = set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"}  # it writes images into separate files
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in known:
         raise HitNetError(
@@ -186,17 +191,17 @@ def check_file_type(path: str | Path) -> str:
     return kind
 
 
+def sheets(
+    rows: int, height: float, *, width: float, above: float = 0.0, gap: float = GAP
+) -> Iterator[tuple[Sheet, list[tuple[int, float]]]]:
+    """One page after the other, each with the numbers of its rows and their tops; `gap` is left after each row."""
+    for page in pages(rows, height, above=above):
+        sheet = Sheet(width, above + len(page) * height - gap + 2 * MARGIN)
+        yield sheet, [(row, MARGIN + above + place * height) for place, row in enumerate(page)]
+
+
 def pages(rows: int, height: float, *, above: float = 0.0) -> list[range]:
-    """Cut rows into pages of nearly equal length.
-
-    Args:
-        rows: Number of rows.
-        height: Height of a row in inches.
-        above: Space above the rows of a page in inches.
-
-    Returns:
-        The rows of each page.
-    """
+    """Cut rows of this height into pages of nearly equal length, with space `above` the rows; all in inches."""
     capacity = max(1, int((TALLEST - above - 2 * MARGIN) / height))
     count = max(1, math.ceil(rows / capacity))
     per_page = max(1, math.ceil(rows / count))

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from hitnet.errors import HitNetError
-from hitnet.plots.sheet import BLUE, FILL, GAP, INK, LINE, MARGIN, RED, SOFT, WIDTH, Sheet, fitting, pages, text_width
+from hitnet.plots.sheet import (
+    BLUE,
+    FILL,
+    GAP,
+    INK,
+    LINE,
+    MARGIN,
+    RED,
+    SOFT,
+    WIDTH,
+    Sheet,
+    blank_figure,
+    fitting,
+    pages,
+    sheets,
+    text_width,
+    tidy,
+)
 from hitnet.plots.tiles import tile_figures
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from hitnet.synthesis.distributions import FeatureDistributions
-    from hitnet.synthesis.hybrid_images import HybridExamples
-    from hitnet.synthesis.prototype import Prototypes
-    from hitnet.synthesis.traversal import Traversal
+from hitnet.synthesis import CapsuleDistributions, HybridExamples, Prototypes, Traversal
 
 MOST_STEPS = 40  # largest number of columns of a traversal; more would be too narrow to see
 X_REC, X_MOD = r"$X_{\mathrm{rec}}$", r"$X_{\mathrm{mod}}$"
@@ -47,11 +57,10 @@ def traversal_figures(traversal: Traversal) -> list[Figure]:
     change, top_change = traversal.change, float(traversal.change.max()) or 1.0
     form = ".3f" if top_change >= 0.01 else ".0e"  # small changes must not be written as zeros
     figures = []
-    for rows in pages(len(traversal.images), step, above=head):
-        sheet = Sheet(side + steps * (tile + GAP) + bar + 2 * MARGIN, head + len(rows) * step + 2 * MARGIN)
+    width = side + steps * (tile + GAP) + bar + 2 * MARGIN
+    for sheet, rows in sheets(len(traversal.images), step, width=width, above=head, gap=0.0):
         _traversal_head(sheet, traversal, side, tile, head)
-        for number, row in enumerate(rows):
-            top = MARGIN + head + number * step
+        for row, top in rows:
             middle = top + tile * shape[1] / shape[2] / 2
             sheet.text(MARGIN + side - 0.1, middle, str(row), ha="right")
             for column in range(steps):
@@ -104,10 +113,9 @@ def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
     step = tile * first.original.shape[1] / first.original.shape[2] + gap
     block = lines * step + 2 * LINE + 0.12
     figures = []
-    for rows in pages(len(examples), block):
-        sheet = Sheet(WIDTH, len(rows) * block - 0.12 + 2 * MARGIN)
-        for number, row in enumerate(rows):
-            example, top = examples[row], MARGIN + number * block
+    for sheet, rows in sheets(len(examples), block, width=WIDTH, gap=0.12):
+        for row, top in rows:
+            example = examples[row]
             pair = ((example.modified, X_MOD), (example.results, f"{X_MOD} + $X$ − {X_REC}"))
             for side, (following, formula) in enumerate(pair):
                 left = MARGIN + side * (panel + between)
@@ -128,7 +136,7 @@ def hybrid_figures(examples: Sequence[HybridExamples]) -> list[Figure]:
     return figures
 
 
-def feature_figures(features: FeatureDistributions) -> list[Figure]:
+def distribution_figures(features: CapsuleDistributions) -> list[Figure]:
     """Distributions of capsule components: a panel per class, or per component if there is only one class."""
     present = features.labels.unique().tolist()
     if len(present) > 1:
@@ -145,47 +153,29 @@ def feature_figures(features: FeatureDistributions) -> list[Figure]:
     figures = []
     for rows in pages(math.ceil(len(panels) / columns), height, above=0.9):
         part = panels[rows.start * columns : rows.stop * columns]
-        figures.append(_feature_page(features, part, title, columns, len(rows), height, reach))
+        figure = blank_figure(WIDTH, len(rows) * height + 0.85)
+        figure.suptitle(fitting(title, WIDTH, size=9), fontsize=9, color=INK, parse_math=False)
+        grid = figure.subplots(len(rows), columns, squeeze=False, sharey=True)
+        for axes in grid.flat[len(part) :]:
+            axes.set_axis_off()
+        for i, (name, capsules) in enumerate(part):
+            name = fitting(name, WIDTH / columns - 0.15, size=8)
+            axes = draw_distribution(grid.flat[i], capsules, features, reach=reach, title=name)
+            axes.tick_params(labelbottom=i + columns >= len(part))
+        handles, names = grid.flat[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=7, frameon=False)
+        figures.append(figure)
     return figures
 
 
-def _feature_page(
-    features: FeatureDistributions,
-    panels: list[tuple[str, Tensor]],
-    title: str,
-    columns: int,
-    rows: int,
-    height: float,
-    reach: float,
-) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, rows * height + 0.85), facecolor="white", layout="constrained")
-    figure.suptitle(fitting(title, WIDTH, size=9), fontsize=9, color=INK, parse_math=False)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for i, axes in enumerate(grid.flat):
-        if i < len(panels):
-            name = fitting(panels[i][0], WIDTH / columns - 0.15, size=8)
-            draw_features(axes, panels[i][1], features, reach=reach, title=name)
-            axes.tick_params(labelbottom=i + columns >= len(panels))
-        else:
-            axes.set_axis_off()
-    handles, names = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=7, frameon=False)
-    return figure
-
-
-def draw_features(
-    axes: Axes, capsules: Tensor, features: FeatureDistributions, *, reach: float, title: str = ""
+def draw_distribution(
+    axes: Axes, capsules: Tensor, features: CapsuleDistributions, *, reach: float, title: str = ""
 ) -> Axes:
-    """Draw the distribution of capsule components: all together filled, each as a line, the expected one dashed.
+    """Draw the distribution of capsule components (N, d): all together filled, each as a line, the expected one dashed.
 
     Args:
-        axes: The axes.
-        capsules: (N, d).
         features: Gives the expected distribution.
         reach: How far the x-axis reaches to each side of the centre.
-        title: Title of the panel.
     """
     values = capsules.double().numpy()
     edges = np.linspace(features.centre - reach, features.centre + reach, 41)
@@ -226,7 +216,4 @@ def draw_features(
         offset = float(f"{reach / 2:.1g}")
         ticks = [features.centre - offset, features.centre, features.centre + offset]
     axes.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
-    axes.tick_params(labelsize=6, colors=SOFT, length=2, width=0.5)
-    for name, spine in axes.spines.items():
-        spine.set(visible=name == "bottom", color=SOFT, linewidth=0.5)
-    return axes
+    return tidy(axes, size=6, sides=("bottom",))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from hitnet.plots.sheet import GAP, LINE, MARGIN, TALLEST, WIDTH, Sheet, pages
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from hitnet.plots.sheet import GAP, LINE, MARGIN, TALLEST, WIDTH, sheets
 
 COLUMNS = 10  # images in a row of a class
 
@@ -27,13 +24,14 @@ def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None =
     above = LINE if labels else 0.0
     step = tile * images.shape[2] / images.shape[3] + GAP + above
     figures = []
-    for rows in pages(math.ceil(len(images) / columns), step):
-        sheet = Sheet(columns * (tile + GAP) - GAP + 2 * MARGIN, len(rows) * step - GAP + 2 * MARGIN)
-        for i in range(rows.start * columns, min(rows.stop * columns, len(images))):
-            left, top = MARGIN + i % columns * (tile + GAP), MARGIN + (i // columns - rows.start) * step
-            if labels:
-                sheet.text(left + tile / 2, top + LINE / 2, labels[i], room=tile)
-            sheet.image(images[i], left, top + above, tile)
+    width = columns * (tile + GAP) - GAP + 2 * MARGIN
+    for sheet, rows in sheets(math.ceil(len(images) / columns), step, width=width):
+        for row, top in rows:
+            for i in range(row * columns, min((row + 1) * columns, len(images))):
+                left = MARGIN + i % columns * (tile + GAP)
+                if labels:
+                    sheet.text(left + tile / 2, top + LINE / 2, labels[i], room=tile)
+                sheet.image(images[i], left, top + above, tile)
         figures.append(sheet.figure)
     return figures
 
@@ -53,10 +51,8 @@ def class_figures(images: Tensor, labels: Sequence[str]) -> list[Figure]:
     tile = min(1.25, (WIDTH - 2 * MARGIN - side + GAP) / widest - GAP, one_page)
     step = tile * aspect + GAP
     figures = []
-    for page in pages(len(rows), step):
-        sheet = Sheet(side + widest * (tile + GAP) - GAP + 2 * MARGIN, len(page) * step - GAP + 2 * MARGIN)
-        for number, row in enumerate(page):
-            top = MARGIN + number * step
+    for sheet, page in sheets(len(rows), step, width=side + widest * (tile + GAP) - GAP + 2 * MARGIN):
+        for row, top in page:
             sheet.text(MARGIN + side - 0.08, top + (step - GAP) / 2, rows[row][0], room=side, ha="right")
             for column, i in enumerate(rows[row][1]):
                 sheet.image(images[i], MARGIN + side + column * (tile + GAP), top, tile)

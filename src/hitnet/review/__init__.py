@@ -1,16 +1,21 @@
-"""Review an audit in the browser: decisions are saved as they are made, and the rest is ranked anew."""
+"""Review an audit in the browser: decisions are saved as they are made, and the rest is ranked again."""
 
-from hitnet.errors import HitNetError
+from typing import Any
+
+from hitnet.errors import MissingPackageError
 
 try:
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:
-    raise HitNetError(
-        f"`hitnet review` needs the package {error.name}: pip install 'hitnet[review]'. "
-        "Without it, open report.html in the audit folder."
-    ) from error
+    _missing = error.name
 
-from hitnet.review.server import serve_review
+    def serve_review(*arguments: Any, **options: Any) -> int:
+        """Serve an audit's page; here, a package that this needs is missing."""
+        advice = "Without it, open report.html in the audit folder."
+        raise MissingPackageError("`hitnet review`", _missing, "review", advice)
+
+else:
+    from hitnet.review.server import serve_review  # type: ignore[assignment]
 
 __all__ = ["serve_review"]

@@ -5,6 +5,7 @@ All threads of the server share one board. Changes happen under its lock; the lo
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -14,24 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from hitnet.audit.correction_files import DECISIONS, Correction
-from hitnet.audit.decisions import (
-    NAME,
-    UNDECIDED,
-    Change,
-    Decision,
-    DecisionLog,
-    Decisions,
-    Key,
-    Step,
-    settle,
-    settled,
-)
+from hitnet.audit.rows import Ints, Ranking, Rows
+from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
+from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
 from hitnet.errors import HitNetError
-from hitnet.review.queries import MOST_ROWS, Query
-from hitnet.review.rows import Ints, Ranking, Rows
-from hitnet.review.selection import CODES, Selection, States, select_rows
+from hitnet.review.selection import CODES, MOST_ROWS, Query, Selection, States, select_rows
 
+log = logging.getLogger("hitnet")
 KEPT_RANKINGS = 4  # pages may still show an earlier one
 KEPT_ORDERS = 16
 UNSETTLED = -2  # in place of a true class; -1: no label is right, or none is known
@@ -42,26 +32,20 @@ class StaleError(HitNetError):
 
 
 class Board:
-    """The state of a review by one reviewer; others may review the same audit in other processes.
-
-    Args:
-        rows: The audit.
-        folder: Where its decisions are logged.
-        reviewer: Who decides here.
-    """
+    """The state of a review by one reviewer; others may review the same audit in other processes."""
 
     def __init__(self, rows: Rows, folder: Path, reviewer: str) -> None:
         self.rows, self.reviewer = rows, reviewer
         self.lock = threading.RLock()
-        self.log = DecisionLog(folder / NAME)
+        self.log = StepLog(folder / NAME)
         self.decisions = Decisions()
         self.rankings: OrderedDict[int, Ranking] = OrderedDict({0: rows.own_ranking})
         self.states = States.undecided(len(rows))
         self.changed = 0  # counts changes of decisions
-        self.answers: dict[str, dict[int, str]] = {}  # by reviewer and row; what is no label stands in brackets
+        self._answers: dict[str, dict[int, str]] = {}  # by reviewer and row
         self._truth = np.full(len(rows), UNSETTLED, np.int64)
         self._class = {name: k for k, name in enumerate(rows.class_names)}
-        self.agreed: tuple[int, list[dict[str, Any]]] | None = None  # of reviewers, with the `changed` that it is of
+        self._agreed: tuple[int, list[dict[str, Any]]] = (-1, [])  # with the `changed` that it is of
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
         self.catch_up()
 
@@ -71,6 +55,10 @@ class Board:
         """Read what this or another process has logged since the last time."""
         with self.lock:
             concerned: set[Key] = set()
+            if self.log.is_replaced():
+                log.warning("%s is no longer the file that was read: what it holds now counts.", self.log.path)
+                concerned.update(self.decisions.images())
+                self.log, self.decisions = StepLog(self.log.path), Decisions()
             for step in self.log.read():
                 concerned |= self.decisions.add(step)
             for key in concerned:
@@ -83,33 +71,35 @@ class Board:
         if row is None:
             return
         current = self.current(row)
-        own = current.get(self.reviewer)
-        shown = own or next(reversed(current.values()), None)
-        self.states.decision[row] = 0 if shown is None else CODES.get(shown.decision, 0)
-        self.states.own[row] = own is not None
-        decided = settle(current)
+        shown, decided = self._shown(current), settle(current)
+        self.states.decision[row] = 0 if shown is None else CODES.get(shown.change.decision, 0)
+        self.states.own[row] = self.reviewer in current
         self.states.disputed[row] = bool(current) and decided is None
         self._truth[row] = self._true_class(row, decided)
-        for reviewer in self.decisions.reviewers:
+        for reviewer in (*self._answers, *current):
+            answers = self._answers.setdefault(reviewer, {})
+            answers.pop(row, None)
             if reviewer in current:
-                self.answers.setdefault(reviewer, {})[row] = current[reviewer].answer
-            else:
-                self.answers.get(reviewer, {}).pop(row, None)
+                answers[row] = current[reviewer].answer
+
+    def _shown(self, current: dict[str, Decision]) -> Decision | None:
+        """The decision that the page shows: the reviewer's own, else the last of others."""
+        return current.get(self.reviewer) or next(reversed(current.values()), None)
 
     def _true_class(self, row: int, decided: Decision | None) -> int:
-        if decided is None or decided.decision == "unsure":
+        if decided is None or decided.change.decision == "unsure":
             return UNSETTLED
-        known = {"keep": int(self.rows.given[row]), "relabel": self._class.get(decided.label, -1)}
-        return known.get(decided.decision, -1)
+        known = {"keep": int(self.rows.given[row]), "relabel": self._class.get(decided.change.label, -1)}
+        return known.get(decided.change.decision, -1)
 
-    def key(self, row: int) -> Key:
-        return self.rows.paths[row] or int(self.rows.ids[row])
+    def image(self, row: int) -> tuple[str, str]:
+        """Path and label of an image."""
+        return self.rows.paths[row], self.rows.class_names[self.rows.given[row]]
 
     def current(self, row: int) -> dict[str, Decision]:
         """The decisions on an image; those on a label that it no longer has do not count."""
-        given = self.rows.class_names[self.rows.given[row]]
-        decided = self.decisions.of(self.key(row))
-        return {reviewer: decision for reviewer, decision in decided.items() if decision.given == given}
+        path, given = self.image(row)
+        return self.decisions.of(path or int(self.rows.ids[row]), given)
 
     def decide(self, changes: Sequence[tuple[int, str, str]]) -> Step:
         """Log decisions (id, decision, label) on one image or many as one step; on disk when this returns."""
@@ -120,15 +110,12 @@ class Board:
         return step
 
     def _change(self, number: int, decision: str, label: str) -> Change:
-        row = self.rows.need_row(number)
-        given = self.rows.class_names[self.rows.given[row]]
-        if decision not in (*DECISIONS, UNDECIDED):
-            raise HitNetError(f"Unknown decision {decision!r}; use {', '.join((*DECISIONS, UNDECIDED))}.")
-        if decision == "relabel" and (label not in self.rows.class_names or label == given):
-            raise HitNetError(f"Image {number} cannot be relabelled from {given!r} to {label!r}.")
-        if decision != "relabel" and label:
-            raise HitNetError(f"Only relabel takes a label, not {decision}.")
-        return Change(number, self.rows.paths[row], given, decision, label)
+        image = self.image(self.rows.need_row(number))
+        change = Change(number, *image, decision, label)
+        wrong = problem(change, {number: image}, self.rows.class_names, allowed=(*DECISIONS, UNDECIDED))
+        if wrong is not None:
+            raise HitNetError(f"Image {number}: {wrong}.")
+        return change
 
     def decide_group(self, query: Query, decision: str, *, version: int, expected: int) -> Step:
         """Decide on all undecided images of a query: keep their labels, or give them the one suggested class.
@@ -140,14 +127,14 @@ class Board:
             self.catch_up()
             ranking = self.ranking(version)
             if ranking.version != version:
-                raise StaleError("The images were ranked anew. Look at the new order first.")
+                raise StaleError("The images were ranked again. Look at the new order first.")
             order = self.select(replace(query, grouped=False), ranking).order
             rows = order[self.states.decision[order] == 0]
             if len(rows) != expected:
                 raise StaleError(f"{len(rows)} images are undecided here now, not {expected}. Nothing was decided.")
             label = ""
             if decision == "relabel":
-                if query.suggested is None:
+                if query.suggested is None or query.suggested >= len(self.rows.class_names):
                     raise HitNetError("Choose one suggested class to relabel to.")
                 label = self.rows.class_names[query.suggested]
             return self.decide([(number, decision, label) for number in self.rows.ids[rows].tolist()])
@@ -165,23 +152,34 @@ class Board:
 
     def _log(self, step: Step) -> None:
         with self.lock:
+            self.catch_up()  # also notices that the file was replaced
             self.log.append(step)
             self.catch_up()
 
     def concerned(self, step: Step) -> list[int]:
-        """The ids of the images that a step, or what it undoes, is about."""
-        keys = self.decisions.concerned(step)
-        return [int(self.rows.ids[row]) for key in keys if (row := self.rows.row_of_key.get(key)) is not None]
+        """The rows that a step, or what it undoes, is about."""
+        rows = (self.rows.row_of_key.get(key) for key in self.decisions.concerned(step))
+        return [row for row in rows if row is not None]
 
-    def settled(self) -> list[Correction]:
-        """The decisions on which all reviewers agree, as corrections."""
+    def settled(self) -> list[Change]:
+        """The decisions on which all reviewers agree."""
         with self.lock:
-            return settled(self.decisions, self.rows.table).corrections
+            self.catch_up()
+            touched = (self.rows.row_of_key.get(key) for key in self.decisions.images())
+            audited = {int(self.rows.ids[row]): self.image(row) for row in touched if row is not None}
+            return [change for _, change in settled(self.decisions, audited).corrections]
 
     def counts(self) -> dict[str, int]:
         """How many images there are of each decision, by whoever decided, and how many are disputed."""
         numbers = np.bincount(self.states.decision, minlength=len(DECISIONS) + 1).tolist()
         return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.states.disputed.sum())}
+
+    def agreement(self) -> list[dict[str, Any]]:
+        """How far reviewers agree, per pair of them."""
+        with self.lock:
+            if self._agreed[0] != self.changed:
+                self._agreed = (self.changed, agreement(self._answers))
+            return self._agreed[1]
 
     def truths(self) -> tuple[Ints, Ints]:
         """Rows on which the decision is settled, and their true class; −1 for those that no label is known of."""
@@ -222,7 +220,9 @@ class Board:
             ranking = self.ranking(version)
             selection = self.select(query, ranking)
         order = selection.order
-        position = self._position(order, near)
+        row = None if near is None else self.rows.row_of(near)
+        places = np.flatnonzero(order == row) if row is not None else order[:0]
+        position = int(places[0]) if len(places) else 0
         start = offset if near is None else max(0, position - limit // 2)
         rows = order[start : start + min(limit, MOST_ROWS)]
         return {
@@ -233,49 +233,34 @@ class Board:
             "rows": rows.tolist(),
             "columns": self.rows.columns(rows, ranking),
             "records": [self.record(row) for row in rows.tolist()],
-            "groups": [[g.given, g.suggested, g.start, g.count, g.undecided] for g in selection.groups],
+            "groups": [vars(group) for group in selection.groups],
         }
-
-    def _position(self, order: Ints, number: int | None) -> int:
-        row = None if number is None else self.rows.row_of(number)
-        places = np.flatnonzero(order == row) if row is not None else order[:0]
-        return int(places[0]) if len(places) else 0
 
     def record(self, row: int) -> dict[str, Any] | None:
         """What the page shows of the decisions on an image; None if there are none."""
         with self.lock:  # an undo under way has changed decisions, but not yet the states
             current = self.current(row)
-        if not current:
+        shown = self._shown(current)
+        if shown is None:
             return None
-        shown = current.get(self.reviewer) or next(reversed(current.values()))
-        others = [[d.reviewer, d.decision, d.label, d.time] for d in current.values() if d is not shown]
-        return {
-            "decision": shown.decision,
-            "label": shown.label,
-            "reviewer": shown.reviewer,
-            "time": shown.time,
-            "others": others,
-            "disputed": bool(self.states.disputed[row]),
-        }
+        others = [[d.reviewer, *d.outcome] for d in current.values() if d is not shown]
+        about = {"decision": shown.change.decision, "label": shown.change.label, "reviewer": shown.reviewer}
+        return about | {"others": others, "disputed": bool(self.states.disputed[row])}
 
     def history(self, limit: int = 200) -> list[dict[str, Any]]:
         """The last steps, newest first."""
         with self.lock:
             self.catch_up()
             names = list(self.decisions.steps)[: -limit - 1 : -1]
-            return [self._in_words(self.decisions.steps[name]) for name in names]
+            return [self._history_line(self.decisions.steps[name]) for name in names]
 
-    def _in_words(self, step: Step) -> dict[str, Any]:
-        kinds = Counter(change.decision for change in step.changes)
+    def _history_line(self, step: Step) -> dict[str, Any]:
         labels = {change.label for change in step.changes if change.label}
-        return {
-            "step": step.name,
-            "time": step.time,
-            "reviewer": step.reviewer,
-            "undoes": step.undoes,
+        about = {"step": step.name, "time": step.time, "reviewer": step.reviewer, "undoes": step.undoes}
+        return about | {
             "stands": self.decisions.stands(step.name),
             "images": len(step.changes),
             "first": step.changes[0].id if step.changes else None,
-            "kinds": dict(kinds),
+            "kinds": dict(Counter(change.decision for change in step.changes)),
             "label": labels.pop() if len(labels) == 1 else "",
         }

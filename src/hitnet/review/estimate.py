@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitnet.audit import scores
+from hitnet.audit.margins import margins
 from hitnet.capsules import HIT_RADIUS
 
 Floats = npt.NDArray[np.float64]
@@ -98,7 +99,7 @@ class OutcomeModel:
 
 def model_inputs(distances: npt.NDArray[np.floating], labels: Ints) -> Inputs:
     """What distances (M, N, K) of M judges say of labels (N,), as given."""
-    evidence = scores.gather(distances.astype(np.float64), labels)
+    evidence = margins(distances, labels)
     advantage = scores.advantages(evidence, labels)
     classes, rows = advantage.shape[1], np.arange(len(labels))
     prior = scores.pair_prior(scores.highest(advantage), labels, classes)

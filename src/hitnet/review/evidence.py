@@ -10,33 +10,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from hitnet.audit.rows import Ints, Ranking, Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
-from hitnet.review.rows import Ints, Ranking, Rows
 
 NEIGHBOURS = 5
 TYPICAL = 5
 
 
 class Evidence:
-    """Evidence on the images of an audit.
+    """Evidence on the images of an audit, from its features (N, D) and near-duplicates, where it has them."""
 
-    Args:
-        rows: The audit.
-        features: (N, D) in the table's order, where the audit kept them.
-        duplicates: The audit's pairs of near-duplicates, where it looked for them.
-        data: The audited data, asked for what several annotators said when someone wants to know.
-    """
-
-    def __init__(
-        self,
-        rows: Rows,
-        features: Tensor | None = None,
-        duplicates: pd.DataFrame | None = None,
-        data: Data | None = None,
-    ) -> None:
-        self.rows, self.features, self.data = rows, features, data
-        self.duplicates = duplicates if duplicates is not None and len(duplicates) else None
+    def __init__(self, rows: Rows, features: Tensor | None, duplicates: pd.DataFrame | None, data: Data) -> None:
+        self.rows, self.features, self.duplicates, self.data = rows, features, duplicates, data
 
     @cached_property
     def _directions(self) -> Tensor | None:
@@ -84,9 +70,7 @@ class Evidence:
 
     @cached_property
     def _annotations(self) -> pd.DataFrame | None:
-        if self.data is None or "agreement" not in self.rows.table:
-            return None
-        return self.data.annotations()
+        return self.data.annotations() if "agreement" in self.rows.table else None
 
     def annotators(self, row: int) -> dict[str, int]:
         """How many annotators chose each class, where several labelled the image."""
@@ -123,20 +107,13 @@ class Evidence:
 
     def judges(self, row: int, ranking: Ranking) -> list[dict[str, Any]]:
         """What each kind of judge says: its nearest classes with their distances, and how its members vote."""
-        if ranking.said is None:
-            return []
         kinds = []
-        for kind in dict.fromkeys(ranking.kinds):
-            members = [m for m, name in enumerate(ranking.kinds) if name == kind]
-            said = ranking.said[members, row].astype(np.float32)
-            mean = said.mean(axis=0)
+        for kind in dict.fromkeys(opinion.kind for opinion in ranking.opinions):
+            members = [opinion.distances[row] for opinion in ranking.opinions if opinion.kind == kind]
+            distances = np.stack(members).astype(np.float32)
+            mean = distances.mean(axis=0)
             nearest = np.argsort(mean, kind="stable")[:3]
-            votes = np.bincount(said.argmin(axis=1), minlength=len(mean))
-            kinds.append(
-                {
-                    "kind": kind,
-                    "judges": len(members),
-                    "nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest],
-                }
-            )
+            votes = np.bincount(distances.argmin(axis=1), minlength=len(mean))
+            about = {"kind": kind, "judges": len(members)}
+            kinds.append(about | {"nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest]})
         return kinds

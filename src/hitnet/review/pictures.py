@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from hitnet.audit.rows import Rows
 from hitnet.data import Data
-from hitnet.review.rows import Rows
 
 SIDE = 320  # pixels of a thumbnail's longest side: sharp in the grid and in the list on most screens
 LARGE_SIDE = 4096  # pixels of the longest side of a picture to zoom into

@@ -1,4 +1,4 @@
-"""Rank anew as people decide: heads are fitted again on the kept features, with every decision as truth.
+"""Rank again as people decide: heads are fitted again on the kept features, with every decision as truth.
 
 A thread of its own waits for enough new decisions, fits the heads, and puts the new ranking on the board. Pages take it
 when their reader asks for it.
@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hitnet.audit.rows import Ints, Mask, Ranking, Rows
+from hitnet.audit.scoring import capsule_opinions
 from hitnet.capsules import MISS_RADIUS
-from hitnet.features.judges import FeatureJudgement, judge_features
+from hitnet.features.opinions import Opinion, all_distances, judge_features
 from hitnet.review.board import Board
 from hitnet.review.estimate import Left, errors_left, fit_outcomes, logistic, model_inputs
-from hitnet.review.rows import Ints, Mask, Ranking, Rows
 
 log = logging.getLogger("hitnet")
 EVERY = 50  # decisions between two fits
+FEWEST_LABELLED = 2  # images with a label that judges need
 
 
 def fit_judges(
     features: Tensor, labels: Ints, known: Ints, truth: Ints, num_classes: int, *, seed: int
-) -> FeatureJudgement:
-    """The judgement of judges that learn from labels in which decisions have replaced what was given.
+) -> tuple[Opinion, ...]:
+    """The opinions of judges that learn from labels in which decisions have replaced what was given.
 
     Args:
         features: (N, D).
@@ -40,25 +43,27 @@ def fit_judges(
     decided = labels.astype(np.int64).copy()
     decided[known] = truth
     used = torch.from_numpy(np.flatnonzero(decided >= 0))
-    judged = judge_features(features[used], torch.from_numpy(decided)[used], num_classes, seed=seed)
-    distances = torch.full((len(judged.distances), len(labels), num_classes), MISS_RADIUS)
-    distances[:, used] = judged.distances
-    return replace(judged, distances=distances)
+    opinions = []
+    for opinion in judge_features(features[used], torch.from_numpy(decided)[used], num_classes, seed=seed):
+        distances = np.full((len(labels), num_classes), MISS_RADIUS, np.float32)
+        distances[used.numpy()] = opinion.distances
+        opinions.append(replace(opinion, distances=distances))
+    return tuple(opinions)
 
 
-def rank_anew(
-    judged: FeatureJudgement, labels: Ints, known: Ints, truth: Ints, *, version: int = 1
+def rank_again(
+    opinions: Sequence[Opinion], labels: Ints, known: Ints, truth: Ints, *, version: int = 1
 ) -> tuple[Ranking, Left | None]:
     """The ranking that judges and decisions give together: by how probably each given label is wrong.
 
     Args:
-        judged: From `fit_judges`.
+        opinions: From `fit_judges`.
         labels: (N,), as given.
         known: Rows that people decided on.
         truth: Their true classes, −1 for none.
         version: Of the ranking.
     """
-    distances = judged.distances.numpy()
+    distances = all_distances(opinions)
     labels, decided, wrong = _outcomes(labels, known, truth)
     inputs = model_inputs(distances, labels)
     model = fit_outcomes(inputs, decided, wrong)
@@ -70,9 +75,8 @@ def rank_anew(
         score=(1 - logistic(odds)).astype(np.float32),
         suggested=suggested,
         votes=(distances.argmin(axis=2) == suggested).sum(axis=0),
-        distances=distances[: judged.capsules].mean(axis=0),
-        said=distances.astype(np.float16),
-        kinds=judged.kinds,
+        distances=all_distances(capsule_opinions(opinions)).mean(axis=0),
+        opinions=tuple(replace(opinion, distances=opinion.distances.astype(np.float16)) for opinion in opinions),
         decisions=len(known),
     )
     return ranking, errors_left(model, inputs, decided)
@@ -97,7 +101,7 @@ def estimate_left(rows: Rows, known: Ints, truth: Ints) -> Left | None:
 
 
 class Ranker:
-    """Ranks anew in the background.
+    """Ranks again in the background.
 
     Args:
         board: Where decisions come from and rankings go.
@@ -129,25 +133,26 @@ class Ranker:
             try:
                 self.work()
             except Exception:  # a reviewer goes on deciding in the old order
-                log.exception("The images could not be ranked anew; the order stays as it is.")
+                log.exception("The images could not be ranked again; the order stays as it is.")
             self._wake.wait()
             self._wake.clear()
 
     def work(self) -> None:
-        """Rank anew if there are enough new decisions."""
+        """Rank again if there are enough new decisions."""
         known, truth = self.board.truths()
         if abs(len(known) - self.fitted) < self.every:  # undoing counts too
             return
+        self.fitted = len(known)  # also if it fails: it is not tried again at every poll
         rows = self.board.rows
-        if self.features is None:
-            self.left, self.fitted = estimate_left(rows, known, truth), len(known)
+        labelled = len(rows) - int((truth < 0).sum())
+        if self.features is None or labelled < FEWEST_LABELLED:
+            self.left = estimate_left(rows, known, truth)
             return
         self.busy = True
         try:
             version = self.board.ranking().version + 1
             judged = fit_judges(self.features, rows.given, known, truth, len(rows.class_names), seed=version)
-            ranking, self.left = rank_anew(judged, rows.given, known, truth, version=version)
-            self.fitted = len(known)
+            ranking, self.left = rank_again(judged, rows.given, known, truth, version=version)
             self.board.add_ranking(ranking)
         finally:
             self.busy = False

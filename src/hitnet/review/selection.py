@@ -1,33 +1,82 @@
-"""Which rows a query asks for, and in which order: pure functions of rows, decisions and a ranking."""
+"""Which rows a page asks for, and in which order: read from a request, and computed from rows and decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.audit.correction_files import DECISIONS
-from hitnet.review.queries import Query
-from hitnet.review.rows import Ints, Mask, Ranking, Rows
+from hitnet.audit.rows import Ints, Mask, Ranking, Rows
+from hitnet.decisions.rules import DECISIONS
+from hitnet.errors import HitNetError, check_choice
+from hitnet.runtime.files import is_unicode
 
+SORTS = ("doubt", "audit", "file", "outliers")
+STATES = ("undecided", "decided", "by others", "disputed", *DECISIONS)
 CODES = {decision: code for code, decision in enumerate(DECISIONS, start=1)}  # 0: undecided
+MOST_ROWS = 400  # in one answer
+
+
+@dataclass(frozen=True)
+class Query:
+    """Filters, all of which must hold, and the order. Classes and flags are indices."""
+
+    given: int | None = None
+    suggested: int | None = None
+    either: int | None = None  # a class that is given or suggested
+    flags: tuple[int, ...] = ()  # any of which may hold
+    state: str | None = None  # one of STATES
+    lowest: float | None = None  # score
+    highest: float | None = None
+    text: str = ""  # part of a path, in small letters, or an image's number
+    sort: str = "doubt"  # one of SORTS
+    grouped: bool = False  # images of the same given and suggested class stand together
+
+    def __post_init__(self) -> None:
+        check_choice("review", "sort", self.sort, SORTS)
+        if self.state is not None:
+            check_choice("review", "state", self.state, STATES)
+        if not is_unicode(self.text):
+            raise HitNetError("review: text must be Unicode.")
+
+
+def read_query(values: Mapping[str, str]) -> Query:
+    """The query in the parameters of a request; raises HitNetError for values that are none."""
+    try:
+        lowest, highest = (float(values[name]) if values.get(name) else None for name in ("lowest", "highest"))
+    except ValueError:
+        raise HitNetError("review: lowest and highest must be numbers.") from None
+    return Query(
+        **{name: read_whole(values.get(name), name) for name in ("given", "suggested", "either")},
+        lowest=lowest,
+        highest=highest,
+        flags=tuple(read_whole(flag, "flags") or 0 for flag in values.get("flags", "").split(",") if flag),
+        state=values.get("state") or None,
+        text=values.get("text", "").lower(),
+        sort=values.get("sort") or "doubt",
+        grouped=values.get("grouped") == "1",
+    )
+
+
+def read_whole(value: str | None, name: str) -> int | None:
+    """A whole number from 0 on in a request; None if it is not there."""
+    if not value:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > 18:
+        raise HitNetError(f"review: {name} must be a whole number; got {value[:40]!r}.")
+    return int(value)
 
 
 @dataclass(frozen=True)
 class States:
-    """What was decided on each of N rows.
+    """What was decided on each of N rows."""
 
-    Attributes:
-        decision: (N,) a code of CODES, or 0: the reviewer's own decision, else that of others.
-        own: (N,) whether it is the reviewer's own.
-        disputed: (N,) whether reviewers disagree.
-    """
-
-    decision: npt.NDArray[np.int8]
-    own: Mask
-    disputed: Mask
+    decision: npt.NDArray[np.int8]  # (N,), a code of CODES, or 0: the reviewer's own decision, else that of others
+    own: Mask  # (N,), whether it is the reviewer's own
+    disputed: Mask  # (N,), whether reviewers disagree
 
     @classmethod
     def undecided(cls, rows: int) -> States:
@@ -35,13 +84,12 @@ class States:
 
     def which(self, state: str) -> Mask:
         """The rows in a state: undecided, decided, disputed, by others, or a decision."""
-        masks: dict[str, Callable[[], Mask]] = {
-            "undecided": lambda: self.decision == 0,
-            "decided": lambda: self.decision > 0,
-            "disputed": lambda: self.disputed.copy(),
-            "by others": lambda: (self.decision > 0) & ~self.own,
-        }
-        return masks[state]() if state in masks else self.decision == CODES[state]
+        if state == "disputed":
+            return self.disputed.copy()
+        if state in CODES:
+            return self.decision == CODES[state]
+        decided = self.decision > 0
+        return {"undecided": ~decided, "decided": decided, "by others": decided & ~self.own}[state]
 
 
 @dataclass(frozen=True)
@@ -55,8 +103,7 @@ class Group:
     undecided: int
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Rows that a query asks for, in its order."""
 
     order: Ints
@@ -65,13 +112,8 @@ class Selection:
 
 def select_rows(rows: Rows, states: States, query: Query, ranking: Ranking) -> Selection:
     """The rows that a query asks for."""
-    sorts: dict[str, Callable[[], Ints]] = {
-        "doubt": lambda: ranking.order,
-        "audit": lambda: rows.own_ranking.order,
-        "file": lambda: rows.by_path,
-        "strange": lambda: rows.by_strangeness,
-    }
-    order = sorts[query.sort]()
+    sorts = {"doubt": lambda: ranking.order, "file": lambda: rows.by_path, "outliers": lambda: rows.outliers_first}
+    order = sorts.get(query.sort, lambda: rows.own_ranking.order)()
     mask = _mask(rows, states, query, ranking)
     order = order if mask is None else order[mask[order]]
     return _grouped(rows, states, order, ranking) if query.grouped else Selection(order)

@@ -16,52 +16,57 @@ from pathlib import Path
 import pandas as pd
 import uvicorn
 
-from hitnet.audit import Audit, open_audit
+from hitnet.audit.audit_folder import DUPLICATES, own_file
 from hitnet.audit.kept import read_kept
+from hitnet.audit.report import finite_json, page_head, render_page
+from hitnet.audit.results import Audit, opened
+from hitnet.audit.rows import Rows
 from hitnet.data import Source
 from hitnet.errors import HitNetError
 from hitnet.review.app import ReviewApp
 from hitnet.review.board import Board
 from hitnet.review.evidence import Evidence
-from hitnet.review.page import make_page
 from hitnet.review.pictures import Pictures
 from hitnet.review.ranking import Ranker
-from hitnet.review.rows import Rows
 from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")
 HOST = "127.0.0.1"
+LARGEST_DUPLICATES = 4 << 30  # bytes
 
 
 def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> ReviewApp:
-    """Everything that a review of an audit needs, ready to answer requests.
-
-    Args:
-        audit: With a folder: decisions are logged there.
-        reviewer: Who decides.
-        data: Where the audited data is now, if it has moved.
-    """
+    """Everything that a review of an audit needs, ready to answer requests; decisions are logged in its folder."""
     if audit.folder is None:
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
-    opened = audit.audited_data(data)
-    opened = opened.reopen(limit=audit.summary.get("limit"))
+    data = audit.audited_data(data).reopen(limit=audit.summary.limit)
     kept = read_kept(audit.folder, len(audit.table), len(audit.class_names))
-    rows = Rows(audit.table, audit.distances, audit.class_names, kept)
+    rows = Rows(audit.table, audit.distances, audit.class_names, () if kept is None else kept.opinions)
     board = Board(rows, audit.folder, reviewer)
     features = None if kept is None else kept.features
-    evidence = Evidence(rows, features, _duplicates(audit.folder), opened)
-    pictures = Pictures(opened, rows, audit.summary.get("split", "all"))
-    return ReviewApp(board, pictures, evidence, Ranker(board, features), make_page(audit, rows, reviewer))
+    evidence = Evidence(rows, features, _duplicates(audit.folder), data)
+    pictures = Pictures(data, rows, audit.summary.split)
+    return ReviewApp(board, pictures, evidence, Ranker(board, features), _page(audit, rows, reviewer))
+
+
+def _page(audit: Audit, rows: Rows, reviewer: str) -> str:
+    """The page, which asks for its rows. Everything from the dataset enters it as JSON and is shown only as text."""
+    title = f"Label review: {audit.summary.data}"
+    head = page_head(rows, title, audit.summary) | rows.overview(rows.own_ranking.order)
+    head["summary"]["prototypes"] = "typical"
+    return render_page(title, finite_json({**head, "server": True, "reviewer": reviewer}), server=True)
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
     """The audit's pairs of near-duplicates; None if it has none, or if the file is damaged."""
-    path = folder / "duplicates.csv"
     columns = {"id_a": "int64", "id_b": "int64", "similarity": "float64"}
+    if not (folder / DUPLICATES).exists():
+        return None
     try:
-        return pd.read_csv(path, usecols=list(columns), dtype=columns) if path.is_file() else None
+        path = own_file(folder, DUPLICATES, largest=LARGEST_DUPLICATES)
+        return pd.read_csv(path, usecols=list(columns), dtype=columns)
     except (OSError, ValueError, OverflowError) as error:
-        log.warning("%s is damaged, and near-duplicates are not shown: %s", path, error)
+        log.warning("%s is damaged, and near-duplicates are not shown: %s", folder / DUPLICATES, error)
         return None
 
 
@@ -73,7 +78,7 @@ def serve_review(
     data: Source | None = None,
     open_browser: bool = True,
     ready: Callable[[str], None] | None = None,
-) -> None:
+) -> int:
     """Review an audit in the browser, until interrupted. Only this machine can reach the server.
 
     Args:
@@ -83,42 +88,33 @@ def serve_review(
         data: Where the audited data is now, if it has moved.
         open_browser: Open the page.
         ready: Called with the page's address once the server listens.
+
+    Returns:
+        The number of images that have a decision, by whomever.
     """
     warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
-    review = open_review(_opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data)
+    review = open_review(opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data)
     listening = listen(port)
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token={token}"
+
     app = review.build(port=port, token=token)
-
-    def listens() -> None:
-        if ready is not None:
-            ready(address)
-        if open_browser:
-            _in_background(lambda: webbrowser.open(address))
-
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     try:
         _in_background(review.board.rows.warm, review.pictures.warm)
         review.ranker.start()
-        _Server(config, listens).run(sockets=[listening])
+        if ready is not None:
+            ready(address)
+        if open_browser:
+            _in_background(lambda: webbrowser.open(address))
+        uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     finally:
         review.ranker.close()
-
-
-class _Server(uvicorn.Server):
-    """A server that says when it answers requests and ends quietly on Ctrl-C."""
-
-    def __init__(self, config: uvicorn.Config, listens: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.listens = listens
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self.listens()
+    review.board.catch_up()
+    return int((review.board.states.decision > 0).sum())
 
 
 def listen(port: int) -> socket.socket:
@@ -148,10 +144,6 @@ def check_reviewer(name: str) -> str:
     if not name or len(name) > 80 or not files.is_unicode(name):
         raise HitNetError(f"`reviewer` must be a name of at most 80 characters; got {name[:100]!r}.")
     return name
-
-
-def _opened(audit: Audit | str | Path) -> Audit:
-    return audit if isinstance(audit, Audit) else open_audit(audit)
 
 
 def _in_background(*tasks: Callable[[], object]) -> None:

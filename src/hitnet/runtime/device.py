@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import psutil
 import torch
@@ -13,14 +15,37 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 
+log = logging.getLogger("hitnet")
 
-def pick_device(name: str) -> torch.device:
-    """The device for `auto`, `cpu` or `cuda`; raises HitNetError if there is none."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise HitNetError(f"device must be auto, cpu or cuda; got {name!r}.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise HitNetError("device is cuda, but PyTorch finds no CUDA GPU here. Use `device` cpu.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+def pick_device(device: str | torch.device, *, mps: bool = False) -> torch.device:
+    """The device for auto, cpu, cuda, cuda:1, … or mps; raises HitNetError if it is not there.
+
+    Args:
+        device: auto is a CUDA GPU, or else the CPU. A GPU with a number becomes PyTorch's current one.
+        mps: Whether the work runs on Apple's GPUs. Otherwise, the CPU takes the place of mps.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda", "mps"):
+        raise HitNetError(f"`device` must be auto, cpu, cuda, cuda:N or mps; got {str(device)!r}.")
+    if chosen.type == "mps" and not torch.backends.mps.is_available():
+        raise HitNetError("`device` is mps, but PyTorch finds no Apple GPU here. Use `device` cpu.")
+    if chosen.type == "mps" and not mps:
+        log.warning("This work does not run on Apple's GPUs (mps): the CPU does it.")
+        return torch.device("cpu")
+    if chosen.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count <= (chosen.index or 0):
+            found = "no CUDA GPU" if not count else f"only {count}, from cuda:0 on,"
+            raise HitNetError(f"`device` is {chosen}, but PyTorch finds {found} here. Use another `device`, e.g. cpu.")
+        if chosen.index is not None:
+            torch.cuda.set_device(chosen)
+    return chosen
 
 
 def training_precision(device: torch.device, precision: str = "mixed") -> torch.autocast:
@@ -33,11 +58,13 @@ def training_precision(device: torch.device, precision: str = "mixed") -> torch.
     return torch.autocast(device.type, torch.bfloat16, enabled=fast and precision == "mixed", cache_enabled=False)
 
 
-def evaluation_precision(device: torch.device) -> torch.autocast:
-    """A context in which matrix work is in bfloat16 on a GPU, and in float32 on a CPU.
+def evaluation_precision(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which matrix work is in bfloat16 on a CUDA GPU, and in float32 elsewhere.
 
     On a CPU, the other images of a batch therefore change an image's distances only by rounding.
     """
+    if device.type == "mps":
+        return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 

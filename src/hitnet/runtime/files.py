@@ -16,11 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hitnet.errors import HitNetError
-from hitnet.runtime import locks
+from filelock import lock_descriptor
+
+from hitnet.errors import HitNetError, MissingFileError
 
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 LARGEST_JSON = 256 << 20  # bytes
+CAN_LOCK = os.name != "nt"  # Windows does not lock folders, and locks files against their own process
 # What `replacing`, `new_folder` and safetensors leave behind if they are killed.
 LITTER = re.compile(r"\..{1,40}\.[0-9a-f]{8}(\.[^.]*)?|\.tmp\w{6}", re.DOTALL)
 
@@ -89,10 +91,10 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 def _held(path: Path) -> Iterator[None]:
     """Lock a temporary file or folder while this process works on it, where the system can."""
     handle = None
-    if locks.lock_folders():
+    if CAN_LOCK:
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY)
-            locks.lock(handle, wait=False)
+            lock_descriptor(handle, blocking=False)
     try:
         yield
     finally:
@@ -102,16 +104,13 @@ def _held(path: Path) -> Iterator[None]:
 
 def _remove_if_left(path: Path) -> None:
     """Remove a temporary file or folder, unless the process that works on it is alive or the system cannot tell."""
-    if not locks.lock_folders() or path.is_symlink() or not (path.is_dir() or path.is_file()):
+    if not CAN_LOCK or path.is_symlink() or not (path.is_dir() or path.is_file()):
         return
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
-            locks.lock(handle, wait=False)
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            if lock_descriptor(handle, blocking=False):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         finally:
             os.close(handle)
 
@@ -177,19 +176,20 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
-def check_regular(path: str | Path, *, largest: int) -> None:
-    """Raise HitNetError unless `path` is a regular file of at most `largest` bytes.
+def check_regular(path: str | Path, *, largest: int, links: bool = True) -> None:
+    """Raise HitNetError unless `path` is a regular file of at most `largest` bytes; without `links`, not a link to one.
 
     A pipe would be waited for without end, and a device read without end.
     """
     try:
-        status = Path(path).stat()
+        status = Path(path).stat(follow_symlinks=links)
     except FileNotFoundError:
-        raise HitNetError(f"{path} does not exist.") from None
+        raise MissingFileError(f"{path} does not exist.") from None
     except (OSError, ValueError) as error:
         raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file, but a pipe, a device or the like"
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link to another file"}
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "no regular file, but a pipe, a device or the like")
         raise HitNetError(f"{path} is {kind}. Give a file.")
     if status.st_size > largest:
         raise HitNetError(f"{path} has {status.st_size:,} bytes, more than the {largest:,} that are read.")
@@ -241,7 +241,7 @@ def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
 
     try:
         with suppress(OSError):  # a disk without locks
-            locks.lock(handle, wait=True)
+            lock_descriptor(handle)
         yield append
     finally:
         os.close(handle)

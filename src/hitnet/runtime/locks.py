@@ -1,4 +1,4 @@
-"""Keep other processes out with lock files, which the system unlocks when their process ends."""
+"""Lock files that keep other processes out, and that the system unlocks when their process ends."""
 
 from __future__ import annotations
 
@@ -8,36 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import lock_descriptor
+
 from hitnet.errors import HitNetError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-    import msvcrt
-
-LOCKED_BYTE = 1 << 30  # Windows locks bytes, not files: one that no file reaches
+# Files are locked by filelock. Its class FileLock is not used: it does not tell where a locked file was moved to.
 _claims: dict[Path, int] = {}  # the lock files of this process, each with its open file descriptor
-
-
-def lock_folders() -> bool:
-    """Whether the system also locks folders, and files that are open for reading only (Windows does not)."""
-    return fcntl is not None
-
-
-def lock(handle: int, *, wait: bool) -> None:
-    """Lock an open file until it is closed; raise BlockingIOError if another process has it."""
-    if fcntl is not None:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        return
-    place = os.lseek(handle, 0, os.SEEK_CUR)
-    os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
-    try:
-        msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    except PermissionError as error:
-        raise BlockingIOError(error.errno, "another process has locked the file") from error
-    finally:
-        os.lseek(handle, place, os.SEEK_SET)
 
 
 def claim(path: str | Path) -> bool:
@@ -54,17 +30,18 @@ def claim(path: str | Path) -> bool:
         except OSError as error:
             raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
         try:
-            lock(handle, wait=False)
-        except BlockingIOError:
-            os.close(handle)
-            return False
-        except OSError:
+            locked = lock_descriptor(handle, blocking=False)
+        except OSError:  # a disk without locks
             os.close(handle)
             target.unlink(missing_ok=True)
             return True
-        _claims[target] = handle
-        if os.fstat(handle).st_nlink == 0:  # its last holder removed the file just now: try again
-            os.close(_claims.pop(target))
+        if locked and os.fstat(handle).st_nlink:
+            _claims[target] = handle
+            break
+        os.close(handle)
+        if not locked:
+            return False
+        # Its last holder removed the file just now: try again.
     return True
 
 
@@ -74,15 +51,10 @@ def release(path: str | Path) -> None:
     handle = _claims.pop(Path(path).absolute(), None)
     if handle is None:
         return
-    if moved:
-        os.close(handle)
-        return
-    if fcntl is None:  # Windows does not remove an open file
-        os.close(handle)
-    with suppress(OSError):  # on Windows, another process may have it already
-        Path(path).unlink()
-    if fcntl is not None:
-        os.close(handle)
+    if not moved:
+        with suppress(OSError):  # Windows does not remove an open file: it stays there
+            Path(path).unlink()
+    os.close(handle)
 
 
 @contextmanager
@@ -104,16 +76,18 @@ def moved_to(path: str | Path) -> Path | None:
     """
     target = Path(path).absolute()
     handle = _claims.get(target)
-    if handle is None:
+    if handle is None or _is_at(handle, target):
         return None
-    own = os.fstat(handle)
-    with suppress(OSError):
-        there = target.stat()
-        if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
-            return None
     with suppress(OSError):
         place = Path(os.readlink(f"/proc/self/fd/{handle}"))  # Linux knows under which name it is now
-        there = place.stat()
-        if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
+        if _is_at(handle, place):
             return place
     return target
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is the one at `path`."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except OSError:
+        return False

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hitnet.errors import DivergedError, HitNetError, ToldElsewhereError
+from hitnet.errors import DivergedError, HitNetError, ReportedElsewhereError
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Ranks:
         if error is not None:
             raise error
         if told[1] is not None:
-            raise ToldElsewhereError(told[1])
+            raise ReportedElsewhereError(told[1])
         return told[0]
 
     def wait(self) -> None:
@@ -147,7 +147,7 @@ def watched(ranks: Ranks) -> Iterator[None]:
     except DivergedError as error:
         if ranks.first:
             raise
-        raise ToldElsewhereError(str(error)) from error
+        raise ReportedElsewhereError(str(error)) from error
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or LOST.search(str(error)):
             raise HitNetError(f"Another process of this training was lost. {RESUME_HINT}") from error

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,75 +25,7 @@ from hitnet.errors import HitNetError
 ANYTHING = object()
 LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
 
-ENVIRONMENT = {"threads?": int}
-HISTORY = [{"epoch": int, "beside?": int, str: float}]
-COUNTED_HISTORY = [
-    {"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}
-]
-RUN_DATA = {
-    "source": str,
-    "in_memory?": bool,
-    "name?": str,
-    "images": int,
-    "class_names": [str],
-    "fingerprint?": str,
-    "flip?": bool,
-    "limit?": (int, None),
-    "data_dir?": (str, None),
-}
-RUN_CONFIG = {
-    "format": int,
-    "model_name": str,
-    "model": {str: ANYTHING},
-    "recipe": {str: ANYTHING},
-    "seed": int,
-    "data": RUN_DATA,
-    "augment_from?": ({"run?": (str, None), "weights?": str}, None),
-}
-ORIGIN = [{"device": str, "torch": str, "code": str}]
-LEDGER_LINE = {
-    "kind": str,
-    "experiment": str,
-    "label": str,
-    "seeds": [int],
-    "facts": {str: ANYTHING},
-    "check": str,
-}
-DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 CHECKSUMS = {str: str}
-SETTINGS = {"source": str, "split": str, "images": int}
-SUMMARY = {
-    "data": str,
-    "images": int,
-    "class_names": [str],
-    "source": str,
-    "in_memory?": bool,
-    "split?": str,
-    "score?": str,
-    "limit?": (int, None),
-    "image_size?": [int],
-    "data_dir?": (str, None),
-    "seconds?": float,
-    "models": int,
-    "model": str,
-    "networks?": [{str: ANYTHING}],
-    "trained?": float,
-    "in_words?": str,
-    "expected_errors": float,
-    "flags": {str: int},
-    "classes?": [{"name": str, "images": int, "suspects": int, "expected_errors": float, "mean_score?": (float, None)}],
-    "pairs?": [[(str, int)]],
-    "verified_errors?": ({str: int}, None),
-    "duplicates?": {str: int},
-    "prototypes?": str,
-}
-# Columns of an audit's table, by the kinds of their types: i and u whole numbers, f fractions, O text.
-AUDIT_COLUMNS = {
-    **dict.fromkeys(("id", "hits", "votes", "models"), "iu"),
-    **dict.fromkeys(("score", "margin_mean", "margin_std", "ghost_distance"), "fiu"),
-    **dict.fromkeys(("path", "given", "suggested", "ghost", "flag", "rule"), "O"),
-}
-CLASS_COLUMNS = ("given", "suggested", "ghost")
 SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they were asked for
 
 
@@ -183,24 +115,6 @@ def _part(hint: Any) -> Any:
         return [_part(arguments[0])]
     if origin is dict:
         return {str: _part(arguments[1])}
+    if is_dataclass(hint):
+        return schema_of(hint)  # type: ignore[arg-type]
     return ANYTHING if hint is Any else hint
-
-
-def check_audit_table(table: Any, class_names: Sequence[str], where: str | Path) -> None:
-    """Raise HitNetError unless a pandas table is that of an audit over these classes."""
-    from pandas.api.types import infer_dtype  # pandas is slow to import, and only tables need it
-
-    missing = [column for column in AUDIT_COLUMNS if column not in table.columns]
-    if missing:
-        raise HitNetError(f"{where} is damaged: it lacks the columns {', '.join(missing)}. Run the audit again.")
-    for column, kinds in AUDIT_COLUMNS.items():
-        values = table[column]
-        text = kinds == "O" and infer_dtype(values, skipna=True) in ("string", "empty")
-        if not text and values.dtype.kind not in kinds.replace("O", ""):
-            expected = "text" if kinds == "O" else "numbers"
-            raise HitNetError(f"{where} is damaged: the column {column} must hold {expected}. Run the audit again.")
-    if table["id"].duplicated().any():
-        raise HitNetError(f"{where} is damaged: two images have the same id. Run the audit again.")
-    unknown = {name for column in CLASS_COLUMNS for name in table[column].unique()} - set(class_names)
-    if unknown:
-        raise HitNetError(f"{where} names a class that the audit does not have: {min(map(repr, unknown))}.")

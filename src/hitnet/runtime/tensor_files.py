@@ -1,7 +1,4 @@
-"""Tensors in safetensors files, with a checksum that is compared when they are read.
-
-Files of earlier versions have no checksum, and are read without one.
-"""
+"""Tensors in safetensors files, with a checksum that is compared when they are read."""
 
 from __future__ import annotations
 
@@ -43,10 +40,8 @@ def read_metadata(path: Path) -> dict[str, str]:
     files.check_regular(path, largest=LARGEST)
     try:
         with safe_open(path, framework="pt") as opened:
-            metadata: dict[str, str] = opened.metadata() or {}
-        if ENTRY in metadata:
-            metadata = json.loads(metadata[ENTRY])
-            schemas.check(metadata, schemas.CHECKSUMS, path)
+            metadata: dict[str, str] = json.loads((opened.metadata() or {}).get(ENTRY, "{}"))
+        schemas.check(metadata, {CHECKSUM: str, str: str}, path)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
     return metadata
@@ -59,8 +54,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors = load_file(path)
     except (SafetensorError, OSError, RuntimeError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
-    recorded = metadata.pop(CHECKSUM, None)
-    if recorded is not None and recorded != tensor_checksum(tensors, metadata):
+    if metadata.pop(CHECKSUM) != tensor_checksum(tensors, metadata):
         raise HitNetError(
             f"{path} is damaged: its checksum does not match its content. Restore it from a copy, or train again."
         )

@@ -1,11 +1,11 @@
 """HitNet as a classifier of scikit-learn."""
 
-from hitnet.errors import HitNetError
+from hitnet.errors import MissingPackageError
 
 try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError as error:
-    raise HitNetError("`hitnet.sklearn` needs the package scikit-learn: pip install 'hitnet[sklearn]'.") from error
+    raise MissingPackageError("`hitnet.sklearn`", "scikit-learn", "sklearn") from error
 
 from hitnet.sklearn.classifier import HitNetClassifier
 

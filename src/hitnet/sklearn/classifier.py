@@ -16,10 +16,9 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
 from hitnet.inference import check_share, misfit_limit, misfits
-from hitnet.inference.prediction import FEWEST_HELD_OUT
 from hitnet.models import ModelChoice, choose_model
-from hitnet.models.heads import HEADS
-from hitnet.probabilities import class_probabilities, fit_temperature
+from hitnet.models.registry import HEADS
+from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import pick_device
 from hitnet.sklearn.inputs import check_shape, images_of, kind_of, read_at, read_paths
 from hitnet.sklearn.learners import Learner, fit_features, fit_images
@@ -57,7 +56,7 @@ class HitNetClassifier(
         keep: Share of rows of known classes that are to keep their class, e.g. 0.95. A row whose misfit is larger than
             that of this share of the held-out rows is none of the classes. None: `none_of_these` cannot be asked.
         image_size: Height and width that image files are scaled to; one number is both.
-        device: For images: auto, cpu or cuda.
+        device: For images: auto, cpu, cuda, cuda:1, or a torch.device.
         random_state: Seed, generator or None.
 
     Attributes:

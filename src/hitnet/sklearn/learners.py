@@ -73,7 +73,7 @@ def fit_features(
     steps = epochs * per_epoch
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = HitOrMiss(features.shape[1], classes, capsule_dim, momentum=QUICK_MOMENTUM)
+        layer = HitOrMiss(features.shape[1], classes, capsule_dim, norm="each", momentum=QUICK_MOMENTUM)
         optimizer = torch.optim.Adam(layer.parameters(), RATE)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
         for _ in range(epochs):
@@ -103,5 +103,5 @@ def fit_images(
 ) -> ImageLearner:
     """Train a network on images as `hitnet.train` does."""
     recipe = choose_recipe("fast", epochs=epochs, ghosts=ghosts)
-    run = train(images, model=model, recipe=recipe, seed=seed, device=device)
+    run = train(images, model=model, recipe=recipe, seed=seed, device=device, progress=False)
     return ImageLearner(run.model.cpu().eval())

@@ -1,22 +1,21 @@
 """Show what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
 
 from hitnet.models.hybrid import Hybrid, hybrid
-from hitnet.synthesis.decoding import decode
+from hitnet.synthesis.decoding import Prototypes, decode, prototypes
 from hitnet.synthesis.distributions import (
+    CapsuleDistributions,
     CapsuleGaussians,
-    FeatureDistributions,
-    feature_distributions,
+    capsule_distributions,
     fitted_gaussians,
 )
 from hitnet.synthesis.generation import Generated, generate
 from hitnet.synthesis.hybrid_images import HybridExamples, augment, hybrid_examples
-from hitnet.synthesis.prototype import Prototypes, prototypes
 from hitnet.synthesis.traversal import Traversal, traverse
 from hitnet.synthesis.writing import ImageStream, write_images
 
 __all__ = [
+    "CapsuleDistributions",
     "CapsuleGaussians",
-    "FeatureDistributions",
     "Generated",
     "Hybrid",
     "HybridExamples",
@@ -24,8 +23,8 @@ __all__ = [
     "Prototypes",
     "Traversal",
     "augment",
+    "capsule_distributions",
     "decode",
-    "feature_distributions",
     "fitted_gaussians",
     "generate",
     "hybrid",

@@ -1,14 +1,15 @@
-"""Shared by all of synthesis: open a run with a decoder, find its classes by name, decode capsules to images."""
+"""Decode capsules to images, and prototypes: the network's reference image of each class, from the central capsule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from hitnet.errors import HitNetError, unknown_name
+from hitnet.errors import HitNetError, check_entries
 from hitnet.models.coding import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
 from hitnet.runtime.device import pick_device
@@ -17,9 +18,38 @@ from hitnet.training.runs import Run, open_run
 RunLike = Run | str | Path
 
 
-def open_decoder(run: RunLike, *, device: str = "auto") -> Run:
+@dataclass(frozen=True)
+class Prototypes:
+    """One prototype per class.
+
+    Attributes:
+        images: (K, C, H, W), floats in [0, 1] on the CPU.
+        class_names: The K classes.
+    """
+
+    images: Tensor
+    class_names: tuple[str, ...]
+
+
+def prototypes(
+    run: RunLike, *, classes: Sequence[str] | None = None, device: str | torch.device = "auto"
+) -> Prototypes:
+    """The prototypes of all classes of a run, or of those that are named."""
+    trained = open_decoder(run, device=device)
+    chosen = class_indices(trained.class_names, classes)
+    images = class_prototypes(trained.model, torch.tensor(chosen))
+    return Prototypes(images.cpu(), tuple(trained.class_names[k] for k in chosen))
+
+
+def class_prototypes(network: Network, classes: Tensor) -> Tensor:
+    """Decode the central capsule of each class (B,) to an image: (B, C, H, W)."""
+    centre = need_centre(network)
+    return decode(network, torch.full((len(classes), network.config.capsule_dim), centre), classes)
+
+
+def open_decoder(run: RunLike, *, device: str | torch.device = "auto") -> Run:
     """A trained run with a decoder, its network in evaluation mode on `device`."""
-    trained = run if isinstance(run, Run) else open_run(run)
+    trained = open_run(run)
     need_decoder(trained.model)
     trained.model.to(pick_device(device)).eval()
     return trained
@@ -47,13 +77,10 @@ def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> l
         return list(range(len(class_names)))
     if isinstance(chosen, str) or not all(isinstance(name, str) for name in chosen):
         raise HitNetError(f"classes must be a list of class names; got {chosen!r}.")
-    index = {name: k for k, name in enumerate(class_names)}
-    for name in chosen:
-        if name not in index:
-            raise unknown_name("class", name, class_names)
+    check_entries("class", chosen, class_names)
     if not chosen:
         raise HitNetError("classes must name at least one class; got an empty list.")
-    return [index[name] for name in dict.fromkeys(chosen)]
+    return [class_names.index(name) for name in dict.fromkeys(chosen)]
 
 
 @torch.no_grad()
@@ -79,14 +106,13 @@ def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | 
     device = next(network.parameters()).device
     if extra is None and config.extra_dim:
         extra = torch.zeros(len(classes), config.extra_dim)
-    batches = []
+    images = [torch.empty(0, *config.in_shape, device=device)]
     for start in range(0, len(classes), BATCH):
         part = slice(start, start + BATCH)
         extra_part = None if extra is None else extra[part].to(device, torch.float32)
-        batches.append(
-            decode_batch(network, capsules[part].to(device, torch.float32), classes[part].to(device), extra_part)
-        )
-    return torch.cat(batches) if batches else torch.empty(0, *config.in_shape, device=device)
+        capsules_part = capsules[part].to(device, torch.float32)
+        images.append(decode_batch(network, capsules_part, classes[part].to(device), extra_part))
+    return torch.cat(images)
 
 
 def to_pixels(images: Tensor) -> Tensor:

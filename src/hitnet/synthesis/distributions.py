@@ -18,7 +18,7 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
-from hitnet.inference.evaluation import check_fit, load_for
+from hitnet.inference.evaluation import check_fit
 from hitnet.models.coding import BATCH, encode_batch
 from hitnet.models.hybrid import component_spread
 from hitnet.models.inference import to_device
@@ -34,14 +34,14 @@ GAUSSIANS_FILE = "capsule_gaussians.safetensors"
 
 
 @dataclass(frozen=True)
-class FeatureDistributions:
+class CapsuleDistributions:
     """The true-class capsules of a set of images.
 
     Attributes:
         capsules: (N, n), float32.
         labels: (N,).
         class_names: The name of each class.
-        data: The name of the data set.
+        data: The name of the dataset.
         centre: Mean of the Gaussian that the paper expects, 0.5.
         spread: Its standard deviation, m/√n.
     """
@@ -88,24 +88,22 @@ class FeatureDistributions:
         return table.reset_index()
 
 
-def feature_distributions(
+def capsule_distributions(
     run: RunLike,
     data: Source | None = None,
     *,
     split: str | None = None,
     classes: list[str] | None = None,
     limit: int | None = None,
-    device: str = "auto",
-) -> FeatureDistributions:
-    """Compute the true-class capsules of a data set, for tables and plots.
+    device: str | torch.device = "auto",
+) -> CapsuleDistributions:
+    """Compute the true-class capsules of a dataset, for tables and plots.
 
     Args:
         run: A run, or its folder.
         data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
         split: train, test or all. None: the images to train on.
         classes: Names of the classes to include. None: all.
-        limit: At most N images.
-        device: auto, cpu or cuda.
     """
     trained = open_decoder(run, device=device)
     centre = need_centre(trained.model)
@@ -116,32 +114,21 @@ def feature_distributions(
     if not len(images):
         raise HitNetError(f"{images.name} holds no images of these classes.")
     capsules = true_capsules(trained.model, images)[:, : trained.config.model.capsule_dim]
-    return FeatureDistributions(
+    return CapsuleDistributions(
         capsules, images.labels, trained.class_names, images.name, centre, component_spread(trained.model)
     )
 
 
 def run_images(run: Run, data: Source | None = None, *, split: str | None = None, limit: int | None = None) -> Images:
-    """Images for a run, labelled in its own order of classes.
-
-    Args:
-        run: The run.
-        data: Opened data, or what `open_data` takes. None: the images that the run was trained on.
-        split: train, test or all. None: the images to train on.
-        limit: At most N images.
-    """
+    """Images for a run, as `Run.load` gives them; by default, the images to train on, up to the run's own limit."""
     check_limit(limit)
     if data is not None:
         opened = open_data(data)
-        images = load_for(run, opened, split or opened.train_split, limit=limit)
+        images = run.load(opened, split or opened.train_split, limit=limit)
     else:
         split = split or "train"
-        about = run.config.data
-        if split == "train":
-            # Not how many images it gave: files may have been left out, and an even draw by another limit differs.
-            limits = (limit, about.get("limit", about["images"]))  # older runs do not tell it
-            limit = min((number for number in limits if number is not None), default=None)
-        images = load_for(run, None, split, limit=limit)
+        limits = (limit, run.config.data["limit"] if split == "train" else None)
+        images = run.load(None, split, limit=min((number for number in limits if number is not None), default=None))
     check_fit(run.model, images)
     return images
 
@@ -193,7 +180,9 @@ def fit(vectors: Tensor, labels: Tensor, num_classes: int) -> CapsuleGaussians:
     return CapsuleGaussians(mean, covariance, labels.bincount(minlength=num_classes))
 
 
-def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = "auto") -> CapsuleGaussians:
+def fitted_gaussians(
+    run: RunLike, data: Source | None = None, *, device: str | torch.device = "auto"
+) -> CapsuleGaussians:
     """The Gaussians of a run's classes, fitted to `data` or else to the images that the run was trained on.
 
     The Gaussians of the run's own images are saved in its folder, in capsule_gaussians.safetensors, and read from
@@ -209,11 +198,11 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
             k, n = config.num_classes, config.capsule_dim + config.extra_dim
             shapes = {"mean": (k, n), "covariance": (k, n, n), "count": (k,)}
             if metadata.get("weights") == weights and {name: t.shape for name, t in tensors.items()} == shapes:
-                return CapsuleGaussians(tensors["mean"], tensors["covariance"], tensors["count"])
+                return CapsuleGaussians(**tensors)
         except HitNetError as error:
             log.warning("%s The Gaussians are fitted again.", error)
     images = run_images(trained, data)
-    if data is None and images.fingerprint != trained.config.data.get("fingerprint", images.fingerprint):
+    if data is None and images.fingerprint != trained.config.data["fingerprint"]:
         file = None
         log.warning(
             "%s has changed since the run was trained on it. The Gaussians are fitted to the new data and not saved.",
@@ -221,9 +210,8 @@ def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: str = 
         )
     gaussians = fit(true_capsules(trained.model, images), images.labels, images.num_classes)
     if file is not None:
-        tensors = {"mean": gaussians.mean, "covariance": gaussians.covariance, "count": gaussians.count}
         try:
-            write_tensors(file, tensors, {"weights": weights})
+            write_tensors(file, vars(gaussians), {"weights": weights})
         except HitNetError as error:  # a read-only run folder is fine: only the next call is slower
             log.info("The fitted Gaussians are not saved: %s", error)
     return gaussians

@@ -7,22 +7,22 @@ The law "paper" draws each component from N(0.5, m/√n), as in the paper, and e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hitnet.data import Source
-from hitnet.errors import HitNetError, check_choice
-from hitnet.models.coding import BATCH, need_decoder
+from hitnet.errors import HitNetError, check_choice, finite, whole
+from hitnet.models.coding import BATCH
 from hitnet.models.hybrid import component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians
 
-Law = Literal["fitted", "paper"]
-LAWS = ("fitted", "paper")
+Law = Literal["fitted", "paper"]  # which Gaussian capsules are drawn from
+LAWS: tuple[Law, ...] = get_args(Law)
 
 
 class Generated(NamedTuple):
@@ -47,7 +47,7 @@ def generate(
     seed: int = 0,
     batch_size: int = BATCH,
     data: Source | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> Iterator[Generated]:
     """Generate `count` new images per class, class by class, one batch at a time.
 
@@ -56,23 +56,23 @@ def generate(
     Args:
         run: A run, or its folder.
         classes: Names of the classes. None: all.
-        count: Images per class.
         law: "fitted" to the run's training images (or to `data`), or "paper": N(0.5, m/√n).
         spread: Factor on the Gaussian's standard deviation (paper: 1). 0 gives its mean, less than 1 safer images,
             more than 1 bolder images.
         seed: An image depends only on the seed, its class and its position within the class.
-        batch_size: Images per batch.
         data: The data to fit to. None: the run's training data.
-        device: "auto", "cpu" or "cuda".
     """
-    _check_numbers(count, spread, seed, batch_size)
+    for name, value, least in (("count", count, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
+        whole("generate", name, value, least)
+    finite("generate", "spread", spread)
     check_choice("generate", "law", law, LAWS)
     trained = open_decoder(run, device=device)
     chosen = class_indices(trained.class_names, classes)
-    gaussians = None
-    if law == "paper" and data is not None:
-        raise HitNetError("generate: data is only used with law 'fitted', but law is 'paper'. Leave one out.")
-    if law == "fitted":
+    if law == "paper":
+        if data is not None:
+            raise HitNetError("generate: data is only used with law 'fitted', but law is 'paper'. Leave one out.")
+        gaussians = paper_gaussians(trained.model)
+    else:
         gaussians = fitted_gaussians(trained, data, device=device)
         empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
         if empty:
@@ -82,31 +82,6 @@ def generate(
     return sample_images(
         trained.model, chosen, count, gaussians=gaussians, spread=spread, seed=seed, batch_size=batch_size
     )
-
-
-def sample_images(
-    network: Network,
-    classes: Sequence[int],
-    count: int,
-    *,
-    gaussians: CapsuleGaussians | None = None,
-    spread: float = 1.0,
-    seed: int = 0,
-    batch_size: int = BATCH,
-) -> Iterator[Generated]:
-    """Generate `count` images per class from its Gaussian. None: the paper's Gaussian."""
-    _check_numbers(count, spread, seed, batch_size)
-    need_decoder(network)
-    gaussians = paper_gaussians(network) if gaussians is None else gaussians
-    return _batches(network, list(classes), count, gaussians, spread, seed, batch_size)
-
-
-def _check_numbers(count: int, spread: float, seed: int, batch_size: int) -> None:
-    for name, value in (("count", count), ("batch_size", batch_size)):
-        if value < 1:
-            raise HitNetError(f"generate: {name} must be at least 1; got {value}.")
-    if not 0 <= spread < float("inf") or seed < 0:
-        raise HitNetError(f"generate: spread and seed must not be negative or infinite; got {spread} and {seed}.")
 
 
 def paper_gaussians(network: Network) -> CapsuleGaussians:
@@ -119,17 +94,18 @@ def paper_gaussians(network: Network) -> CapsuleGaussians:
     return CapsuleGaussians(mean.repeat(k, 1), covariance.repeat(k, 1, 1), torch.zeros(k, dtype=torch.int64))
 
 
-def _batches(
+def sample_images(
     network: Network,
-    classes: list[int],
+    classes: Sequence[int],
     count: int,
+    *,
     gaussians: CapsuleGaussians,
-    spread: float,
-    seed: int,
-    batch_size: int,
+    spread: float = 1.0,
+    seed: int = 0,
+    batch_size: int = BATCH,
 ) -> Iterator[Generated]:
-    n = network.config.capsule_dim
-    total = len(classes) * count
+    """Generate `count` images per class from its Gaussian, class by class."""
+    n, total = network.config.capsule_dim, len(classes) * count
     # numpy draws normal numbers one by one, so the images do not depend on the batch size.
     noise = {label: np.random.Generator(np.random.PCG64([seed, label])) for label in classes}
     for start in range(0, total, batch_size):

@@ -1,4 +1,4 @@
-"""Hybrid data augmentation of whole data sets, and examples of it (the formula is in `models.hybrid`)."""
+"""Hybrid data augmentation of whole datasets, and examples of it (the formula is in `models.hybrid`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.coding import BATCH
 from hitnet.models.hybrid import capsule_noise, hybrid
 from hitnet.models.inference import to_device
@@ -23,10 +23,12 @@ from hitnet.training.recipes import Recipe
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training
 
 
-def _check_strength(strength: float) -> None:
-    """Raise HitNetError for a strength that is negative or not finite."""
-    if not 0 <= strength < float("inf"):
-        raise HitNetError(f"Hybrid augmentation: strength must not be negative or infinite; got {strength}.")
+def _check_numbers(strength: float, seed: int, **counts: int) -> None:
+    """Raise HitNetError for a strength, a seed or counts that make no sense."""
+    finite("Hybrid augmentation", "strength", strength)
+    whole("Hybrid augmentation", "seed", seed, 0)
+    for name, count in counts.items():
+        whole("Hybrid augmentation", name, count, 1)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def hybrid_examples(
     count: int = 23,
     strength: float = STRENGTH,
     seed: int = 0,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> list[HybridExamples]:
     """Modify each of a few images `count` times (paper: 23).
 
@@ -64,31 +66,18 @@ def hybrid_examples(
         images: The images, with the classes of the run.
         count: Modifications per image.
         strength: Standard deviation of the noise in units of m/√n.
-        seed: Seed of the noise.
-        device: "auto", "cpu" or "cuda".
     """
-    _check_strength(strength)
-    if count < 1 or seed < 0:
-        raise HitNetError(f"hybrid_examples: count must be at least 1 and seed not negative; got {count} and {seed}.")
+    _check_numbers(strength, seed, count=count)
     trained = open_decoder(run, device=device)
     matched = run_images(trained, images)
     network_device = next(trained.model.parameters()).device
     examples = []
     for i, label in enumerate(matched.labels.tolist()):
         repeated = to_device(matched.pixels[i : i + 1], network_device).expand(count, -1, -1, -1)
-        change = _noise(trained.model, count, strength, [seed, i])
-        augmented = hybrid(
-            trained.model, repeated, torch.full((count,), label, device=network_device), change.to(network_device)
-        )
-        examples.append(
-            HybridExamples(
-                repeated[0].cpu(),
-                augmented.reconstruction[0].cpu(),
-                augmented.modified.cpu(),
-                augmented.result.cpu(),
-                trained.class_names[label],
-            )
-        )
+        change = _noise(trained.model, count, strength, [seed, i]).to(network_device)
+        labels = torch.full((count,), label, device=network_device)
+        rebuilt, modified, results = (part.cpu() for part in hybrid(trained.model, repeated, labels, change))
+        examples.append(HybridExamples(repeated[0].cpu(), rebuilt[0], modified, results, trained.class_names[label]))
     return examples
 
 
@@ -100,9 +89,9 @@ def augment(
     strength: float = STRENGTH,
     originals: bool = True,
     seed: int = 0,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> ImageStream:
-    """A data set with modified copies of its training images, for `write_images`. The test images stay as they are.
+    """A dataset with modified copies of its training images, for `write_images`. The test images stay as they are.
 
     Args:
         run: A run with a decoder, or its folder.
@@ -112,13 +101,8 @@ def augment(
         strength: Spread of the noise on each capsule component, in units of m/√n.
         originals: Whether the training images stay beside their copies.
         seed: The same seed gives the same images.
-        device: auto, cpu or cuda.
     """
-    _check_strength(strength)
-    if copies < 1 or seed < 0:
-        raise HitNetError(
-            f"Hybrid augmentation: copies must be at least 1 and seed not negative; got {copies} and {seed}."
-        )
+    _check_numbers(strength, seed, copies=copies)
     trained = open_decoder(run, device=device)
     opened = None if data is None else open_data(data)
     train, test_images = run_images(trained, opened, split="train"), run_images(trained, opened, split="test")

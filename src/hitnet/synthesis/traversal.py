@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import read_image
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import component_spread
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
@@ -66,12 +66,11 @@ class Traversal:
 
 def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Tensor:
     """`steps` evenly spaced values from centre − reach·m/√n to centre + reach·m/√n (paper: reach 2)."""
-    if steps < 2:
-        raise HitNetError(f"A traversal needs at least 2 steps; got {steps}.")
-    if not 0 < reach < float("inf"):
-        raise HitNetError(f"A traversal's reach must be above 0 and finite; got {reach}.")
-    width = reach * component_spread(network)
-    centre = need_centre(network)
+    whole("A traversal", "steps", steps, 2)
+    width, centre = (
+        finite("A traversal", "reach", reach, above_0=True) * component_spread(network),
+        need_centre(network),
+    )
     return torch.linspace(centre - width, centre + width, steps, dtype=torch.float64)
 
 
@@ -92,7 +91,7 @@ def traverse(
     image: Tensor | str | Path | None = None,
     reach: float = 2.0,
     steps: int = 11,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> Traversal:
     """Sweep every component of a class's central capsule, or of an image's capsule.
 
@@ -102,7 +101,6 @@ def traverse(
         image: uint8 (C, H, W), or an image file. None: sweep the central capsule.
         reach: How far to sweep to each side of the centre, in units of m/√n (paper: 2).
         steps: Values per component.
-        device: "auto", "cpu" or "cuda".
     """
     trained = open_decoder(run, device=device)
     values = sweep_values(trained.model, reach=reach, steps=steps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.errors import HitNetError
+from hitnet.runtime.bar import shown
 from hitnet.runtime.files import check_vacant, expand, new_folder, replacing
+from hitnet.runtime.progress import Progress
 
 log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system
@@ -48,28 +50,27 @@ class ImageStream:
     flip: bool = False
 
 
-def write_images(stream: ImageStream, out: str | Path, *, on_batch: Callable[[int], None] | None = None) -> None:
+def write_images(stream: ImageStream, out: str | Path, *, progress: Progress | bool = True) -> None:
     """Write a stream of images to a new .npz file or a new folder.
 
     Args:
         stream: The images.
         out: A name that ends in .npz gets the arrays of `hitnet.data.save_npz`. Any other name becomes a folder with
             the files <split>/<class>/<number>.png, without masks.
-        on_batch: Called with the size of each batch after it is written.
+        progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
     """
     target = expand(out)
     check_new(target)
-    counted = _counted(stream.batches, on_batch or (lambda size: None))
-    if target.suffix.lower() == ".npz":
-        _write_npz(stream, counted, target)
-    else:
-        _write_folder(stream, counted, target)
+    with shown(progress, f"Writing {target.name}") as bar:
+        bar.part("images", stream.total, "images")
+        write = _write_npz if target.suffix.lower() == ".npz" else _write_folder
+        write(stream, _counted(stream.batches, bar), target)
 
 
-def _counted(batches: Iterator[tuple[str, Images]], on_batch: Callable[[int], None]) -> Iterator[tuple[str, Images]]:
+def _counted(batches: Iterator[tuple[str, Images]], progress: Progress) -> Iterator[tuple[str, Images]]:
     for split, images in batches:
         yield split, images
-        on_batch(len(images))
+        progress.step(len(images))
 
 
 def _write_folder(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:

@@ -1,25 +1,32 @@
-"""Training: recipes, the engine and run folders."""
+"""Training: recipes, the trainer, run folders, and what can be done with a finished run."""
 
 from hitnet.training.api import train, train_many
-from hitnet.training.callbacks import Callback, Training
+from hitnet.training.committees import analyse_ghosts, evaluate
+from hitnet.training.plans import TrainingPlan, train_plans
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
-from hitnet.training.runs import Run, open_run
+from hitnet.training.runs import Run, export_run, open_run, predict
+from hitnet.training.scheduler import AT_ONCE
 from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [
+    "AT_ONCE",
     "RECIPES",
-    "Callback",
     "Recipe",
     "RecipeChoice",
     "Run",
     "RunConfig",
     "RunFolder",
     "TensorBoard",
-    "Training",
+    "TrainingPlan",
+    "analyse_ghosts",
     "choose_recipe",
+    "evaluate",
+    "export_run",
     "open_run",
+    "predict",
     "train",
     "train_many",
+    "train_plans",
 ]

@@ -14,25 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.errors import HitNetError, check_choice
-
 Fill = Literal["zeros", "nearest"]
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to each image. Places that no pixel moves to become 0, or as `shift_fill` says.
+    """What is done to each image; a `Recipe` describes and checks the attributes.
 
-    Attributes:
-        shift: Shift by up to N pixels in each direction (paper: 2).
-        shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
-        flip: Mirror half of the images.
-        cutout: Side of a square that is set to 0.
-        warp: Apply a linear map about the middle of the image, whose matrix differs from the identity by up to this
-            much in each of its four entries: rotation, scaling and shear at once.
-        rotate: Turn about the middle of the image by up to this many degrees.
-        scale: Make the image larger or smaller by up to this share, e.g. 0.15 for 85 to 115 %.
-        invert: Turn half of the images into their negatives.
+    Places that no pixel moves to become 0, or as `shift_fill` says.
     """
 
     shift: int = 2
@@ -43,12 +32,6 @@ class Augmentation:
     shift_fill: Fill = "zeros"
     rotate: float = 0.0
     scale: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("shift", "cutout", "warp", "rotate", "scale"):
-            if getattr(self, name) < 0:
-                raise HitNetError(f"Augmentation: {name} must not be negative; got {getattr(self, name)}.")
-        check_choice("Augmentation", "shift_fill", self.shift_fill, ("zeros", "nearest"))
 
     @property
     def turns(self) -> bool:

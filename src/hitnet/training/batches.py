@@ -28,10 +28,7 @@ class Batches:
     """The batches of any epoch of one training.
 
     Args:
-        feed: The images.
-        recipe: How they are trained on.
         augmentation: What is drawn for each image; the training step applies it.
-        seed: Seed of the training.
         modify: Modifies images before they are augmented, if given.
         ranks: The processes that train together; each gets its part of every batch.
     """

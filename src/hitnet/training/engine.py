@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
+from hitnet.probabilities import FEWEST_HELD_OUT, fit_temperature
 from hitnet.runtime.device import Stopwatch, evaluation_batch
-from hitnet.runtime.progress import Progress, Stopped
+from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.average import Average
 from hitnet.training.batches import Batches
-from hitnet.training.callbacks import Callback, Training
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.parallel import Parallel
@@ -33,7 +33,22 @@ from hitnet.training.step import TERMS, Batch, Step, copy_into
 log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
+MOST_HELD_OUT = 10_000  # test images that the temperature is fitted on
 CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
+
+
+class Trained(NamedTuple):
+    """What a training gives.
+
+    Attributes:
+        network: The trained network.
+        history: One row per epoch.
+        temperature: That of its probabilities, fitted on the test images; None if there are too few.
+    """
+
+    network: Network
+    history: History
+    temperature: float | None
 
 
 def diverged(epoch: int, what: str) -> DivergedError:
@@ -47,16 +62,9 @@ class Trainer:
     """Trains one network, starting from the last checkpoint of its run folder.
 
     Args:
-        model: The network.
-        train: The images to train on.
         test: The images to test on after each epoch, if any.
-        recipe: How to train.
-        seed: Seed of everything that is random.
-        device: Where to train.
         modify: Modifies images before they are augmented, if given.
         run: Run folder for checkpoints and the result.
-        progress: Called after every step and epoch.
-        callbacks: Called at the start, after every epoch and at the end.
         ranks: The processes that train this network together.
         profiling: Measures where a step's time goes.
     """
@@ -73,15 +81,13 @@ class Trainer:
         modify: HybridAugmentation | None = None,
         run: RunFolder | None = None,
         progress: Progress | None = None,
-        callbacks: Sequence[Callback] = (),
         ranks: Ranks = SINGLE,
         profiling: Profiling | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.test, self.recipe, self.seed, self.device = test, recipe, seed, device
         self.ranks, self.run = ranks, run if ranks.first else None
-        self.progress = progress or Progress()
-        self.callbacks = callbacks if ranks.first else ()
+        self.progress = progress if progress is not None and ranks.first else Progress()
         self.profiling = profiling
         self.side_by_side = 1  # networks that are trained side by side, this one included
         augmentation = recipe.augmentation(flip=train.flip)
@@ -92,6 +98,8 @@ class Trainer:
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
         self.history: History = []
+        self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
+        self.temperature: float | None = None
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.images_per_epoch = recipe.images_per_epoch(len(train))
         self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
@@ -105,7 +113,7 @@ class Trainer:
         return self.model if self.average is None else self.average.network
 
     def training(self) -> Training:
-        """This training, as callbacks see it."""
+        """This training, as hooks see it."""
         return Training(self.trained, self.history, self.recipe, self.seed, None if self.run is None else self.run.path)
 
     def state(self) -> dict[str, Tensor]:
@@ -144,56 +152,65 @@ class Trainer:
 
     def work(self) -> Iterator[None]:
         """The training as a generator of steps, so that the caller can do other work in between."""
+        upcoming: Iterator[Batch] | None = None
         try:
-            for callback in self.callbacks:
-                callback.start(self.training())
-            yield from self.trained_to_the_end()
-        finally:
-            for callback in self.callbacks:
-                callback.end(self.training())
-
-    def trained_to_the_end(self) -> Iterator[None]:
-        try:
-            yield from self.epochs_left()
+            self.progress.start(self.training())
+            for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
+                started, first = time.perf_counter(), self.start_epoch(epoch)
+                watch = Stopwatch(self.device)
+                for i, batch in enumerate(upcoming or self.batches(epoch, first), first):
+                    self.take(epoch, i, batch)
+                    yield
+                watch.stop()
+                if self.profiling is not None:
+                    self.profiling.pause()
+                tested = None if self.test is None else self.test_counts(self.test, epoch)
+                # A GPU is still busy with all this: prepare the next epoch before waiting for the figures.
+                upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
+                yield
+                row = self.row(epoch, watch, first, tested)
+                self.end_epoch(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
+            self.finish()
         finally:
             if self.profiling is not None:
                 self.profiling.pause()
+            self.progress.end(self.training())
+
+    def end_epoch(self, row: dict[str, Any]) -> None:
+        """Report an epoch, write a checkpoint if it is time, and stop if this is asked for."""
+        self.history.append(row)
+        self.progress.epoch(self.training())
+        if row["epoch"] < self.recipe.epochs:
+            stop = self.ranks.from_first(lambda: self.progress.stop)
+            self.checkpoint(0, now=stop)
+            if stop:
+                raise Stopped
+
+    def finish(self) -> None:
+        """Keep the trained network."""
         self.check_weights()
+        self.temperature = self.fitted_temperature()
         if self.profiling is not None:
             self.profiling.write()
         if self.parallel is not None:
             self.parallel.release()
         if self.run:
-            self.run.finish(self.trained, self.history)
+            self.run.finish(self.trained, self.history, self.temperature)
         self.trained.eval()
 
-    def epochs_left(self) -> Iterator[None]:
-        upcoming: Iterator[Batch] | None = None
-        for epoch in range(len(self.history) + 1, self.recipe.epochs + 1):
-            started, first = time.perf_counter(), self.start_epoch(epoch)
-            if self.profiling is not None:
-                self.profiling.watch()
-            watch = Stopwatch(self.device)
-            for i, batch in enumerate(upcoming or self.batches(epoch, first), first):
-                self.take(epoch, i, batch)
-                yield
-            watch.stop()
-            if self.profiling is not None:
-                self.profiling.pause()
-            tested = None if self.test is None else self.test_counts(self.test)
-            # A GPU is still busy with all this: prepare the next epoch before waiting for the figures.
-            upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
-            yield
-            row = self.row(epoch, watch, first, tested)
-            self.history.append(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
-            self.progress.epoch(self.history[-1])
-            self.progress.network(None if self.run is None else self.run.path, epoch, self.trained)
-            for callback in self.callbacks:
-                callback.epoch(self.training())
-            if epoch < self.recipe.epochs:
-                self.checkpoint(0, now=self.progress.stop)
-                if self.progress.stop:
-                    raise Stopped
+    @property
+    def result(self) -> Trained:
+        return Trained(self.trained, self.history, self.temperature)
+
+    def fitted_temperature(self) -> float | None:
+        """The temperature of the network's probabilities, for the test images."""
+        if self.test is None or len(self.test) < FEWEST_HELD_OUT:
+            return None
+        chosen = torch.linspace(0, len(self.test) - 1, min(len(self.test), MOST_HELD_OUT)).long()
+        distances, labels = torch.cat(self.last_distances).cpu()[chosen], self.test.labels.cpu()[chosen]
+        if not distances.isfinite().all():
+            return None
+        return fit_temperature((distances if self.model.head.nearest_wins else -distances).numpy(), labels.numpy())
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """Step `i` of this epoch, counted from 0."""
@@ -220,6 +237,8 @@ class Trainer:
             self.model.features.eval()  # frozen: its batch-norm keeps its statistics too
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))
+        if self.profiling is not None:
+            self.profiling.watch()
         if self.begun is None:
             return 0
         (done, tensors), self.begun = self.begun, None
@@ -261,25 +280,27 @@ class Trainer:
             raise diverged(epoch, "the loss is")
         row: dict[str, Any] = {"epoch": epoch, "learning_rate": self.rate(epoch, self.steps_per_epoch - 1)}
         row |= {name: totals[name] / count for name in ("loss", "classification", "reconstruction")}
-        row["train_error"] = 100 * totals["wrong"] / count
+        row["train_error"] = totals["wrong"] / count
         if self.model.head.loss == "centripetal":
-            row["train_hits"] = 100 * totals["hits"] / count
-            row["train_misses"] = 100 * totals["misses"] / (count * others)
+            row["train_hits"] = totals["hits"] / count
+            row["train_misses"] = totals["misses"] / (count * others)
         if self.test is not None and tested is not None:
             wrong, hits, misses = tested.tolist()
-            row["test_error"] = 100 * wrong / len(self.test)
+            row["test_error"] = wrong / len(self.test)
             if self.model.head.loss == "centripetal":
-                row["test_hits"] = 100 * hits / len(self.test)
-                row["test_misses"] = 100 * misses / (len(self.test) * others)
+                row["test_hits"] = hits / len(self.test)
+                row["test_misses"] = misses / (len(self.test) * others)
         trained = count - first * self.recipe.batch_size
         return row | {"images_per_second": trained / watch.seconds}
 
-    def test_counts(self, test: Feed) -> Tensor:
+    def test_counts(self, test: Feed, epoch: int) -> Tensor:
         """Count wrong predictions, hits and misses on the test images, without waiting for the device: (3,)."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
         size = evaluation_batch(test.shape, small_maps=self.model.config.pretrained)
         for pixels, labels in test.in_order(size):
             distances = class_distances(self.trained, pixels)
+            if epoch == self.recipe.epochs:
+                self.last_distances.append(distances)
             wrong = (self.model.head.predict(distances) != labels).sum()
             counts += torch.stack([wrong, *hits_and_misses(distances, labels)])
         return counts

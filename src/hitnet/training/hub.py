@@ -13,14 +13,14 @@ from typing import Any
 
 from hitnet.data import list_data
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.models.network import Network
 from hitnet.runtime import files
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import History, RunFolder
 
 CARD = "README.md"
-PUBLISHED = ("config.json", "history.json", "weights.safetensors")
+PUBLISHED = ("config.json", "history.json", "calibration.json", "weights.safetensors")
 ABOUT = """
 # {title}
 
@@ -38,52 +38,58 @@ centre or misses it. If every capsule misses, the answer is "none".
 import hitnet
 
 run = hitnet.Run.from_pretrained("{repository}")
-print(hitnet.predict(run, ["image.png"]))
+print(run.predict(["image.png"]))
 ```
 """
 
 
-def save_pretrained(
-    folder: str | Path,
-    model: Network,
-    config: RunConfig,
-    history: History,
-    *,
-    license: str | None = None,
-    repository: str | None = None,
-) -> Path:
-    """Write a run with its model card into a new folder; see `Run.save_pretrained`."""
-    hub = hub_package()
-    target = files.expand(folder)
-    files.check_vacant(target)
-    with files.new_folder(target) as temporary:
-        card = model_card(config, history, hub, license=license, repository=repository or target.name)
-        (temporary / CARD).write_text(str(card), encoding="utf-8")
-        published = RunFolder(temporary)
-        files.write_json(published.config_file, without_places(config).to_dict())
-        published.finish(model, history)
-    return target
+class OnHub:
+    """What a run can do on the Hugging Face Hub."""
 
+    model: Network
+    config: RunConfig
+    history: History
+    temperature: float | None
 
-def push_to_hub(
-    repository: str,
-    model: Network,
-    config: RunConfig,
-    history: History,
-    *,
-    license: str | None = None,
-    private: bool | None = None,
-    token: str | None = None,
-) -> str:
-    """Upload a run with its model card; see `Run.push_to_hub`."""
-    api = hub_package().HfApi(token=token)
-    with tempfile.TemporaryDirectory() as parent:
-        folder = save_pretrained(Path(parent) / "run", model, config, history, license=license, repository=repository)
-        address = api.create_repo(repo_id=repository, private=private, exist_ok=True)
-        api.upload_folder(
-            repo_id=address.repo_id, folder_path=folder, commit_message=f"Upload {config.model_name} of hitnet"
-        )
-    return str(address)
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None, repository: str | None = None) -> Path:
+        """Write the run into a new folder, as it would be on the Hugging Face Hub.
+
+        Args:
+            folder: A run folder with a model card (README.md), which states data, error, runs and licence.
+            license: The licence of the weights, e.g. "mit".
+            repository: What the model card calls the repository. None: the folder's name.
+        """
+        target = files.expand(folder)
+        files.check_vacant(target)
+        card = model_card(self.config, self.history, license=license, repository=repository or target.name)
+        with files.new_folder(target) as temporary:
+            (temporary / CARD).write_text(str(card), encoding="utf-8")
+            published = RunFolder(temporary)
+            files.write_json(published.config_file, without_places(self.config).to_dict())
+            published.finish(self.model, self.history, self.temperature)
+        return target
+
+    def push_to_hub(
+        self, repository: str, *, license: str | None = None, private: bool | None = None, token: str | None = None
+    ) -> str:
+        """Upload the run to the Hugging Face Hub, with a model card.
+
+        Args:
+            repository: "user/name"; it is made where it does not exist.
+            license: The licence of the weights, e.g. "mit".
+            private: Whether a new repository is private. None: the account's default.
+            token: None: that of `hf auth login`.
+
+        Returns:
+            The address of the repository.
+        """
+        api = hub_package().HfApi(token=token)
+        with tempfile.TemporaryDirectory() as parent:
+            folder = self.save_pretrained(Path(parent) / "run", license=license, repository=repository)
+            address = api.create_repo(repo_id=repository, private=private, exist_ok=True)
+            message = f"Upload {self.config.model_name} of hitnet"
+            api.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
+        return str(address)
 
 
 def find_pretrained(source: str | Path, **options: Any) -> Path:
@@ -95,14 +101,16 @@ def find_pretrained(source: str | Path, **options: Any) -> Path:
     try:
         return Path(hub.snapshot_download(str(source), allow_patterns=list(PUBLISHED), **options))
     except Exception as error:  # no network, no such repository, no name of one
-        raise HitNetError(f"{source} is neither a folder nor can it be had from the Hub: {error}") from error
+        raise HitNetError(
+            f"{source} is not a local folder and could not be downloaded from the Hub: {error}"
+        ) from error
 
 
 def without_places(config: RunConfig) -> RunConfig:
     """The configuration without paths of this machine."""
     origin, source = config.augment_from, config.data["source"]
     if source not in KNOWN_SETS:  # names of known sets are the same on all machines
-        source = config.data.get("name") or "data"
+        source = config.data["name"]
     return replace(
         config,
         data={**config.data, "source": source, "data_dir": None},
@@ -111,24 +119,16 @@ def without_places(config: RunConfig) -> RunConfig:
     )
 
 
-def model_card(config: RunConfig, history: History, hub: Any, *, license: str | None, repository: str) -> Any:
+def model_card(config: RunConfig, history: History, *, license: str | None, repository: str) -> Any:
     """What people should know of the network, in words and in the Hub's own terms."""
-    about, name = config.data, str(config.data.get("name", "data"))
-    last = history[-1] if history else {}
-    error, known = last.get("test_error"), {str(row["name"]): str(row["licence"]) for row in list_data()}
-    title = f"{config.model_name} on {name}"
+    hub, about, name = hub_package(), config.data, str(config.data["name"])
+    error = history[-1].get("test_error") if history else None
+    title, known = f"{config.model_name} on {name}", {str(row["name"]): str(row["licence"]) for row in list_data()}
     results = []
     if error is not None:
-        results.append(
-            hub.EvalResult(
-                task_type="image-classification",
-                dataset_type=name,
-                dataset_name=name,
-                dataset_split="test",
-                metric_type="accuracy",
-                metric_value=round(1 - error / 100, 6),
-            )
-        )
+        accuracy = {"metric_type": "accuracy", "metric_value": round(1 - error, 8)}
+        places = {"dataset_type": name, "dataset_name": name, "dataset_split": "test"}
+        results.append(hub.EvalResult(task_type="image-classification", **places, **accuracy))
     data = hub.ModelCardData(
         library_name="hitnet",
         pipeline_tag="image-classification",
@@ -137,12 +137,12 @@ def model_card(config: RunConfig, history: History, hub: Any, *, license: str | 
         model_name=title,
         eval_results=results or None,
     )
+    measured = f"{100 * (error or 0):.2f} % on {about['test_images'] or 'the'} test images, after the last epoch"
     words = ABOUT.format(
         title=title,
-        data=data_in_words(name, about, known.get(name)),
-        error="not measured: there were no test images"
-        if error is None
-        else f"{error:.2f} % on {about.get('test_images') or 'the'} test images, after the last epoch",
+        data=f"{name}, {about['images']:,} images to train on"
+        + (f" (licence: {known[name]})" if name in known else ""),
+        error="not measured: there were no test images" if error is None else measured,
         runs=f"this is one run (seed {config.seed}, {len(history)} epochs); others differ by chance",
         licence=license or "not stated; ask the author",
         classes=", ".join(config.data["class_names"]),
@@ -152,13 +152,9 @@ def model_card(config: RunConfig, history: History, hub: Any, *, license: str | 
     return hub.ModelCard(f"---\n{data.to_yaml()}\n---\n{words}")
 
 
-def data_in_words(name: str, about: dict[str, Any], licence: str | None) -> str:
-    return f"{name}, {about['images']:,} images to train on" + (f" (licence: {licence})" if licence else "")
-
-
 def hub_package() -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise HitNetError(f"The Hugging Face Hub needs the package {error.name}: pip install 'hitnet[hf]'.") from error
+        raise MissingPackageError("The Hugging Face Hub", error.name, "hf") from error
     return huggingface_hub

@@ -89,7 +89,7 @@ def hybrid_augmentation(
             "Hybrid augmentation modifies images with a trained network: set `augment_from` to a run that was trained "
             "on the same classes."
         )
-    trained = run if isinstance(run, Run) else open_run(run)
+    trained = open_run(run)
     network = frozen_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
     prepare = partial(
         HybridAugmentation,
@@ -146,14 +146,11 @@ def epoch_differences(
     """What is added to the images of an epoch's batches, batch by batch.
 
     Args:
-        modify: The augmentation.
         order: The image at each place of the epoch.
         noise: What was drawn for each place.
         places: The places of each batch that are modified.
         first: Start with this batch.
         together: Compute the differences of this many batches at once.
-        device: Where to compute them.
-        precision: The recipe's precision.
     """
     # Groups are counted from the start of the epoch even if it is resumed: the last bits of a decoded image depend on
     # how many images are decoded together.

@@ -1,10 +1,12 @@
-"""Jobs: networks to train on one or several sets of images, each with its run folder."""
+"""Jobs: networks to train, on one or several sets of images, each with its run folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,8 +15,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.callbacks import Callback
-from hitnet.training.engine import Trainer
+from hitnet.training.engine import Trained, Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.profiling import Profiling
@@ -22,7 +23,7 @@ from hitnet.training.randomness import own_randomness
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, open_run
-from hitnet.training.scheduler import Trained, fit_all
+from hitnet.training.scheduler import AT_ONCE, Scheduler
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,36 @@ class JobSet:
 
 
 Outcome = Run | DivergedError
-Feeds = dict[tuple[int, bool], Feed]  # by the images' identity and whether their masks are wanted
+
+
+def make_job(config: RunConfig, out: str | Path | None, *, resume: bool, device: torch.device) -> Job:
+    """A network to train, with its run folder started or checked."""
+    folder = None if out is None else RunFolder(out)
+    if folder is not None:
+        folder.begin(config, resume=resume, device=device)
+    return Job(config, folder)
+
+
+def seed_jobs(
+    config: RunConfig,
+    device: torch.device,
+    *,
+    seeds: Sequence[int],
+    out: str | Path | None,
+    resume: bool,
+    single: bool = False,
+) -> list[Job]:
+    """One job per seed, in out/seed-S; a `single` one in `out` itself."""
+    configs = [replace(config, seed=seed) for seed in seeds]  # checks all seeds before the first folder is made
+    jobs: list[Job] = []
+    try:
+        for each in configs:
+            folder = out if out is None or single else Path(out) / f"seed-{each.seed}"
+            jobs.append(make_job(each, folder, resume=resume, device=device))
+    except HitNetError:
+        release(jobs)
+        raise
+    return jobs
 
 
 def release(jobs: Sequence[Job]) -> None:
@@ -84,7 +114,6 @@ def train_jobs(
     *,
     device: torch.device,
     progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
     ranks: Ranks = SINGLE,
     profile: bool = False,
 ) -> list[Run]:
@@ -96,22 +125,28 @@ def train_jobs(
     """
     jobs = job_set.jobs
     left = ranks.from_first(lambda: [i for i, job in enumerate(jobs) if not job.finished])
-    together = ranks if len(jobs) == 1 else SINGLE
-    mine = left if len(jobs) == 1 else left[ranks.rank :: ranks.size]
+    together = len(jobs) == 1
+    mine = left if together else left[ranks.rank :: ranks.size]
     outcomes: dict[int, Outcome] = {}
+    places = {id(jobs[i]): i for i in mine}
+
+    def on_end(job: Job, outcome: Outcome) -> None:
+        if ranks.size > 1 and not together and isinstance(outcome, Run):
+            outcome.model.cpu()  # it travels to the other processes
+        outcomes[places[id(job)]] = outcome
+
     if mine:
-        own = JobSet([jobs[i] for i in mine], job_set.images, job_set.test, job_set.modify)
-        profiled = own.jobs[0] if profile and ranks.first else None
-        factories = _trainer_factories(own, device, progress, together, {}, profiled, callbacks)
-        if progress is not None:
-            progress.plan(sum(job.steps_left() for job in own.jobs))
-
-        def on_end(index: int, trained: Trained | DivergedError) -> None:
-            outcomes[mine[index]] = _outcome(own.jobs[index], trained)
-
-        fit_all(factories, device, on_end, at_once=1 if profile else None)
-    if len(jobs) > 1:
-        outcomes = ranks.gather({i: _on_cpu(run) for i, run in outcomes.items()} if ranks.size > 1 else outcomes)
+        train_job_sets(
+            [replace(job_set, jobs=[jobs[i] for i in mine])],
+            on_end,
+            device=device,
+            progress=progress,
+            at_once=1 if profile else None,
+            ranks=ranks if together else SINGLE,
+            profile=profile and ranks.first,
+        )
+    if not together:
+        outcomes = ranks.gather(outcomes)
     runs = [outcomes[i] if i in outcomes else _kept_run(job) for i, job in enumerate(jobs)]
     good = [run for run in runs if isinstance(run, Run)]
     if len(good) < len(runs):
@@ -126,72 +161,70 @@ def train_job_sets(
     device: torch.device,
     progress: Progress | None = None,
     at_once: int | None = None,
+    ranks: Ranks = SINGLE,
+    profile: bool = False,
 ) -> None:
-    """Train networks on several sets of images side by side, those with low seeds first.
+    """Train networks on one or several sets of images, side by side where the device has room for it.
 
     Args:
+        job_sets: The networks, which are trained in the order of their seeds if there are several sets.
         on_end: Called with each job and its outcome as soon as it ends. A network that diverges does not stop the
             others.
-        at_once: How many networks to train side by side.
+        device: Where to train.
+        progress: Called at the start, after every step and epoch, and at the end of each network.
+        at_once: How many networks to train side by side. None: what suits the device.
+        ranks: The processes that train each network together.
+        profile: Write where a step's time goes into the first network's run folder.
     """
-    feeds: Feeds = {}
-    pairs: list[tuple[Job, Callable[[], Trainer]]] = []
-    for job_set in job_sets:
-        factories = _trainer_factories(job_set, device, progress, SINGLE, feeds)
-        pairs += zip(job_set.jobs, factories, strict=True)
-    pairs.sort(key=lambda pair: pair[0].config.seed)
-    if progress is not None:
-        progress.plan(sum(job.steps_left() for job, _ in pairs))
+    feeds: dict[tuple[int, bool], Feed] = {}  # one copy of the images, by their identity and whether masks are wanted
 
-    def on_trained(index: int, trained: Trained | DivergedError) -> None:
-        job = pairs[index][0]
-        on_end(job, _outcome(job, trained))
-
-    fit_all([make for _, make in pairs], device, on_trained, at_once=at_once)
-
-
-def _trainer_factories(
-    job_set: JobSet,
-    device: torch.device,
-    progress: Progress | None,
-    ranks: Ranks,
-    feeds: Feeds,
-    profiled: Job | None = None,
-    callbacks: Sequence[Callback] = (),
-) -> list[Callable[[], Trainer]]:
-    """What makes each job's trainer when its turn comes; all use the same copy of the images, in `feeds`."""
-
-    def feed(images: ImageSet, masks: bool) -> Feed:
+    def feed(images: ImageSet, *, masks: bool) -> Feed:
         if (id(images), masks) not in feeds:
             feeds[id(images), masks] = Feed(images, device, masks=masks)
         return feeds[id(images), masks]
 
-    train_feed = feed(job_set.images, masks=True)
-    test_feed = None if job_set.test is None else feed(job_set.test, masks=False)
-    modify = None if job_set.modify is None else job_set.modify(train_feed)
-
-    def make(job: Job) -> Trainer:
-        with own_randomness():
-            torch.manual_seed(job.config.seed)
-            network = Network(job.config.model)
-            network.load_pretrained()
-        watched = job is profiled and job.folder is not None
-        return Trainer(
-            network,
-            train_feed,
-            test_feed,
-            job.config.recipe,
-            seed=job.config.seed,
+    pairs: list[tuple[Job, Callable[[], Trainer]]] = []
+    for job_set in job_sets:
+        train, test = feed(job_set.images, masks=True), job_set.test
+        make = partial(
+            _trainer,
+            train=train,
+            test=None if test is None else feed(test, masks=False),
             device=device,
-            modify=modify,
-            run=job.folder,
+            modify=None if job_set.modify is None else job_set.modify(train),
             progress=progress,
-            callbacks=callbacks,
             ranks=ranks,
-            profiling=Profiling(job.folder.path, device) if watched and job.folder is not None else None,
         )
+        pairs += [(job, partial(make, job, profile=profile and job is job_sets[0].jobs[0])) for job in job_set.jobs]
+    if len(job_sets) > 1:
+        pairs.sort(key=lambda pair: pair[0].config.seed)
+    if progress is not None:
+        progress.part("training", sum(job.steps_left() for job, _ in pairs))
 
-    return [partial(make, job) for job in job_set.jobs]
+    def on_trained(index: int, trained: Trained | DivergedError) -> None:
+        job = pairs[index][0]
+        if isinstance(trained, DivergedError):
+            on_end(job, trained)
+            return
+        folder = None if job.folder is None else job.folder.path
+        on_end(job, Run(trained.network, job.config, trained.history, folder, trained.temperature))
+
+    Scheduler([make for _, make in pairs], device, on_trained, at_once or AT_ONCE[device.type]).run()
+
+
+def _trainer(
+    job: Job, *, device: torch.device, profile: bool, train: Feed, test: Feed | None, **options: Any
+) -> Trainer:
+    """The trainer of a job, made when its turn comes."""
+    with own_randomness():
+        torch.manual_seed(job.config.seed)
+        network = Network(job.config.model)
+        network.load_pretrained()
+    profiling = Profiling(job.folder.path, device) if profile and job.folder is not None else None
+    recipe, seed = job.config.recipe, job.config.seed
+    return Trainer(
+        network, train, test, recipe, seed=seed, device=device, run=job.folder, profiling=profiling, **options
+    )
 
 
 def _kept_run(job: Job) -> Run:
@@ -199,20 +232,6 @@ def _kept_run(job: Job) -> Run:
     if job.folder is None:
         raise HitNetError(f"The training of {job.path} was stopped, and it has no run folder: set `out`.")
     return open_run(job.folder.path)
-
-
-def _on_cpu(outcome: Outcome) -> Outcome:
-    """An outcome that can travel to another process."""
-    if isinstance(outcome, Run):
-        outcome.model.cpu()
-    return outcome
-
-
-def _outcome(job: Job, trained: Trained | DivergedError) -> Outcome:
-    if isinstance(trained, DivergedError):
-        return trained
-    network, history = trained
-    return Run(network, job.config, history, None if job.folder is None else job.folder.path)
 
 
 def _diverged(jobs: Sequence[Job], outcomes: Sequence[Outcome], good: Sequence[Run]) -> DivergedError:

@@ -46,10 +46,6 @@ class Profiling:
     """Profiles `STEPS` steps of a training after `WARM_UP` steps, then writes profile.json and profile.txt.
 
     It is told of every step. It changes nothing in the training, and pauses while a network is tested.
-
-    Args:
-        folder: Where to write the profile.
-        device: Where the training runs.
     """
 
     def __init__(self, folder: Path, device: torch.device) -> None:

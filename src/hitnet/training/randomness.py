@@ -33,7 +33,7 @@ def random_state(device: torch.device, mark: str = "") -> dict[str, Tensor]:
 
 
 def set_random_state(state: dict[str, Tensor], mark: str = "") -> None:
-    """Restore a random state; checkpoints of earlier versions have only that of the first process."""
+    """Restore a random state; where more processes resume a training than began it, the others have none."""
     if f"{mark}random.cpu" in state:
         torch.set_rng_state(state[f"{mark}random.cpu"].to(torch.uint8))
     if f"{mark}random.cuda" in state and torch.cuda.is_available():

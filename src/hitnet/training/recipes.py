@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
-from hitnet.models.extractors import is_backbone
 from hitnet.models.hybrid import NOISES, Noise
 from hitnet.models.inference import PRETRAINED_BATCH
+from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
 from hitnet.training.augmentation import Augmentation, Fill
 
@@ -36,9 +36,10 @@ class Recipe:
         adam_epsilon: ε of Adam (Keras' default: 1e-7).
         shift: Shift images by up to N pixels in each direction (paper: 2).
         shift_fill: What a shift fills the edge with: zeros (paper) or the nearest pixel.
-        flip: Mirror half of the images, on data sets whose images may be mirrored.
+        flip: Mirror half of the images, on datasets whose images may be mirrored.
         cutout: Side of a square that is set to 0.
-        warp: Strength of random linear maps of the images (see data.augment).
+        warp: Apply a linear map about the middle of the image, whose matrix differs from the identity by up to this
+            much in each of its four entries: rotation, scaling and shear at once.
         rotate: Turn images by up to this many degrees.
         scale: Make images larger or smaller by up to this share, e.g. 0.15 for 85 to 115 %.
         invert: Turn half of the images into their negatives.
@@ -143,16 +144,8 @@ class Recipe:
 
     def augmentation(self, *, flip: bool) -> Augmentation:
         """The augmentation for images that may (`flip`) or may not be mirrored."""
-        return Augmentation(
-            self.shift,
-            self.flip and flip,
-            self.cutout,
-            self.warp,
-            self.invert,
-            self.shift_fill,
-            self.rotate,
-            self.scale,
-        )
+        options = {entry.name: getattr(self, entry.name) for entry in fields(Augmentation)}
+        return Augmentation(**options | {"flip": self.flip and flip})
 
     def in_effect(self) -> Recipe:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
@@ -202,7 +195,7 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
-LEAST_STEPS = 750  # on small data sets, `fast` trains for more epochs
+LEAST_STEPS = 750  # on small datasets, `fast` trains for more epochs
 
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
@@ -248,11 +241,8 @@ def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:
     return RecipeChoice(name, {key: value for key, value in changes.items() if value is not None})
 
 
-def complete_recipe(
-    recipe: str | Recipe | RecipeChoice, *, features: str = "paper", images: int | None = None, side: int = 224
-) -> Recipe:
+def complete_recipe(recipe: str | Recipe | RecipeChoice, **facts: Any) -> Recipe:
     """The whole recipe that a name, a choice or a recipe stands for (see `RecipeChoice.complete`)."""
     if isinstance(recipe, Recipe):
         return recipe
-    choice = RecipeChoice(recipe) if isinstance(recipe, str) else recipe
-    return choice.complete(features=features, images=images, side=side)
+    return (RecipeChoice(recipe) if isinstance(recipe, str) else recipe).complete(**facts)

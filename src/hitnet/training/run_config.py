@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig
 from hitnet.runtime import schemas
+from hitnet.runtime.schemas import ANYTHING
 from hitnet.training.recipes import Recipe
 
 FORMAT = 1
+DATA_SCHEMA = {
+    "source": str,
+    "in_memory": bool,
+    "name": str,
+    "images": int,
+    "test_images": (int, None),
+    "class_names": [str],
+    "flip": bool,
+    "fingerprint": str,
+    "limit": (int, None),
+    "data_dir": (str, None),
+}
+SCHEMA = {
+    "format": int,
+    "model_name": str,
+    "model": {str: ANYTHING},
+    "recipe": {str: ANYTHING},
+    "seed": int,
+    "data": DATA_SCHEMA,
+    "augment_from": ({"run": (str, None), "weights": str}, None),
+}
+# Fingerprints tell whether weights and images are the same, so their location does not matter.
+NOT_COMPARED = {("augment_from", "run")}
+NOT_COMPARED |= {("data", key) for key in ("limit", "source", "in_memory", "name", "data_dir")}
 
 
 @dataclass(frozen=True)
@@ -55,15 +80,15 @@ class RunConfig:
     def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
-        schemas.check(values, schemas.RUN_CONFIG, where)
+        schemas.check(values, SCHEMA, where)
         try:
             config = cls(
                 model_name=values["model_name"],
                 model=ModelConfig.from_dict(values["model"]),
                 recipe=Recipe.from_dict(values["recipe"]),
                 seed=values["seed"],
-                data=_data_entries(values["data"]),
-                augment_from=values.get("augment_from"),
+                data=values["data"],
+                augment_from=values["augment_from"],
             )
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
@@ -72,8 +97,15 @@ class RunConfig:
             raise HitNetError(f"{where} is damaged: it must name {classes} different classes; it names {len(names)}.")
         return config
 
-
-def _data_entries(entries: dict[str, Any]) -> dict[str, Any]:
-    """The description of the data; earlier versions called `flip` mirror."""
-    renamed = {"flip" if name == "mirror" else name: value for name, value in entries.items()}
-    return {**renamed, "class_names": list(entries["class_names"])}
+    def differences(self, new: RunConfig) -> dict[tuple[str, str], str]:
+        """Where another configuration asks for another training, as (part, entry), each with its old and new value."""
+        mine, other = (replace(config, recipe=config.recipe.in_effect()).to_dict() for config in (self, new))
+        changed = {}
+        for part, now in other.items():
+            was = mine[part]
+            nested = isinstance(was, dict) and isinstance(now, dict)
+            for key in {**was, **now} if nested else ("",):
+                a, b = (was.get(key), now.get(key)) if nested else (was, now)
+                if a != b and (part, key) not in NOT_COMPARED:
+                    changed[part, key] = f"{part}{'.' + key if key else ''} was {a!r}, now {b!r}"
+        return changed

@@ -4,6 +4,7 @@ config.json          the network, the recipe, the data and the seed: enough to b
 environment.json     where and when it was trained
 history.json         one row per epoch
 weights.safetensors  the trained weights, present once training has ended
+calibration.json     the temperature of probabilities, fitted on the test images, where there are some
 state.safetensors    weights and optimizer state at the last checkpoint, for resuming; removed at the end
 .training            exists while a process trains the run, so that no other process does
 """
@@ -21,13 +22,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet import __version__
+from hitnet.errors import HitNetError, MissingFileError, finite
 from hitnet.models.network import ModelConfig, Network
 from hitnet.runtime import files, locks, schemas
 from hitnet.runtime.tensor_files import read_metadata, read_tensors, write_tensors
 from hitnet.training.run_config import RunConfig
 
 MOST_THREADS = 1024
+HISTORY_SCHEMA = [{"epoch": int, str: float}]
+CALIBRATION_SCHEMA = {"temperature": float}
+ENVIRONMENT_SCHEMA = {"threads": int}
 History = list[dict[str, Any]]
 
 
@@ -46,6 +51,7 @@ class RunFolder:
         self.path = files.expand(path)
         self.config_file = self.path / "config.json"
         self.history_file = self.path / "history.json"
+        self.calibration_file = self.path / "calibration.json"
         self.weights_file = self.path / "weights.safetensors"
         self.state_file = self.path / "state.safetensors"
         self.claim_file = self.path / ".training"
@@ -57,6 +63,27 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
+
+    def begin(self, config: RunConfig, *, resume: bool, device: torch.device) -> None:
+        """Start this run here, or check that it can be resumed here, and keep other processes out of it."""
+        if not self.finished and not self.claim():
+            raise HitNetError(
+                f"{self.path}: another process is training this run. Wait for it, or choose another folder."
+            )
+        try:
+            if self.exists and not resume:
+                raise HitNetError(
+                    f"{self.path} already holds a run. Use `resume` to continue it, or choose another `out`."
+                )
+            if self.exists:
+                self.check_same(config)
+            else:
+                self._check_vacant()
+                files.write_json(self.path / "environment.json", environment(device))
+                files.write_json(self.config_file, config.to_dict())
+        except HitNetError:
+            self.release()
+            raise
 
     def claim(self) -> bool:
         """Take the run for this process, until `release`; False if another process has it."""
@@ -72,39 +99,59 @@ class RunFolder:
     def release(self) -> None:
         locks.release(self.claim_file)
 
-    def check_vacant(self) -> None:
+    def _check_vacant(self) -> None:
         """Raise HitNetError if other files than those of a run that never began are here."""
         others = sorted(p.name for p in self.path.iterdir() if p.name[0] != "." and p.name != "environment.json")
         if others:
             raise HitNetError(f"{self.path} holds no run, but other files ({others[0]}); choose another `out`.")
 
-    def create(self, config: RunConfig, device: torch.device) -> None:
-        files.write_json(self.path / "environment.json", environment(device))
-        files.write_json(self.config_file, config.to_dict())
+    def check_same(self, config: RunConfig) -> None:
+        """Raise HitNetError unless this folder's run has this configuration, so that it can be resumed."""
+        changed = self.config().differences(config)
+        if set(changed) == {("data", "fingerprint")}:
+            raise HitNetError(
+                f"{self.path} cannot be resumed: its images or their labels have changed since. Choose another `out`."
+            )
+        if changed:
+            raise HitNetError(
+                f"{self.path} holds another run, which cannot be resumed as this one: {'; '.join(changed.values())}. "
+                "Give the same options as before, or choose another folder."
+            )
+        if self.finished and not self.history():
+            raise HitNetError(
+                f"{self.history_file} of a finished run is missing. Put it back, or choose another folder."
+            )
 
     def config(self) -> RunConfig:
         if not self.exists:
             seeds = sorted(path.parent for path in self.path.glob("seed-*/config.json"))
             hint = f" It holds those of {len(seeds)} seeds; name one of them, e.g. {seeds[0]}." if seeds else ""
-            raise HitNetError(f"{self.path} is not a run folder: it has no config.json.{hint}")
+            raise MissingFileError(f"{self.path} is not a run folder: it has no config.json.{hint}")
         return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
 
     def history(self) -> History:
         if not self.history_file.is_file():
             return []
         rows: History = files.read_json(self.history_file)
-        schemas.check(rows, schemas.HISTORY, self.history_file)
+        schemas.check(rows, HISTORY_SCHEMA, self.history_file)
         return rows
 
+    def temperature(self) -> float | None:
+        """The temperature of the network's probabilities, if there were test images to fit it on."""
+        if not self.calibration_file.is_file():
+            return None
+        calibration = files.read_json(self.calibration_file)
+        schemas.check(calibration, CALIBRATION_SCHEMA, self.calibration_file)
+        return finite(str(self.calibration_file), "temperature", calibration["temperature"], above_0=True)
+
     def threads(self) -> int | None:
-        """How many threads of a CPU the run was begun with, where this is known: other numbers round otherwise."""
+        """How many threads of a CPU the run was begun with, if this is known: other numbers round otherwise."""
         file = self.path / "environment.json"
         if not file.is_file():
             return None
         recorded = files.read_json(file)
-        schemas.check(recorded, schemas.ENVIRONMENT, file)
-        threads: int | None = recorded.get("threads")
-        return threads if threads is not None and 1 <= threads <= MOST_THREADS else None
+        schemas.check(recorded, ENVIRONMENT_SCHEMA, file)
+        return recorded["threads"] if 1 <= recorded["threads"] <= MOST_THREADS else None
 
     @contextmanager
     def present(self) -> Iterator[RunFolder]:
@@ -140,7 +187,7 @@ class RunFolder:
             return 0, 0
         metadata = read_metadata(self.state_file)
         try:
-            epoch, step = int(metadata["epoch"]), int(metadata.get("step", 0))
+            epoch, step = int(metadata["epoch"]), int(metadata["step"])
             if min(epoch, step) < 0:
                 raise ValueError(f"{epoch} epochs, {step} steps")
         except (KeyError, ValueError) as error:
@@ -159,9 +206,11 @@ class RunFolder:
             )
         return Saved(epoch, step, read_tensors(self.state_file)[0])
 
-    def finish(self, model: Network, history: History) -> None:
+    def finish(self, model: Network, history: History, temperature: float | None = None) -> None:
         with self.present() as folder:
             files.write_json(folder.history_file, history)
+            if temperature is not None:
+                files.write_json(folder.calibration_file, {"temperature": temperature})
             epoch = history[-1]["epoch"] if history else 0
             write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(epoch)})
             folder.state_file.unlink(missing_ok=True)
@@ -170,7 +219,7 @@ class RunFolder:
         """The trained network, in evaluation mode, on the CPU."""
         config = self.config()
         if not self.finished:
-            raise HitNetError(f"{self.path} has not been trained to its end. Train it with `resume`.")
+            raise HitNetError(f"{self.path} is unfinished. Resume training first (`resume`).")
         tensors, _ = read_tensors(self.weights_file)
         self._check_fit(config.model, tensors)
         with torch.random.fork_rng(devices=[]):  # weights are loaded below: leave the caller's random state alone
@@ -199,8 +248,6 @@ class RunFolder:
 
 def environment(device: torch.device) -> dict[str, Any]:
     """The machine, the versions and the time of a training on this device."""
-    from hitnet import __version__
-
     return {
         "hitnet": __version__,
         "python": platform.python_version(),

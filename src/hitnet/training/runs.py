@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import torch
+
+from hitnet.data import Images, Source, open_data
+from hitnet.data.known.catalogue import recorded_folder
+from hitnet.data.opened import match_classes
+from hitnet.data.split import check_split
+from hitnet.errors import HitNetError, check_choice
+from hitnet.inference.evaluation import Evaluation, measure, network_distances
+from hitnet.inference.onnx_export import export_network
+from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
+from hitnet.inference.pictures import Pictures, batches_of
+from hitnet.inference.prediction import DecisionRule, Prediction, check_share
+from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
-from hitnet.training import hub
+from hitnet.runtime.device import pick_device
+from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import History, RunFolder
 
+log = logging.getLogger("hitnet")
 
-@dataclass(frozen=True)
-class Run:
+
+@dataclass(frozen=True, repr=False)
+class Run(OnHub):
     """A trained network.
 
     Attributes:
@@ -20,43 +38,124 @@ class Run:
         config: How it was trained.
         history: One row per epoch.
         folder: Its run folder; None if it was never written to disk.
+        temperature: That of its probabilities, fitted on the test images; None if there were too few.
     """
 
     model: Network
     config: RunConfig
     history: History
     folder: Path | None = None
+    temperature: float | None = None
+
+    def __repr__(self) -> str:
+        error = self.history[-1].get("test_error") if self.history else None
+        tested = "" if error is None else f", test error {100 * error:.2f} %"
+        return f"<Run: {self.config.model_name} on {self.config.data['name']}, {len(self.history)} epochs{tested}>"
 
     @property
     def class_names(self) -> tuple[str, ...]:
         return tuple(self.config.data["class_names"])
 
-    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> Path:
-        """Write the run into a new folder, as it would be on the Hugging Face Hub.
+    @property
+    def name(self) -> str:
+        """The run folder, or the seed."""
+        return str(self.folder or f"the run with seed {self.config.seed}")
+
+    def load(self, data: Source | None = None, split: str | None = None, *, limit: int | None = None) -> Images:
+        """Images for this run, labelled in its own order of classes, at the size that its network takes.
 
         Args:
-            folder: A run folder with a model card (README.md), which states data, error, runs and licence.
-            license: The licence of the weights, e.g. "mit".
+            data: Opened data, or what `open_data` takes. None: the data that the run was trained on.
+            split: train, test or all. None: the test images.
+            limit: At most N images.
         """
-        return hub.save_pretrained(folder, self.model, self.config, self.history, license=license)
+        if split is not None:
+            check_split(split)
+        about = self.config.data
+        try:
+            if data is not None:
+                opened = open_data(data)
+            elif about["in_memory"]:
+                raise HitNetError(f"{about['source']!r} was in memory, not in files.")
+            else:
+                folder = recorded_folder(about["data_dir"])
+                opened = open_data(about["source"], flip=about["flip"], data_dir=folder)
+            opened = opened.at_size(self.config.model.in_shape[1:])
+            if limit is not None:
+                opened = opened.reopen(limit=limit)
+            images = opened.load(split or opened.test_split)
+        except HitNetError as error:
+            if data is not None:
+                raise
+            raise HitNetError(
+                f"The data that the run was trained on cannot be read: {error} Name other data."
+            ) from error
+        return match_classes(images, self.class_names)
 
-    def push_to_hub(
-        self, repository: str, *, license: str | None = None, private: bool | None = None, token: str | None = None
-    ) -> str:
-        """Upload the run to the Hugging Face Hub, with a model card.
+    def evaluate(
+        self, data: Source | None = None, *, split: str | None = None, device: str | torch.device = "auto"
+    ) -> Evaluation:
+        """Error rate, confusion, hits and misses on a dataset; see `hitnet.evaluate`."""
+        return measure(self.model.to(pick_device(device, mps=True)), self.load(data, split))
 
-        Args:
-            repository: "user/name"; it is made where it does not exist.
-            license: The licence of the weights, e.g. "mit".
-            private: Whether a new repository is private. None: the account's default.
-            token: None: that of `hf auth login`.
+    def predict(
+        self,
+        images: Pictures,
+        *,
+        keep: float | None = None,
+        known: Source | None = None,
+        device: str | torch.device = "auto",
+    ) -> list[Prediction]:
+        """Classify images; see `hitnet.predict`."""
+        rule = self.rule(keep=keep, known=known, device=device)
+        network = self.model.to(pick_device(device, mps=True))
+        return [
+            rule.predict(name, row)
+            for names, pixels in batches_of(images, self.config.model.in_shape)
+            for name, row in zip(names, class_distances(network, pixels).cpu().numpy(), strict=True)
+        ]
 
-        Returns:
-            The address of the repository.
-        """
-        return hub.push_to_hub(
-            repository, self.model, self.config, self.history, license=license, private=private, token=token
+    def export(
+        self, out: str | Path, *, part: str = CLASSIFIER, keep: float | None = None, known: Source | None = None
+    ) -> Path:
+        """Export the network to an ONNX file; see `hitnet.export_run`."""
+        if part != CLASSIFIER and keep is not None:
+            raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
+        return export_network(
+            self.model,
+            out,
+            rule=partial(self.rule, keep=keep, known=known),
+            model_name=self.config.model_name,
+            data=str(self.config.data["name"]),
+            part=part,
         )
+
+    def rule(
+        self, *, keep: float | None = None, known: Source | None = None, device: str | torch.device = "auto"
+    ) -> DecisionRule:
+        """How the distances of the network become a class; see `hitnet.predict` for the arguments."""
+        rule = DecisionRule.of(self.model, self.class_names, self.temperature)
+        if keep is None:
+            if known is not None:
+                raise HitNetError("`known` is the data that `keep` is measured on. Give `keep` too, e.g. 0.95.")
+            return rule
+        check_share(keep)
+        if known is None and not self.config.data["test_images"]:
+            raise HitNetError(
+                "`keep` needs images that the network was not trained on, but this run had no test images. Name data "
+                "with the same classes as `known`."
+            )
+        images = self.load(known)
+        network = self.model.to(pick_device(device, mps=True))
+        rule = rule.keeping(keep, network_distances(network, images).numpy())
+        log.info(
+            '"none" beyond a misfit of %.3f: %g %% of %s test images of %s have at most that.',
+            rule.largest_misfit,
+            100 * keep,
+            f"{len(images):,}",
+            images.name,
+        )
+        return rule
 
     @classmethod
     def from_pretrained(
@@ -77,14 +176,75 @@ class Run:
             token: None: that of `hf auth login`.
             local_files_only: Take only what was downloaded before.
         """
-        return open_run(
-            hub.find_pretrained(
-                source, revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only
-            )
-        )
+        options = {"cache_dir": cache_dir, "token": token, "local_files_only": local_files_only}
+        return open_run(find_pretrained(source, revision=revision, **options))
 
 
-def open_run(run: str | Path) -> Run:
+def open_run(run: str | Path | Run) -> Run:
     """Open a finished run: its network in evaluation mode on the CPU, its configuration and history."""
+    if isinstance(run, Run):
+        return run
     folder = RunFolder(run)
-    return Run(folder.model(), folder.config(), folder.history(), folder.path)
+    return Run(folder.model(), folder.config(), folder.history(), folder.path, folder.temperature())
+
+
+def predict(
+    run: Run | str | Path,
+    images: Pictures,
+    *,
+    keep: float | None = None,
+    known: Source | None = None,
+    device: str | torch.device = "auto",
+) -> list[Prediction]:
+    """Classify images, each brought to the size that the network was trained on.
+
+    Args:
+        run: A run, its folder, or an .onnx file that `export_run` wrote.
+        images: Image files or a folder of them, pictures of Pillow, arrays, tensors, `Images`, or opened data.
+        keep: The share of images of known classes that are to keep their class, e.g. 0.95. An image with a
+            larger misfit than theirs is none of the classes. None: it is none of them if every capsule misses.
+        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
+        device: auto, cpu, cuda, cuda:1, mps, or a torch.device. ONNX files run on the CPU.
+    """
+    if isinstance(run, Run) or not is_onnx(run):
+        return open_run(run).predict(images, keep=keep, known=known, device=device)
+    if str(device) not in ("auto", "cpu"):
+        raise HitNetError("ONNX files run on the CPU. Leave out `device`, or give the run folder.")
+    if keep is not None or known is not None:
+        raise HitNetError("An ONNX file holds its own limit. Give `keep` and `known` when you export the run.")
+    return open_onnx(run).predict(images)
+
+
+def export_run(
+    run: Run | str | Path,
+    out: str | Path,
+    *,
+    format: str = "onnx",
+    part: str = CLASSIFIER,
+    keep: float | None = None,
+    known: Source | None = None,
+) -> Path:
+    """Export a trained network to a file that needs neither PyTorch nor the run folder.
+
+    The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
+    has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to `images`, floats in
+    [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata. Before the file is
+    written, ONNX Runtime and PyTorch are compared.
+
+    Args:
+        run: A run, or its folder.
+        out: A file whose name ends in .onnx; an existing one is replaced.
+        format: "onnx".
+        part: "classifier" or "decoder".
+        keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
+            largest misfit that this gives.
+        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
+
+    Returns:
+        The file.
+
+    Raises:
+        HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
+    """
+    check_choice("export_run", "`format`", format, ("onnx",))
+    return open_run(run).export(out, part=part, keep=keep, known=known)

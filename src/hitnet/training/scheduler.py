@@ -15,15 +15,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from hitnet.errors import DivergedError, HitNetError
-from hitnet.models.network import Network
 from hitnet.runtime.progress import Stopped
-from hitnet.training.engine import Trainer
+from hitnet.training.engine import Trained, Trainer
 from hitnet.training.randomness import own_randomness, random_state, set_random_state
-from hitnet.training.run_folder import History
 
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
-Trained = tuple[Network, History]
 OnEnd = Callable[[int, Trained | DivergedError], None]
 
 
@@ -41,21 +38,6 @@ class Running:
 
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
-
-    def advance(self) -> bool:
-        """Take one step.
-
-        Returns:
-            Whether there was a step left.
-        """
-        with self.on_stream(), self.on_threads():
-            try:
-                next(self.work)
-            except StopIteration:
-                if self.stream is not None:
-                    self.stream.synchronize()
-                return False
-        return True
 
     @contextmanager
     def on_threads(self) -> Iterator[None]:
@@ -77,106 +59,84 @@ class Scheduler:
     Args:
         factories: Each makes the trainer of one training, when its turn comes.
         device: Where all of them train.
-        on_end: Called with a training's place in `factories` and its network and history, or why it diverged.
+        on_end: Called as soon as a training ends, with its place in `factories` and its result, or why it diverged; the
+            others wait meanwhile. It is not called for trainings that are stopped.
+        most: How many trainings run side by side.
     """
 
-    def __init__(self, factories: Sequence[Callable[[], Trainer]], device: torch.device, on_end: OnEnd) -> None:
-        self.factories, self.device, self.on_end = factories, device, on_end
+    def __init__(
+        self, factories: Sequence[Callable[[], Trainer]], device: torch.device, on_end: OnEnd, most: int
+    ) -> None:
+        self.factories, self.device, self.on_end, self.most = factories, device, on_end, most
         self.waiting = deque(range(len(factories)))
         self.running: dict[int, Running] = {}
-        self.last: int | None = None  # whose random state the generators hold
+        self.current = 0  # the training whose turn it is
+        self.drawing: int | None = None  # the training whose random state the generators hold
 
-    def start(self, most: int) -> int | None:
-        """Start what waits, up to `most` side by side.
+    def run(self) -> None:
+        """Run all trainings.
 
-        Returns:
-            The training for which there was no memory, if any.
+        Where the GPU's memory does not hold them all, one is put back, starts again later from its last checkpoint, and
+        fewer continue side by side.
         """
-        while self.waiting and len(self.running) < most:
-            index = self.waiting.popleft()
-            try:
-                self.running[index] = Running(self.factories[index], self.device, single=most == 1)
-            except torch.cuda.OutOfMemoryError:
-                return index
-        return None
+        with own_randomness():
+            while self.waiting or self.running:
+                try:
+                    while self.waiting and len(self.running) < self.most:
+                        self.current = self.waiting.popleft()
+                        make = self.factories[self.current]
+                        self.running[self.current] = Running(make, self.device, single=self.most == 1)
+                    side_by_side = len(self.running)
+                    for index, running in list(self.running.items()):
+                        self.current, running.trainer.side_by_side = index, side_by_side
+                        self.advance(running)
+                except torch.cuda.OutOfMemoryError:
+                    self.put_back()
 
-    def turn(self) -> int | None:
-        """Take one step of each training.
+    def advance(self, running: Running) -> None:
+        """Take one step of the current training."""
+        self.switch_random_state(running)
+        outcome: Trained | DivergedError
+        try:
+            with running.on_stream(), running.on_threads():
+                for _ in running.work:
+                    return
+                if running.stream is not None:
+                    running.stream.synchronize()
+            outcome = running.trainer.result
+        except DivergedError as error:
+            outcome = error.with_traceback(None)  # which would hold the network
+        except Stopped:
+            self.waiting.clear()
+            del self.running[self.current]
+            return
+        del self.running[self.current]
+        self.on_end(self.current, outcome)
 
-        Returns:
-            The training for which there was no memory, if any.
-        """
-        side_by_side = len(self.running)
-        for index, running in list(self.running.items()):
-            self.switch_random_state(index)
-            running.trainer.side_by_side = side_by_side
-            try:
-                if running.advance():
-                    continue
-                outcome: Trained | DivergedError = (running.trainer.trained, running.trainer.history)
-            except DivergedError as error:
-                outcome = error.with_traceback(None)  # which would hold the network
-            except Stopped:
-                self.waiting.clear()
-                del self.running[index]
-                continue
-            except torch.cuda.OutOfMemoryError:
-                return index
-            del self.running[index]
-            self.on_end(index, outcome)
-        return None
-
-    def switch_random_state(self, index: int) -> None:
-        """Let the generators hold the random state of this training; that of the last is kept for its next turn.
+    def switch_random_state(self, running: Running) -> None:
+        """Let the generators hold the random state of a training; that of the last is kept for its next turn.
 
         Steps that draw nothing skip this: on a GPU it takes longer than to launch them.
         """
-        if index == self.last or not any(running.trainer.step.draws for running in self.running.values()):
+        if self.current == self.drawing or not any(other.trainer.step.draws for other in self.running.values()):
             return
-        if self.last in self.running:
-            self.running[self.last].random = random_state(self.device)
-        set_random_state(self.running[index].random)
-        self.last = index
+        if self.drawing in self.running:
+            self.running[self.drawing].random = random_state(self.device)
+        set_random_state(running.random)
+        self.drawing = self.current
 
-    def put_back(self, index: int) -> int:
-        """Let a training wait for which there was no memory.
-
-        Returns:
-            How many trainings continue side by side.
-        """
-        self.running.pop(index, None)
-        if self.last == index:
-            self.last = None
+    def put_back(self) -> None:
+        """Let the current training wait, for which there was no memory; as many as still run continue."""
+        self.running.pop(self.current, None)
+        if self.drawing == self.current:
+            self.drawing = None
         if not self.running:
             raise HitNetError(
                 "The GPU's memory does not hold even one such network in training. Make the batches smaller "
                 "(`batch_size`), or close what else runs on the GPU."
             )
-        self.waiting.appendleft(index)
+        self.waiting.appendleft(self.current)
+        self.most = len(self.running)
         gc.collect()
         torch.cuda.empty_cache()
-        log.warning("The GPU's memory is full: %d networks continue side by side.", len(self.running))
-        return len(self.running)
-
-
-def fit_all(
-    factories: Sequence[Callable[[], Trainer]],
-    device: torch.device,
-    on_end: OnEnd,
-    *,
-    at_once: int | None = None,
-) -> None:
-    """Run all trainings, up to `at_once` side by side.
-
-    `on_end` is called as soon as a training ends, by its place in `factories`; the others wait meanwhile. It is not
-    called for trainings that are stopped. Where the GPU's memory does not hold them all, one is put back, starts again
-    later from its last checkpoint, and fewer continue side by side.
-    """
-    scheduler, most = Scheduler(factories, device, on_end), at_once or AT_ONCE[device.type]
-    with own_randomness():
-        while scheduler.waiting or scheduler.running:
-            without_memory = scheduler.start(most)
-            if without_memory is None:
-                without_memory = scheduler.turn()
-            if without_memory is not None:
-                most = scheduler.put_back(without_memory)
+        log.warning("The GPU's memory is full: %d networks continue side by side.", self.most)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from hitnet.capsules import hits_and_misses
 from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
-from hitnet.models.dropconnect import Masks, dropconnect_layers, given_masks
 from hitnet.models.network import Network, Output, unit_images
+from hitnet.models.random_layers import Draws, given_draws, random_layers
 from hitnet.runtime.device import training_precision
 from hitnet.training.augmentation import Augmentation
 from hitnet.training.objective import Objective
@@ -125,8 +125,8 @@ class Step:
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
-        self.connections = dropconnect_layers(model)
-        self.masks: dict[int, list[Masks]] = {}  # of these layers, by batch size; captured steps read them
+        self.random_layers = random_layers(model)
+        self.drawn: dict[int, list[Draws]] = {}  # for these layers, by batch size; captured steps read them
         self.chances: dict[int, Tensor] = {}  # of ghosts, by batch size; captured steps read them
         self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
@@ -134,7 +134,7 @@ class Step:
     @property
     def draws(self) -> bool:
         """Whether a step draws random numbers itself, in addition to those that come with its batch."""
-        return bool(self.connections) or (self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1)
+        return bool(self.random_layers) or (self.recipe.ghosts > 0 and self.recipe.ghost_probability < 1)
 
     def state(self) -> dict[str, Tensor]:
         """All tensors that a step changes, by name. They are live: copying into them restores a state."""
@@ -168,15 +168,11 @@ class Step:
         self.graphs[size](batch)
 
     def draw(self, size: int) -> None:
-        """Draw what DropConnect keeps in the next step, and the chances of ghosts.
-
-        Steps that are captured for several networks side by side must not draw in their graphs: all graphs read one
-        place in memory for where the generator stands.
-        """
-        if size not in self.masks:
-            self.masks[size] = [layer.empty_masks(size) for layer in self.connections]
-        for layer, masks in zip(self.connections, self.masks[size], strict=True):
-            layer.draw(masks)
+        """Draw the random numbers of layers for the next step, and the chances of ghosts (see `RandomLayer`)."""
+        if size not in self.drawn:
+            self.drawn[size] = [layer.empty_draws(size) for layer in self.random_layers]
+        for layer, draws in zip(self.random_layers, self.drawn[size], strict=True):
+            layer.draw(draws)
         if self.objective.draws:
             self.chances.setdefault(size, torch.empty(size, 1, device=self.device)).uniform_()
 
@@ -186,7 +182,7 @@ class Step:
         with training_precision(self.device, self.recipe.precision):
             with part("augment"):
                 images, target = self.augmented(batch)
-            with part("forward"), given_masks(self.connections, self.masks[len(labels)]):
+            with part("forward"), given_draws(self.random_layers, self.drawn[len(labels)]):
                 output = self.network(images, labels)
             with part("loss"):
                 terms = self.objective(output, target, labels, self.chances.get(len(labels)))

@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitnet.errors import HitNetError
-from hitnet.training.callbacks import Callback, Training
+from hitnet.errors import HitNetError, MissingPackageError
+from hitnet.runtime.progress import Progress, Training
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +29,7 @@ CURVES = {  # the entries of a row of history, grouped as TensorBoard shows them
 }
 
 
-class TensorBoard(Callback):
+class TensorBoard(Progress):
     """Writes the curves of each training for TensorBoard, once per epoch: RUN/tensorboard.
 
     A resumed run continues its curves: epochs that are trained again replace what was written of them.
@@ -37,7 +37,7 @@ class TensorBoard(Callback):
 
     def __init__(self) -> None:
         if importlib.util.find_spec("tensorboard") is None:
-            raise HitNetError("TensorBoard needs the package tensorboard: pip install 'hitnet[tensorboard]'.")
+            raise MissingPackageError("TensorBoard", "tensorboard", "tensorboard")
         self.writers: dict[Path, SummaryWriter] = {}
 
     def start(self, training: Training) -> None:

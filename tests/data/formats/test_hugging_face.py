@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import NewNetworks, choose_recipe, open_data
+from hitnet import Judges, open_data
 from hitnet.data import Relabelling
 from hitnet.data.reading.stored import StoredFile
 from hitnet.errors import HitNetError
@@ -150,7 +150,7 @@ def test_a_corrected_copy_keeps_all_columns(tmp_path, saved):
 
 def test_an_audit_gives_a_corrected_data_set(tmp_path):
     dataset = dataset_of(60)
-    judges = NewNetworks("hitnet-small", count=1, recipe=choose_recipe("fast", epochs=1))
+    judges = Judges(model="hitnet-small", networks=1, epochs=1)
     audit = hitnet.audit_labels(dataset, judges=judges, out=tmp_path / "audit", device="cpu")
     assert set(audit.table["path"]) == {str(i) for i in range(60)}
     review = open_review(audit, reviewer="me")

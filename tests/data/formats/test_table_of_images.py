@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import hitnet
-from hitnet import NewNetworks, choose_recipe, open_data
+from hitnet import Judges, choose_recipe, open_data
 from hitnet.data import Relabelling
 from hitnet.errors import HitNetError
 from hitnet.review.server import open_review
@@ -117,7 +117,7 @@ def test_numbers_without_names_stay_numbers(tmp_path):
 
 def test_it_is_audited_reviewed_and_corrected(tmp_path):
     source = hub_file(tmp_path / "x.parquet", 30)
-    judges = NewNetworks("hitnet-small", count=1, recipe=choose_recipe("fast", epochs=1))
+    judges = Judges(model="hitnet-small", networks=1, recipe=choose_recipe("fast", epochs=1))
     audit = hitnet.audit_labels(source, judges=judges, out=tmp_path / "audit", device="cpu")
     review = open_review(audit, reviewer="me")
     shown = Image.open(io.BytesIO(review.pictures.original(0).content))

@@ -90,7 +90,7 @@ def test_a_damaged_and_a_missing_file(tmp_path, monkeypatch):
 
 def test_a_corrected_copy_has_all_photographs_and_their_splits(tmp_path, splits, monkeypatch):
     monkeypatch.setattr(np, "savez_compressed", np.savez)  # compressing takes seconds
-    judges = hitnet.NewNetworks("hitnet-small", 1, hitnet.choose_recipe(epochs=1))
+    judges = hitnet.Judges(model="hitnet-small", networks=1, epochs=1)
     data = open_data("clothing-sample", limit=24, image_size=16)
     hitnet.audit_labels(data, judges=judges, device="cpu", out=tmp_path / "audit")
     audit = hitnet.open_audit(tmp_path / "audit")

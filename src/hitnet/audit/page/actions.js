@@ -3,7 +3,7 @@
 
 const idOf = (app) => { const row = app.view.current(); return row === undefined ? null : app.audit.id[row]; };
 
-// Ask for the order anew and show it, with the cursor on the image `id`.
+// Ask for the order again and show it, with the cursor on the image `id`.
 async function refresh(app, id, { focus = true, newest = false } = {}) {
   let order;
   try {
@@ -22,7 +22,7 @@ async function commit(app, work, next, message) {
   app.view.moveTo(next);
   try {
     const saving = work();
-    if (app.audit.server) app.view.redraw();
+    app.view.redraw();
     await saving;
   } catch (error) {
     app.view.redraw();
@@ -36,23 +36,18 @@ async function commit(app, work, next, message) {
   app.view.redraw();
 }
 
-function recordFor(audit, row, decision, label) {
-  return { path: audit.path[row], given: audit.names[audit.given[row]], decision, label };
-}
-
 // Decide on several images in one step; `classOf` gives the new class of a row, which means keep if it is the given one.
 function decide(app, rows, decision, classOf = () => null) {
   const { audit, store, view } = app;
-  const entries = rows.map((row) => {
+  const changes = rows.map((row) => {
     const k = classOf(row);
-    return [audit.id[row], k === null ? recordFor(audit, row, decision, "") : k === audit.given[row] ? recordFor(audit, row, "keep", "") : recordFor(audit, row, "relabel", audit.names[k])];
+    return [audit.id[row], k === audit.given[row] ? "keep" : decision, k === null || k === audit.given[row] ? "" : audit.names[k]];
   });
-  const single = entries.length === 1;
-  const done = { keep: "kept", relabel: `relabelled to ${entries[0][1].label}`, drop: "dropped", neither: "neither label fits", unsure: "marked as unsure" };
-  const message = () => (single ? `#${entries[0][0]}: ${done[entries[0][1].decision]}` : `${plural(entries.length, "decision")} saved. u undoes them all.`);
+  const [id, ...outcome] = changes[0];
+  const message = () => (changes.length === 1 ? `#${id}: ${decidedText(...outcome)}` : `${plural(changes.length, "decision")} saved. u undoes them all.`);
   const next = app.selection.size() ? view.position() : view.next();
   app.selection.forget();
-  return commit(app, () => store.change(entries), next, message);
+  return commit(app, () => store.change(changes), next, message);
 }
 
 function takeSuggestion(app, rows) {
@@ -64,24 +59,16 @@ function takeSuggestion(app, rows) {
 
 // Decide on all images of a group that nobody has decided on yet.
 function decideGroup(app, group, decision) {
-  const { audit, store, view } = app;
-  const positions = Array.from({ length: group.count }, (_, i) => group.start + i);
-  if (decision === "select") return app.selection.add(positions);
-  const saved = () => `${plural(group.undecided, "decision")} saved. u undoes them all.`;
-  if (audit.server) {
-    const query = { ...queryOf(app.filters.chosen(), false), given: String(group.given), suggested: String(group.suggested) };
-    return commit(app, () => store.changeGroup(query, decision, group.undecided), view.position(), saved);
-  }
-  const entries = group.rows.filter((row) => !store.get(audit.id[row]))
-    .map((row) => [audit.id[row], recordFor(audit, row, decision, decision === "relabel" ? audit.names[group.suggested] : "")]);
-  return commit(app, () => store.change(entries), view.position(), saved);
+  if (decision === "select") return app.selection.add(Array.from({ length: group.count }, (_, i) => group.start + i));
+  const query = { ...queryOf(app.filters.chosen(), false), given: group.given, suggested: group.suggested };
+  return commit(app, () => app.store.changeGroup(query, decision, group.undecided), app.view.position(), () => `${plural(group.undecided, "decision")} saved. u undoes them all.`);
 }
 
 function undecide(app, rows) {
   const ids = rows.map((row) => app.audit.id[row]).filter((id) => app.store.get(id));
   if (!ids.length) return app.announce("This image has no decision.");
   app.selection.forget();
-  return commit(app, () => app.store.change(ids.map((id) => [id, undefined])), app.view.position(), () => (ids.length === 1 ? `#${ids[0]}: decision removed` : `${count(ids.length)} decisions removed`));
+  return commit(app, () => app.store.change(ids.map((id) => [id, "none", ""])), app.view.position(), () => (ids.length === 1 ? `#${ids[0]}: decision removed` : `${count(ids.length)} decisions removed`));
 }
 
 async function undo(app, name) {
@@ -91,7 +78,6 @@ async function undo(app, name) {
   } catch (error) {
     return app.announce(error.message);
   }
-  if (!changed) return app.announce("Nothing to undo.");
   const { images, first } = changed, back = name !== undefined;
   app.announce(back ? `Changed: ${plural(images, "decision")}` : images === 1 ? `Undone: #${first}` : `Undone: ${count(images)} decisions`);
   await refresh(app, first ?? idOf(app));
@@ -100,8 +86,7 @@ async function undo(app, name) {
 function renderZoom(app) {
   const row = app.view.current();
   if (!$("#zoom").open || row === undefined) return;
-  const record = app.store.get(app.audit.id[row]);
-  $("#zoom-body").replaceChildren(buildZoom(app.audit, app.thumbs, row, record, (key) => act(app, key)));
+  $("#zoom-body").replaceChildren(buildZoom(app, row));
   if (app.audit.server) renderEvidence(app, row);
 }
 

@@ -3,18 +3,6 @@
 
 const PICKER_ROWS = 200;
 const PROBLEMS_SHOWN = 20;
-const KEYS = [
-  ["↓ ↑ or j k", "next, previous image"], ["1", "keep the given label"], ["2", "relabel to the suggestion"],
-  ["3", "relabel to another class"], ["4", "drop the image"], ["5", "unsure"], ["6", "neither label fits"],
-  ["0", "remove the decision"], ["u", "undo, any number of times"], ["h", "history: undo any step"], ["Enter", "large view"],
-  ["g", "list or grid"], ["/", "search"], ["e", "export"], ["PgUp PgDn Home End", "page up or down, first, last image"],
-  ["?", "this help"], ["Esc", "close, select nothing"],
-];
-const GRID_KEYS = [
-  ["← → ↑ ↓", "next image in that direction"], ["Space", "select, or take out of the selection"],
-  ["Shift with ← → ↑ ↓", "select on the way"], ["a", "select all of this group"], ["1 to 6", "decide on all that is selected"],
-];
-const REMOTE_KEYS = [["r", "show the new order, when there is one"]];
 
 function setUpDialogs(audit) {
   for (const button of document.querySelectorAll("dialog [data-close]")) {
@@ -23,14 +11,9 @@ function setUpDialogs(audit) {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   }
-  const words = ["or", "to", "with"];
-  const lines = (keys) => keys.flatMap(([names, meaning]) => [
-    el("dt", {}, ...names.split(" ").map((key) => (words.includes(key) ? ` ${key} ` : el("kbd", {}, key)))), el("dd", {}, meaning)]);
-  $("#help-keys").append(...lines(audit.server ? [...KEYS, ...REMOTE_KEYS] : KEYS));
-  $("#help-grid-keys").append(...lines(GRID_KEYS));
   const typical = audit.summary.prototypes === "typical";
-  const explained = { prototypes: !typical, typical, neighbours: audit.like_given !== undefined, heads: Boolean(audit.summary.in_words) };
-  for (const part of document.querySelectorAll("#help [data-for]")) part.hidden = !explained[part.dataset.for];
+  const explained = { prototypes: !typical, typical, neighbours: audit.with_neighbours, heads: Boolean(audit.summary.sentence) };
+  for (const part of document.querySelectorAll("[data-for]")) part.hidden = !explained[part.dataset.for];
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 
@@ -97,36 +80,36 @@ function createPicker(audit, thumbs, choose) {
   return { open };
 }
 
-function createExport(store, announce, exported) {
+function createExport(app) {
+  const { server, store, announce } = app;
   const text = $("#export-text");
-  let csv = "";
+  let exported = ""; // a text area would change its line ends
 
   async function open() {
     try {
-      csv = await store.toCsv();
+      exported = text.value = await server.ask("export");
     } catch (error) {
       return announce(error.message);
     }
-    text.value = csv;
-    $("#export-summary").textContent = decisionSummary(store.counts()) || "There are no decisions yet.";
+    $("#export-summary").textContent = decisionSummary(store.counts()) || "No decisions yet.";
     if (!$("#export").open) $("#export").showModal();
   }
 
   function download() {
-    const url = URL.createObjectURL(new Blob([csv], { type: "text/csv;charset=utf-8" }));
-    el("a", { href: url, download: "corrections.csv" }).click();
+    const url = URL.createObjectURL(new Blob([exported], { type: "text/plain;charset=utf-8" }));
+    el("a", { href: url, download: server.file }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
-    exported();
+    app.unsaved = false;
   }
 
   async function copy() {
     try {
-      await navigator.clipboard.writeText(csv);
+      await navigator.clipboard.writeText(exported);
     } catch {
       text.select();
       if (!document.execCommand("copy")) return announce("The browser does not allow copying. The text is selected: press Ctrl+C.");
     }
-    exported();
+    app.unsaved = false;
     announce("Copied.");
   }
 
@@ -136,37 +119,21 @@ function createExport(store, announce, exported) {
   return { open };
 }
 
-function createImport(audit, store, done) {
+function createImport(app) {
   const file = $("#import-file"), problems = $("#import-problems");
 
   async function read() {
     if (!file.files.length) return;
-    if (audit.server) return send(await file.files[0].text());
-    const { entries, problems: messages } = readCorrections(audit, await file.files[0].text());
-    if (messages.length) return showProblems(messages);
-    const canonical = entries.map(([id, record]) => {
-      const row = audit.rowOf.get(id);
-      return [id, row === undefined ? record : { ...record, path: audit.path[row] }];
-    });
-    store.change(canonical);
-    $("#import").close();
-    done(canonical.length);
-  }
-
-  async function send(text) {
     try {
-      const { images } = await store.take_in(text);
+      const { images } = await app.store.importText(await file.files[0].text());
       $("#import").close();
-      done(images);
+      app.announce(`${plural(images, "decision")} imported.`);
+      refresh(app, idOf(app));
     } catch (error) {
-      showProblems(error.message.split("\n"));
+      const lines = error.message.split("\n"), more = lines.length - PROBLEMS_SHOWN;
+      if (more > 0) lines.splice(PROBLEMS_SHOWN, more, `and ${count(more)} more.`);
+      problems.replaceChildren(el("li", {}, el("b", {}, "Nothing was imported.")), ...lines.map((line) => el("li", { dir: "auto" }, line)));
     }
-  }
-
-  function showProblems(messages) {
-    const shown = messages.slice(0, PROBLEMS_SHOWN);
-    if (messages.length > shown.length) shown.push(`and ${count(messages.length - shown.length)} more.`);
-    problems.replaceChildren(el("li", {}, el("b", {}, "Nothing was imported.")), ...shown.map((message) => el("li", { dir: "auto" }, message)));
   }
 
   $("#open-import").addEventListener("click", () => {

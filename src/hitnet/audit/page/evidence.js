@@ -43,7 +43,7 @@ async function renderEvidence(app, row) {
   const id = app.audit.id[row];
   let parts;
   try {
-    const why = await ask(`/api/evidence/${id}?version=${app.audit.version}`);
+    const why = await app.server.ask(`evidence/${id}`, { version: app.audit.version });
     parts = evidenceParts(app, row, why);
   } catch (error) {
     parts = [el("p", { class: "hint" }, error.message)];

@@ -4,12 +4,9 @@
 const LARGEST_MATRIX = 20;
 const TOP_PAIRS = 60;
 const HEALTH_ROWS = 40;
-const STATES = ["undecided", "decided", ...DECISIONS];
-const REMOTE_STATES = ["by others", "disputed"];
-const SORTS = { doubt: "most doubtful first", audit: "as the audit ranked them", file: "by file name", strange: "unlike all others first" };
 const NO_FILTERS = { given: null, suggested: null, either: null, flags: [], state: null, min: null, max: null, text: "" };
 
-function createFilters(audit, source, onChange) {
+function createFilters(audit, onChange) {
   let chosen = { ...NO_FILTERS, sort: "doubt" };
 
   function set(changes) {
@@ -19,7 +16,6 @@ function createFilters(audit, source, onChange) {
     onChange();
   }
 
-  buildSorts(source, set);
   buildControls(audit, () => chosen, set);
   buildPairs(audit, () => chosen, set);
   buildHealth(audit, set);
@@ -28,11 +24,6 @@ function createFilters(audit, source, onChange) {
     clear: () => set({ ...NO_FILTERS }),
     chosen: () => chosen,
   };
-}
-
-function buildSorts(source, set) {
-  $("#sort").append(...source.sorts.map((sort) => el("option", { value: sort }, SORTS[sort])));
-  $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
 function buildControls(audit, chosen, set) {
@@ -48,10 +39,10 @@ function buildControls(audit, chosen, set) {
     $("#flag-filter").append(el("button", { type: "button", class: `toggle ${FLAG_KIND[flag] ?? "none"}`, "data-flag": f, "aria-pressed": "false", onclick: toggle },
       flag, el("small", {}, count(audit.flag_counts[f]))));
   });
-  for (const state of audit.server ? [...STATES, ...REMOTE_STATES] : STATES) {
-    $("#state-filter").append(el("button", { type: "button", class: "toggle", "data-state": state, "aria-pressed": "false",
-      onclick: () => set({ state: chosen().state === state ? null : state }) }, state));
+  for (const button of document.querySelectorAll("[data-state]")) {
+    button.addEventListener("click", () => set({ state: chosen().state === button.dataset.state ? null : button.dataset.state }));
   }
+  $("#sort").addEventListener("change", (event) => set({ sort: event.target.value }));
 }
 
 // Update the controls after a chip or the matrix has changed the filters.
@@ -61,6 +52,7 @@ function renderControls(chosen) {
   put($("#score-max"), chosen.max);
   if ($("#search").value.trim().toLowerCase() !== chosen.text) $("#search").value = chosen.text;
   $("#class-filter").value = chosen.either ?? "";
+  $("#sort").value = chosen.sort;
   for (const button of document.querySelectorAll("[data-flag]")) button.setAttribute("aria-pressed", chosen.flags.includes(Number(button.dataset.flag)));
   for (const button of document.querySelectorAll("[data-state]")) button.setAttribute("aria-pressed", chosen.state === button.dataset.state);
   for (const button of document.querySelectorAll("[data-given], [data-suggested]")) {
@@ -87,21 +79,8 @@ function renderChips(audit, chosen, set) {
   $("#chips").replaceChildren(...buttons);
 }
 
-// Number of images per pair: a click on a pair shows exactly that number of images.
-function pairCounts(audit) {
-  if (audit.server) return audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
-  const pairs = new Map();
-  audit.given.forEach((given, row) => {
-    const suggested = audit.suggested[row];
-    if (given === suggested) return;
-    const key = given * audit.names.length + suggested;
-    pairs.set(key, (pairs.get(key) ?? 0) + 1);
-  });
-  return [...pairs].map(([key, n]) => ({ given: Math.floor(key / audit.names.length), suggested: key % audit.names.length, n })).sort((a, b) => b.n - a.n);
-}
-
 function buildPairs(audit, chosen, set) {
-  const pairs = pairCounts(audit);
+  const pairs = audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
   const most = Math.max(1, ...pairs.map((pair) => pair.n));
   const choose = (given, suggested) => {
     const same = chosen().given === given && chosen().suggested === suggested;

@@ -7,7 +7,7 @@ function buildCard(app, row, position) {
   const { audit } = app;
   const id = audit.id[row], record = app.store.get(id), selected = app.selection.has(row);
   const given = audit.names[audit.given[row]], suggested = audit.names[audit.suggested[row]];
-  const state = record ? `, ${record.decision}${record.label ? ` to ${record.label}` : ""}` : "";
+  const state = record ? `, ${decidedText(record.decision, record.label)}` : "";
   return el("article", {
     class: `card ${record ? `decided ${record.decision}` : ""} ${selected ? "selected" : ""} ${app.store.pending.has(id) ? "saving" : ""} ${record?.disputed ? "disputed" : ""}`,
     "data-id": id, "data-position": position, "aria-selected": String(selected), role: "option",
@@ -17,11 +17,7 @@ function buildCard(app, row, position) {
   },
   app.thumbs.of(id, ""),
   el("span", { class: "card-score" }, audit.score[row].toFixed(2)),
-  record ? el("span", { class: "card-state" }, stateMark(record)) : null);
-}
-
-function stateMark(record) {
-  return { keep: "kept", relabel: record.label, drop: "dropped", neither: "neither", unsure: "unsure" }[record.decision];
+  record ? el("span", { class: "card-state" }, record.label || DECIDED[record.decision]) : null);
 }
 
 function buildHeading(app, group) {

@@ -1,10 +1,8 @@
 // The head of the page: figures, progress, what is left, and notices.
 "use strict";
 
-const WORDS = { keep: "kept", relabel: "relabelled", drop: "dropped", neither: "neither", unsure: "unsure" };
-
 function decisionSummary(counts) {
-  return DECISIONS.filter((decision) => counts[decision]).map((decision) => `${count(counts[decision])} ${WORDS[decision]}`).join(" · ");
+  return DECISIONS.filter((decision) => counts[decision]).map((decision) => `${count(counts[decision])} ${DECIDED[decision]}`).join(" · ");
 }
 
 function renderHeader(audit) {
@@ -16,9 +14,10 @@ function renderHeader(audit) {
   const short = { "ambiguous: two labels": "ambiguous", "none of the classes": "none of them" };
   $("#tiles").append(tile("expected errors", `≈ ${count(Math.round(expected))}`, "expected"),
     ...Object.entries(flags).map(([flag, n]) => tile(short[flag] ?? flag, count(n), FLAG_KIND[flag] ?? "none")));
+  renderDuplicates(audit.summary.duplicates);
 }
 
-function renderDuplicates({ duplicates }) {
+function renderDuplicates(duplicates) {
   if (!duplicates?.pairs) return;
   const { pairs, labels_differ: differ } = duplicates;
   const both = pairs === 1 ? (differ ? ", with different labels" : ", with the same label") : `; ${count(differ)} of them with different labels`;
@@ -27,7 +26,7 @@ function renderDuplicates({ duplicates }) {
 }
 
 function renderProgress(audit, store) {
-  const counts = store.counts(), images = audit.server ? audit.images : audit.id.length;
+  const counts = store.counts(), { images } = audit;
   const decided = DECISIONS.reduce((sum, decision) => sum + (counts[decision] ?? 0), 0);
   $("#progress-count").textContent = `${count(decided)} of ${count(images)} decided`;
   $("#progress-detail").textContent = [decisionSummary(counts), counts.carried ? `${count(counts.carried)} imported, not on this page` : "", counts.disputed ? `${count(counts.disputed)} disputed` : ""].filter(Boolean).join(" · ");
@@ -42,7 +41,7 @@ function renderProgress(audit, store) {
 }
 
 function renderCount(audit, shown) {
-  const all = audit.server ? audit.images : audit.id.length;
+  const all = audit.images;
   const within = audit.summary.images > all ? `, the most doubtful of ${count(audit.summary.images)}` : "";
   $("#count").replaceChildren(el("b", {}, count(shown)), shown === all ? ` images${within}` : ` of ${count(all)} images${within}`);
   $("#empty").hidden = shown > 0;
@@ -68,7 +67,7 @@ function renderState(app, state) {
   const newer = state.version > app.audit.version;
   $("#new-order").hidden = !newer && !state.ranking;
   $("#new-order").disabled = !newer;
-  $("#new-order").textContent = newer ? `Ranked anew after ${plural(state.ranked_with, "decision")}: show (r)` : "Ranking anew…";
+  $("#new-order").textContent = newer ? `New ranking (${plural(state.ranked_with, "decision")}) — press R to load` : "Ranking again…";
 }
 
 function leftText([expected, low, high, unseen]) {

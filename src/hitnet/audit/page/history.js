@@ -2,18 +2,17 @@
 "use strict";
 
 const STEPS_SHOWN = 200;
-const DONE = { keep: "kept", relabel: "relabelled", drop: "dropped", neither: "neither fits", unsure: "unsure", none: "taken back" };
 
 function stepText({ kinds, images, first, label, undoes }) {
-  if (undoes) return "undid a step, or brought it back";
-  const what = Object.entries(kinds).map(([kind, n]) => `${images > 1 ? `${count(n)} ` : ""}${DONE[kind] ?? kind}${kind === "relabel" && label ? ` to ${label}` : ""}`).join(", ");
+  if (undoes) return "undo or redo";
+  const what = Object.entries(kinds).map(([kind, n]) => `${images > 1 ? `${count(n)} ` : ""}${decidedText(kind, kind === "relabel" ? label : "")}`).join(", ");
   return images === 1 ? `#${first}: ${what}` : what;
 }
 
 async function openHistory(app) {
   let steps;
   try {
-    steps = (await app.store.history()).slice(0, STEPS_SHOWN);
+    steps = (await app.server.ask("steps")).steps.slice(0, STEPS_SHOWN);
   } catch (error) {
     return app.announce(error.message);
   }

@@ -1,58 +1,39 @@
-// The review page: read the audit, and connect view, filters, dialogs and keyboard; with the review server or without.
+// The review page: read the audit, and connect view, filters, dialogs and keyboard.
 "use strict";
 
 function readAudit() {
   const audit = JSON.parse($("#audit-data").textContent);
-  if (audit.server) return readRemoteAudit(audit);
-  Object.assign(audit, audit.rows);
+  Object.assign(audit, audit.rows, { version: 0, rowOf: new Map() });
   audit.classIndex = new Map(audit.names.map((name, k) => [name, k]));
-  audit.rowOf = new Map(audit.id.map((id, row) => [id, row]));
-  audit.neighbourOf = new Map(audit.neighbours.map((id, i) => [id, i]));
-  audit.flag_counts = audit.flags.map((_, f) => audit.flag.filter((flag) => flag === f).length);
-  audit.tall = needsTallRows(audit);
-  audit.searchable = audit.path.map((path) => path.toLowerCase());
+  audit.id?.forEach((id, row) => audit.rowOf.set(id, row));
+  // Photographs, and rows with more images than prototypes, need higher rows.
+  audit.tall = audit.server || Math.max(...audit.size) > SMALL_IMAGE || audit.with_neighbours || audit.summary.prototypes === "typical";
   return audit;
-}
-
-// Photographs, and rows with more images than prototypes, need higher rows.
-function needsTallRows(audit) {
-  const { width, height } = audit.tiles.images;
-  return Math.max(width, height) > SMALL_IMAGE || audit.like_given !== undefined || audit.summary.prototypes === "typical";
-}
-
-// Where rows, decisions and pictures come from.
-function connect(app) {
-  const { audit } = app;
-  app.store = audit.server ? createRemoteStore(audit, (state) => renderState(app, state)) : createStore(audit, showBanner);
-  app.thumbs = audit.server ? createRemoteThumbs() : createThumbs(audit);
-  app.source = audit.server ? createRemoteSource(audit, app.store, (row) => app.selection.has(row), () => app.view.redraw(), showBanner) : createSource(audit, app.store);
 }
 
 function start() {
   const audit = readAudit();
-  const app = { audit, announce: createAnnouncer(), unsaved: false, asGrid: false };
-  connect(app);
+  const app = { audit, announce: createAnnouncer(), unsaved: false, asGrid: false, thumbs: createThumbs(audit) };
+  const refreshed = () => refresh(app, idOf(app), { focus: false });
+  app.server = audit.server ? createRemoteServer() : createLocalServer(audit, { onTrouble: showBanner, onChange: refreshed });
+  app.store = createStore(audit, app.server, (state) => renderState(app, state));
+  app.source = createSource(audit, app.server, app.store, (row) => app.selection.has(row), () => app.view.redraw(), showBanner);
   $("#list").classList.toggle("tall", audit.tall);
-  $("#list").classList.toggle("with-neighbours", audit.like_given !== undefined);
+  $("#list").classList.toggle("with-neighbours", audit.with_neighbours);
   app.view = createView({
-    build: (row, position) => (app.asGrid ? buildCard(app, row, position)
-      : buildRow(audit, app.thumbs, row, app.store.get(audit.id[row]), (key) => act(app, key), app.store.pending.has(audit.id[row]))),
+    build: (row, position) => (app.asGrid ? buildCard(app, row, position) : buildRow(app, row)),
     heading: (group) => buildHeading(app, group),
     moved: () => renderZoom(app),
     asGrid: () => app.asGrid,
     paged: (base, end, length) => renderPager(app, base, end, length),
   });
   app.selection = createSelection(app);
-  app.filters = createFilters(audit, app.source, () => { app.selection.forget(); refresh(app, idOf(app), { focus: false }); });
+  app.filters = createFilters(audit, () => { app.selection.forget(); refreshed(); });
   app.picker = createPicker(audit, app.thumbs, (rows, k) => decide(app, rows, "relabel", () => k));
-  app.exporter = createExport(app.store, app.announce, () => { app.unsaved = false; });
-  createImport(audit, app.store, (images) => {
-    app.announce(`${plural(images, "decision")} imported.`);
-    refresh(app, idOf(app));
-  });
+  app.exporter = createExport(app);
+  createImport(app);
   app.actions = createActions(app);
   renderHeader(audit);
-  renderDuplicates(audit.summary);
   setUpTheme();
   setUpSide();
   setUpDialogs(audit);
@@ -60,11 +41,10 @@ function start() {
   setUpKeyboard(app);
   setUpWindow(app);
   if (audit.server) setUpPolling(app);
-  else app.store.save(); // warn at once if the browser cannot store decisions
+  else app.server.ask("state").then(app.store.stateOf);
   refresh(app, null);
 }
 
-// Another window may show the same audit: keep the decisions of both windows the same.
 function setUpWindow(app) {
   $("#clear-filters").addEventListener("click", app.filters.clear);
   $("#zoom").addEventListener("close", () => app.view.move(0));
@@ -72,14 +52,8 @@ function setUpWindow(app) {
   $("#new-order").addEventListener("click", () => takeNewOrder(app));
   $("#pager-before").addEventListener("click", () => app.view.moveTo(app.pages.before));
   $("#pager-after").addEventListener("click", () => app.view.moveTo(app.pages.after));
-  if (app.audit.server) return;
-  window.addEventListener("storage", (event) => {
-    if (event.key !== app.store.key) return;
-    app.store.load();
-    refresh(app, idOf(app), { focus: false });
-  });
   window.addEventListener("beforeunload", (event) => {
-    if (app.unsaved && !$("#banner").hidden) event.preventDefault();
+    if (!app.audit.server && app.unsaved && !$("#banner").hidden) event.preventDefault();
   });
 }
 

@@ -42,7 +42,7 @@ function prototypePair(audit, { typical: prototypes }, row) {
 
 // The image most like this one under each label, where the page has it: some audits do not look for it.
 function neighbourPair(audit, thumbs, row) {
-  if (!audit.like_given) return null;
+  if (!audit.with_neighbours) return null;
   const figure = (id, k, role) => {
     const label = `Image ${id}, most like it, labelled ${audit.names[k]}`;
     const picture = id < 0 ? null : thumbs.of(id, label);
@@ -89,18 +89,16 @@ function choices(audit, row, record) {
   ];
 }
 
-function choiceButtons(audit, row, record, act) {
+function choiceButtons(app, row, record) {
   const group = el("div", { class: "choices", role: "group", "aria-label": "Decision" });
-  for (const c of choices(audit, row, record)) {
+  for (const c of choices(app.audit, row, record)) {
     group.append(el("button", {
       type: "button", class: `choice ${c.kind}`, "aria-pressed": String(c.pressed), "aria-keyshortcuts": c.key, disabled: c.off, title: c.title,
-      onclick: () => act(c.key),
+      onclick: () => act(app, c.key),
     }, el("kbd", { "aria-hidden": "true" }, c.key), el("span", {}, c.text), c.name === null || c.name === undefined ? null : nameOf(c.name)));
   }
   return group;
 }
-
-const ruleOf = (audit, row) => (audit.server ? audit.rule[row] : audit.rules[audit.rule[row]]);
 
 // Who decided, where several people review.
 function whoLine(record) {
@@ -110,28 +108,29 @@ function whoLine(record) {
   return el("div", { class: `who ${record.disputed ? "disputed" : ""}`, dir: "auto" }, `${said([record.reviewer, record.decision, record.label])}${others ? `; ${others}` : ""}`);
 }
 
-function buildRow(audit, thumbs, row, record, act, saving = false) {
-  const given = audit.names[audit.given[row]];
+function buildRow(app, row) {
+  const { audit, thumbs } = app, id = audit.id[row], record = app.store.get(id), saving = app.store.pending.has(id);
   return el("article", {
-    class: `row ${record ? `decided ${record.decision}` : ""} ${saving ? "saving" : ""}`, "aria-busy": saving ? "true" : null, "data-id": audit.id[row],
-    "aria-label": `Image ${audit.id[row]}, given ${given}, suggested ${audit.names[audit.suggested[row]]}, ${audit.flags[audit.flag[row]]}`,
+    class: `row ${record ? `decided ${record.decision}` : ""} ${saving ? "saving" : ""}`, "aria-busy": saving ? "true" : null, "data-id": id,
+    "aria-label": `Image ${id}, given ${audit.names[audit.given[row]]}, suggested ${audit.names[audit.suggested[row]]}, ${audit.flags[audit.flag[row]]}`,
   },
-  el("div", { class: "picture", ondblclick: () => act("Enter") }, thumbs.of(audit.id[row], `Image ${audit.id[row]}`)),
+  el("div", { class: "picture", ondblclick: () => act(app, "Enter") }, thumbs.of(id, `Image ${id}`)),
   prototypePair(audit, thumbs, row),
   neighbourPair(audit, thumbs, row),
   el("div", { class: "about" }, labelPair(audit, row), scoreLine(audit, row),
-    el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(ruleOf(audit, row), "rule")),
+    el("div", { class: "reason" }, flagBadge(audit.flags[audit.flag[row]]), nameOf(audit.rule[row], "rule")),
     fileLine(audit, row), record?.others?.length || record?.disputed ? whoLine(record) : null),
   distanceChart(audit, row),
-  choiceButtons(audit, row, record, act));
+  choiceButtons(app, row, record));
 }
 
 // The large view of an image, with all its figures from the audit.
-function buildZoom(audit, thumbs, row, record, act) {
+function buildZoom(app, row) {
+  const { audit, thumbs } = app, record = app.store.get(audit.id[row]);
   const evidence = audit.server ? [] : [prototypePair(audit, thumbs, row), neighbourPair(audit, thumbs, row)];
   return el("div", { class: "zoomed" },
     zoomPicture(audit, thumbs, row),
-    el("div", { class: "zoom-about" }, labelPair(audit, row), whoLine(record), choiceButtons(audit, row, record, act),
+    el("div", { class: "zoom-about" }, labelPair(audit, row), whoLine(record), choiceButtons(app, row, record),
       el("div", { class: "evidence" }, ...evidence), zoomFacts(audit, row), distanceChart(audit, row)));
 }
 
@@ -139,7 +138,7 @@ function zoomFacts(audit, row) {
   const number = (value) => (value === null ? "–" : value.toFixed(3));
   const fact = (term, ...value) => [el("dt", {}, term), el("dd", {}, ...value)];
   return el("dl", {}, ...fact("image", `#${audit.id[row]}`), ...(audit.path[row] ? fact("file", nameOf(audit.path[row])) : []),
-    ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(ruleOf(audit, row))),
+    ...fact("flag", flagBadge(audit.flags[audit.flag[row]])), ...fact("rule", nameOf(audit.rule[row])),
     ...fact("score", number(audit.score[row])),
     ...fact("margin", `${number(audit.margin_mean[row])} ± ${number(audit.margin_std[row])}`),
     ...fact("ghost", nameOf(audit.names[audit.ghost[row]]), ` at ${number(audit.ghost_distance[row])}`),

@@ -3,26 +3,13 @@
 
 const OVERSCAN = 3;
 const LARGEST_PAGE = 20_000; // images; browsers cannot lay out higher documents
-const NOTHING = { length: 0, groups: [], row: () => undefined, parts: () => [], find: () => -1 };
+const NO_PART = { first: 0, last: 0, top: 0, lines: 0 };
+const NOTHING = { length: 0, groups: [], row: () => undefined, parts: () => [] };
 
-// One image per line.
-function listLayout(length, base, line) {
-  return {
-    height: length * line,
-    margin: line,
-    box: (position) => ({ left: 0, top: (position - base) * line, width: null, height: line }),
-    range: (top, bottom) => [base + Math.max(0, Math.floor(top / line) - OVERSCAN), base + Math.min(length, Math.ceil(bottom / line) + OVERSCAN)],
-    headings: () => [],
-    lead: (position) => (position - base) * line,
-    step: (position, right, down) => position + right + down,
-    within: () => [],
-  };
-}
-
-// Many images per line, each group below its heading.
-function gridLayout(groups, base, end, width, card, heading) {
-  const columns = Math.max(1, Math.floor(width / card));
-  const cell = width / columns;
+// Many images per line, each group below its heading; without headings, a list: one image per line, as wide as it can be.
+function createLayout(groups, base, end, width, card, heading) {
+  const columns = heading ? Math.max(1, Math.floor(width / card)) : 1;
+  const cell = width / columns, overscan = heading ? card : OVERSCAN * card;
   const parts = [];
   let top = 0;
   for (const group of groups) {
@@ -32,22 +19,22 @@ function gridLayout(groups, base, end, width, card, heading) {
     parts.push({ group, first, last, top, lines });
     top += heading + lines * card;
   }
-  const partOf = (position) => parts.findLast((part) => part.first <= position) ?? parts[0];
+  const partOf = (position) => parts.findLast((part) => part.first <= position) ?? parts[0] ?? NO_PART;
   const partsWithin = (from, to) => parts.filter((part) => part.top < to && part.top + heading + part.lines * card > from);
   function box(position) {
     const part = partOf(position), place = position - part.first;
-    return { left: (place % columns) * cell, top: part.top + heading + Math.floor(place / columns) * card, width: cell, height: card };
+    return { left: (place % columns) * cell, top: part.top + heading + Math.floor(place / columns) * card, width: heading ? cell : null, height: card };
   }
   function range(from, to) {
-    const seen = partsWithin(from - card, to + card);
+    const seen = partsWithin(from - overscan, to + overscan);
     if (!seen.length) return [base, base];
     const line = (part, y) => Math.min(part.lines, Math.max(0, Math.floor((y - part.top - heading) / card)));
     const head = seen[0], tail = seen.at(-1);
-    return [head.first + line(head, from - card) * columns, Math.min(tail.last, tail.first + (line(tail, to + card) + 1) * columns)];
+    return [head.first + line(head, from - overscan) * columns, Math.min(tail.last, tail.first + (line(tail, to + overscan) + 1) * columns)];
   }
   // Down from the last full line of a group is the same column of the next group, or its last image.
   function step(position, right, down) {
-    if (!down) return position + right;
+    if (!down || !heading) return position + right + down;
     const part = partOf(position), place = position - part.first + down * columns, column = (position - part.first) % columns;
     if (place >= 0 && place < part.last - part.first) return part.first + place;
     const next = parts[parts.indexOf(part) + Math.sign(down)];
@@ -74,22 +61,22 @@ function gridLayout(groups, base, end, width, card, heading) {
   }
   // The heading of a group belongs to its first line.
   const lead = (position) => (position - partOf(position).first < columns ? partOf(position).top : box(position).top);
-  return { height: top, margin: 0, box, range, step, within, lead, headings: (from, to) => partsWithin(from, to) };
+  return { height: top, margin: heading ? 0 : card, box, range, step, within, lead, headings: (from, to) => (heading ? partsWithin(from, to) : []) };
 }
 
 function createView(parts) {
   const view = $("#list"), rows = $("#rows");
   const nodes = new Map(); // position in the order → element
   const headings = new Map(); // start of a group → element
-  let order = NOTHING, cursor = 0, base = 0, layout = listLayout(0, 0, 1);
+  let order = NOTHING, cursor = 0, base = 0, layout = createLayout([], 0, 0, 0, 1, 0);
 
   function measure() {
     const style = getComputedStyle(view);
     const number = (name) => parseFloat(style.getPropertyValue(name));
     base = Math.floor(cursor / LARGEST_PAGE) * LARGEST_PAGE;
     const end = Math.min(order.length, base + LARGEST_PAGE);
-    layout = parts.asGrid() ? gridLayout(order.groups, base, end, rows.clientWidth, number("--card-size"), number("--heading"))
-      : listLayout(end - base, base, number("--row"));
+    layout = parts.asGrid() ? createLayout(order.groups, base, end, rows.clientWidth, number("--card-size"), number("--heading"))
+      : createLayout([{ start: 0, count: order.length }], base, end, rows.clientWidth, number("--row"), 0);
     rows.style.height = `${layout.height}px`;
     parts.paged(base, end, order.length);
   }
@@ -196,7 +183,7 @@ function createView(parts) {
     moveTo(cursor, { focus });
   }
 
-  // Keep what is shown, but draw it anew: after a decision, or when rows have come from the server.
+  // Keep what is shown, but draw it again: after a decision, or when rows have come from the server.
   function redraw() {
     const focused = rows.contains(document.activeElement);
     draw(true);

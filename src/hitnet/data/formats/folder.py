@@ -65,6 +65,7 @@ class FolderData(FileData):
         with new_folder(out) as folder:
             lost = copying.copy_set(root, targets | {other: PurePosixPath(other) for other in others}, folder)
             lost += copying.copy_folder_links(root, folder, used=paths)
+            relabelling.left_out.update({*paths} & {*lost})
             if set(paths) <= set(lost):
                 raise HitNetError(f"{copying.links_note(lost)}. No image is left; nothing was written.")
         copied = len(others - set(lost))

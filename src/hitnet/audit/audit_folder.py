@@ -1,0 +1,114 @@
+"""The folder of an audit: its files, and its life from the first claim to the finished audit.
+
+audit.parquet, audit.csv   the table, one row per image, worst first
+distances.npy              mean distance of each image to each class, in the table's order
+duplicates.csv             pairs of near-duplicates, where features were there to find them
+judged.safetensors         the opinion of each judge, and the features that it stood on, for the review
+decisions.jsonl            what people decided in the review, step by step
+summary.json               figures of the audit
+report.html                the review page
+settings.json              what is audited
+checksums.json             of the files above that are read again
+models/                    the networks that judge, where they are trained for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from hitnet.errors import HitNetError
+from hitnet.runtime import files, locks, schemas
+
+TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"
+SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
+CLAIM = ".auditing"  # exists while a process audits into a folder
+LARGEST = 64 << 30  # bytes of a file that is read
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is audited: written first, so that only the same audit is resumed."""
+
+    source: str
+    split: str
+    images: int
+
+
+def own_file(folder: Path, name: str, *, largest: int = LARGEST) -> Path:
+    """A file of an audit that is safe to read: regular, in the folder itself and not a link, and not too large."""
+    files.check_regular(folder / name, largest=largest, links=False)
+    return folder / name
+
+
+@contextmanager
+def claimed(
+    out: str | Path | None, settings: Settings, *, resume: bool, may_grow: bool = False
+) -> Iterator[Path | None]:
+    """The folder of an audit, new or to be resumed, which no other process uses meanwhile; None if there is none.
+
+    With `may_grow`, files may have come or gone since. Heads on features then judge all again, but only new files are
+    read: the features of the others are kept.
+    """
+    if out is None:
+        yield None
+        return
+    folder = files.expand(out)
+    _check_same(folder, settings, begun=has_begun(folder, resume=resume), may_grow=may_grow)
+    if not locks.claim(folder / CLAIM):
+        raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
+    try:
+        files.remove_litter(folder)
+        files.write_json(folder / SETTINGS, asdict(settings))
+        yield folder
+    finally:
+        locks.release(folder / CLAIM)
+
+
+def _check_same(folder: Path, settings: Settings, *, begun: bool, may_grow: bool) -> None:
+    """Raise HitNetError if the folder holds the audit of something else."""
+    if not begun:
+        return
+    path = own_file(folder, SETTINGS)
+    value = files.read_json(path)
+    schemas.check(value, schemas.schema_of(Settings), path)
+    earlier = Settings(value["source"], value["split"], value["images"])
+    # Networks that were trained on other images cannot be resumed; what heads stand on can.
+    grown = may_grow and replace(earlier, images=settings.images) == settings and not (folder / "models").exists()
+    if earlier != settings and not grown:
+        raise HitNetError(
+            f"{folder} holds the audit of other images ({earlier.images:,} of {earlier.source}, split "
+            f"{earlier.split}). Choose another `out`."
+        )
+
+
+def has_begun(folder: Path, *, resume: bool) -> bool:
+    """Whether a folder holds an audit to resume; raises HitNetError if the folder cannot be used."""
+    try:
+        # An audit that never started, because of a wrong option or a kill, leaves only its settings.
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError as error:
+        raise HitNetError(f"{folder} is a file or lies in one; choose another `out`.") from error
+    except OSError as error:
+        raise HitNetError(f"{folder} cannot be used: {error.strerror}. Choose another `out`.") from error
+    begun = any(name not in (SETTINGS, CLAIM) and not files.LITTER.fullmatch(name) for name in names)
+    if begun and SETTINGS not in names:
+        raise HitNetError(f"{folder} holds no audit to resume, but other files. Choose another `out`.")
+    if begun and not resume:
+        raise HitNetError(f"{folder} is not empty. Use `resume` to continue the audit there, or choose another `out`.")
+    return begun
+
+
+def check_in_place(folder: Path) -> None:
+    """Raise HitNetError if the folder of an audit was moved meanwhile: its name must not be made again."""
+    moved = locks.moved_to(folder / CLAIM)
+    if moved is not None:
+        where = "" if moved.parent == folder.absolute() else f" to {moved.parent}"
+        raise HitNetError(
+            f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
+            "repeat the audit in its new place with `resume`."
+        )

@@ -1,0 +1,227 @@
+"""Networks as judges: which are trained, for how long, and the distances by which they judge.
+
+Networks of several kinds err on different images: together they judge better than as many of one kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hitnet import models
+from hitnet.audit.judgement import Case, Judgement
+from hitnet.data import Images
+from hitnet.errors import HitNetError
+from hitnet.features.opinions import Opinion
+from hitnet.inference.evaluation import check_fit
+from hitnet.models.inference import class_distances
+from hitnet.models.network import Network, weights_fingerprint
+from hitnet.models.registry import HEADS
+from hitnet.synthesis.decoding import class_prototypes, to_pixels
+from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe
+from hitnet.training.configuration import at_backbone_size, configure
+from hitnet.training.jobs import Job, JobSet, make_job, release, train_jobs
+from hitnet.training.recipes import complete_recipe
+
+Model = str | models.ModelChoice
+BATCH = 10_000  # images on the device at once, in all their views
+VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
+
+# Epochs by kind of features; see docs/audit.md for what more or less of it gives.
+EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
+MANY_IMAGES, FEWER_EPOCHS = 20_000, 4  # of a pretrained network: longer, it learns wrong labels by heart
+GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
+SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
+MANY_PRETRAINED = 3  # networks of the only kind if it is pretrained and there are many images
+# Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
+# them all by heart none.
+LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300, "pretrained": 100}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One network to train: its kind, and for how many epochs."""
+
+    choice: models.ModelChoice
+    epochs: int
+
+
+def plan(
+    images: Images, *, model: Model | Sequence[Model] | None = None, count: int | None = None, device: torch.device
+) -> list[Planned]:
+    """The networks in the order of their seeds, kinds in turn; by default those that suit the images and the device."""
+    given = [model] if isinstance(model, Model) else list(model or default_kinds(images, device))
+    kinds = list(dict.fromkeys(planned(models.find_choice(each), images) for each in given))
+    if count is None:
+        many = kinds[0].choice.pretrained and len(images) >= MANY_IMAGES
+        single = MANY_PRETRAINED if many else SINGLE_KIND
+        count = single if len(kinds) == 1 else OF_EACH * len(kinds)
+    if count < 1:
+        raise HitNetError(f"`networks` must be at least 1; got {count}.")
+    return list(islice(cycle(kinds), count))
+
+
+def default_kinds(images: Images, device: torch.device) -> list[Model]:
+    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one.
+
+    The paper's network judges with batch-norm of each class, as it was measured.
+    """
+    if device.type == "cuda" and images.shape[0] == 1:
+        return [models.choose_model("hitnet", norm="each"), "hitnet-resnet9"]
+    return [models.default_name(images.shape, device.type)]
+
+
+def planned(choice: models.ModelChoice, images: Images) -> Planned:
+    built = choice.config(images.shape, images.num_classes)
+    need_hit_or_miss(str(choice.name), HEADS[built.head].loss)
+    epochs = GREY_EPOCHS if images.shape[0] == 1 else EPOCHS
+    kind = "pretrained" if choice.pretrained else built.features
+    kind = kind if kind in EPOCHS else "paper"
+    most = FEWER_EPOCHS if choice.pretrained and len(images) >= MANY_IMAGES else epochs[kind]
+    least = complete_recipe("fast", features=built.features).epochs_for(LEAST_STEPS[kind], len(images))
+    return Planned(choice, max(most, least))
+
+
+def need_hit_or_miss(model_name: str, loss: str) -> None:
+    if loss != "centripetal":
+        raise HitNetError(f"{model_name} has no Hit-or-Miss layer; audit with a network named hitnet….")
+
+
+def judge_by_networks(
+    networks: Sequence[Planned], recipe: Recipe | RecipeChoice, seed: int, case: Case, *, shifted: bool = False
+) -> Judgement:
+    """Train networks on the labels as given, or resume them, and let them judge; `shifted`: grey images in views."""
+    distances: dict[int, np.ndarray] = {}
+    runs: dict[int, Run] = {}
+    for pretrained in (False, True):
+        places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
+        if not places:
+            continue
+        seen = case.images
+        if pretrained:
+            seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
+        trained = _train(networks, places, recipe, seed, replace(case, images=seen))
+        runs |= zip(places, trained, strict=True)
+        judged = collect(trained, seen, case.device, grey_shift=GREY_SHIFT if shifted else 0)
+        distances |= zip(places, judged, strict=True)
+    places = sorted(runs)
+    return _judgement([runs[i] for i in places], [distances[i] for i in places], case.images)
+
+
+def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
+    """The judgement of trained networks."""
+    return _judgement(runs, collect(runs, images, device), images)
+
+
+def _judgement(runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, images: Images) -> Judgement:
+    configs = [run.config for run in runs]
+    return Judgement(
+        tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances),
+        images,
+        ", ".join(dict.fromkeys(config.model_name for config in configs)),
+        tuple({"model": c.model_name, "seed": c.seed, "recipe": c.recipe.to_dict()} for c in configs),
+        prototype_images(runs),
+    )
+
+
+def _train(
+    networks: Sequence[Planned], places: Sequence[int], recipe: Recipe | RecipeChoice, seed: int, case: Case
+) -> list[Run]:
+    """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
+    jobs: list[Job] = []
+    kinds: dict[Planned, RunConfig] = {}
+    try:
+        for i in places:
+            network = networks[i]
+            if network not in kinds:
+                own = _with_epochs(recipe, network.epochs)
+                kinds[network], _ = configure(
+                    case.data, case.images, None, device=case.device, model=network.choice, recipe=own
+                )
+            config = replace(kinds[network], seed=seed + i)
+            if i:
+                config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
+            target = None if case.folder is None else case.folder / "models" / f"seed-{config.seed}"
+            jobs.append(make_job(config, target, resume=True, device=case.device))
+        return train_jobs(JobSet(jobs, case.images, None), device=case.device, progress=case.progress)
+    finally:
+        release(jobs)
+
+
+def _with_epochs(recipe: Recipe | RecipeChoice, epochs: int) -> Recipe | RecipeChoice:
+    """The recipe; `fast` with the audit's own number of epochs, unless it names one."""
+    if isinstance(recipe, RecipeChoice) and recipe.name == "fast" and "epochs" not in recipe.changes:
+        return choose_recipe("fast", **recipe.changes, epochs=epochs)
+    return recipe
+
+
+def same_images(images: Images, others: Images) -> Images:
+    """The others, once it is sure that they are the same images at another size."""
+    if not torch.equal(images.ids, others.ids):
+        raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
+    return replace(others, labels=images.labels, class_names=images.class_names)
+
+
+def collect(runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0) -> np.ndarray:
+    """Class distances (M, N, K) in float32: the mean over each image's views."""
+    distances = []
+    check_differ(runs)
+    for run in runs:
+        need_hit_or_miss(run.config.model_name, run.model.head.loss)
+        if run.class_names != images.class_names:
+            raise HitNetError(
+                f"The runs must know the same classes in the same order, {', '.join(images.class_names[:20])}; "
+                f"{run.folder} knows {', '.join(run.class_names[:20])}."
+            )
+        check_fit(run.model, images)
+        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        parts = (part.to(device) for part in images.pixels.split(BATCH))
+        seen = [mean_distances(network, part, flip=images.flip, grey_shift=grey_shift) for part in parts]
+        distances.append(torch.cat(seen).numpy())
+    return np.stack(distances)
+
+
+def check_differ(runs: Sequence[Run]) -> None:
+    """Raise if one network is given twice: its two votes would be counted as agreement."""
+    folders: dict[str, Path | None] = {}
+    for run in runs:
+        weights = weights_fingerprint(run.model)
+        if weights in folders:
+            raise HitNetError(f"{folders[weights]} and {run.folder} hold the same network. Give each network once.")
+        folders[weights] = run.folder
+
+
+def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:
+    """Class distances (N, K) on the CPU: the mean over each image's views."""
+    shift = VIEW_SHIFT if pixels.shape[1] > 1 else grey_shift
+    if network.config.pretrained:  # it has seen shifts enough
+        shift = 0
+    seen = [class_distances(network, view) for view in views(pixels, flip=flip, shift=shift)]
+    return torch.stack(seen).mean(dim=0).cpu()
+
+
+def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
+    """Images (N, C, H, W) as they are, and shifted four ways by `shift` pixels; each also mirrored if `flip`."""
+    height, width = pixels.shape[2:]
+    by = shift
+    around = F.pad(pixels, [by] * 4)
+    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
+        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
+        yield view
+        if flip:
+            yield view.flip(-1)
+
+
+def prototype_images(runs: Sequence[Run]) -> Tensor | None:
+    """The decoded centre of each class as uint8 (K, C, H, W), from the first network that has a decoder, if any."""
+    network = next((run.model for run in runs if run.model.decoder is not None), None)
+    if network is None:
+        return None
+    return to_pixels(class_prototypes(network, torch.arange(network.config.num_classes)))

@@ -1,0 +1,255 @@
+"""The review page: one HTML file in which a person reviews the doubtful labels and decides.
+
+The page opens from disk and never uses the network. It records decisions as steps in the browser until the person
+exports them as a file, which `hitnet audit apply` and `hitnet review` read. Everything from the dataset (file names,
+class names) enters the page as JSON and is shown only as text. The review server uses the same template and scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from hitnet.audit.audit_table import check_table
+from hitnet.audit.rows import Ints, Rows
+from hitnet.audit.summary import Summary
+from hitnet.errors import HitNetError
+from hitnet.runtime.files import write_text
+
+ASSETS = Path(__file__).with_name("page")
+SCRIPTS = (
+    *("basics.js", "local.js", "server.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
+    *("dialogs.js", "history.js", "actions.js", "header.js", "report.js"),
+)
+STYLES = ("report.css", "grid.css", "narrow.css")
+LIKE = ("like_given", "like_suggested")  # columns that an audit has where features show which images are alike
+SHOWN = (  # from the summary
+    *("data", "images", "models", "model", "seconds", "expected_errors", "flags", "classes"),
+    *("duplicates", "prototypes", "sentence"),
+)
+FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
+
+# (longest side in pixels, WebP quality), best first. Photographs are readable from about 100 pixels.
+LADDER = ((160, 80), (112, 80), (80, 80), (64, 85), (64, 65), (48, 60), (32, 50))
+SAMPLE = 64  # images from which the size of all is estimated
+SEPARATORS = 16  # bytes around each thumbnail in the page
+
+
+def write_page(
+    path: str | Path,
+    table: pd.DataFrame,
+    distances: np.ndarray,
+    images: Tensor,
+    *,
+    title: str,
+    summary: Summary,
+    prototypes: Tensor | None = None,
+    limit: int = 10_000,
+    max_bytes: int = 25_000_000,
+) -> int:
+    """Write the review page of an audit; returns the number of images on it.
+
+    Distances (N, K) and images, uint8 (N, C, H, W), are in the table's order. Prototypes, uint8 (K, C, H, W), are
+    decoded, or a typical image of each class. The table's columns like_given and like_suggested, where it has them, are
+    the ids of the images to show as evidence. At most `limit` images are shown: suspects first, then the most doubtful
+    of the rest. To fit into `max_bytes`, thumbnails become coarser, then fewer.
+    """
+    _check(table, distances, summary.class_names, prototypes)
+    rows = Rows(table, distances, tuple(summary.class_names))
+    head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
+    pictured: list[str] = []
+    if prototypes is not None:
+        pictured = make_thumbnails(prototypes, range(len(prototypes)), budget=max_bytes // 5)
+        pictured = pictured if len(pictured) == len(prototypes) else []  # all of them or none
+    spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
+    chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
+    room = spare - size
+    # Neighbours get a third of the room, unless this loses rows.
+    shared = len(neighbour_rows(table, chosen)) > 0
+    thumbs = make_thumbnails(images, chosen.tolist(), budget=2 * room // 3 if shared else room)
+    if shared and len(thumbs) < len(chosen):
+        thumbs = make_thumbnails(images, chosen.tolist(), budget=room)
+    if not thumbs:
+        raise HitNetError(f"A page of {max_bytes:,} bytes has no room for images. Raise max_bytes.")
+    chosen = chosen[: len(thumbs)]
+    others = neighbour_rows(table, chosen)
+    thumbs += make_thumbnails(images, others.tolist(), budget=room - size_of(thumbs))
+    ids = rows.ids[np.concatenate([chosen, others])[: len(thumbs)]].tolist()
+    data = _page_data(head, rows, chosen) | {
+        "thumbs": dict(zip(ids, thumbs, strict=True)),
+        "prototypes": pictured,
+        "size": [*images.shape[:1:-1]],
+    }
+    write_text(path, render_page(title, finite_json(data)))
+    return len(chosen)
+
+
+def make_thumbnails(images: Tensor, rows: Sequence[int], *, budget: int) -> list[str]:
+    """The thumbnails of rows of images, uint8 (N, C, H, W), in base64: the best that fit into `budget` bytes.
+
+    If even the coarsest are too large, only the first rows are included.
+    """
+    longest = max(images.shape[-2:])
+    steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
+    some = rows[:: max(1, len(rows) // SAMPLE)]
+    for side, quality in steps[:-1]:
+        size = size_of([encode(images[row], side, quality) for row in some])
+        if size * len(rows) <= 0.95 * budget * len(some):
+            made = _first(images, rows, side, quality, budget)
+            if len(made) == len(rows):
+                return made
+    return _first(images, rows, *steps[-1], budget)
+
+
+def size_of(thumbnails: Sequence[str]) -> int:
+    """Bytes of thumbnails in the page."""
+    return sum(len(each) + SEPARATORS for each in thumbnails)
+
+
+def _first(images: Tensor, rows: Sequence[int], side: int, quality: int, budget: int) -> list[str]:
+    """The thumbnails of the first rows, as many as fit."""
+    made: list[str] = []
+    for row in rows:
+        made.append(encode(images[row], side, quality))
+        budget -= size_of(made[-1:])
+        if budget < 0:
+            return made[:-1]
+    return made
+
+
+def encode(image: Tensor, side: int, quality: int) -> str:
+    """An image (C, H, W) as WebP in base64, with a longest side of at most `side`. Small images keep their size."""
+    height, width = image.shape[-2:]
+    scale = side / max(height, width, side)
+    if scale < 1:
+        size = (max(1, round(height * scale)), max(1, round(width * scale)))
+        resized = functional.interpolate(image[None].float(), size, mode="bilinear", antialias=True)[0]
+        image = resized.round().clamp(0, 255).to(torch.uint8)
+    rgb = image.cpu().expand(3, -1, -1).permute(1, 2, 0).contiguous()
+    file = io.BytesIO()
+    Image.fromarray(rgb.numpy()).save(file, "webp", quality=quality)
+    return base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:
+    """What a page shows of the whole audit."""
+    figures = summary.to_json()
+    return {"title": title, "names": list(rows.class_names), "summary": {key: figures[key] for key in SHOWN}}
+
+
+def _page_data(head: Mapping[str, Any], rows: Rows, chosen: Ints) -> dict[str, Any]:
+    return {**head, **rows.overview(chosen), "rows": rows.columns(chosen, rows.own_ranking)}
+
+
+def _fitting(head: Mapping[str, Any], rows: Rows, chosen: Ints, *, budget: int) -> tuple[Ints, int]:
+    """The first rows whose text fits into the budget, and its size."""
+    while True:
+        size = len(finite_json(_page_data(head, rows, chosen)).encode())
+        if size <= budget or len(chosen) <= 1:
+            return chosen, size
+        chosen = chosen[: max(1, int(len(chosen) * min(0.9, budget / size)))]
+
+
+def choose_rows(flags: np.ndarray, *, limit: int) -> Ints:
+    """Rows to show, in the table's order: all suspects, and the same number of others (at least 200), worst first."""
+    if limit < 1:
+        raise HitNetError(f"limit must be at least 1; got {limit}.")
+    suspects, others = np.flatnonzero(flags != "ok"), np.flatnonzero(flags == "ok")
+    more = max(FEWEST_OTHERS, len(suspects))
+    return np.sort(np.concatenate([suspects, others[:more]])[:limit])
+
+
+def neighbour_rows(table: pd.DataFrame, rows: Ints) -> Ints:
+    """Rows of the images most like the shown ones, without the shown rows; neighbours of the first row come first."""
+    columns = [column for column in LIKE if column in table.columns]
+    place = pd.Series(np.arange(len(table)), index=table["id"])
+    ids = table[columns].iloc[rows].to_numpy().ravel()
+    wanted = place.reindex(pd.unique(ids)).dropna().astype(int)
+    return np.asarray(wanted[~wanted.isin(rows)], np.int64)
+
+
+def audit_fingerprint(table: pd.DataFrame, names: list[str]) -> str:
+    """A hash that identifies this audit: the browser stores its decisions under it."""
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for column in ("id", "path", "given", "suggested", "score"):
+        digest.update(json.dumps(table[column].tolist()).encode())
+    return digest.hexdigest()[:16]
+
+
+def _check(table: pd.DataFrame, distances: np.ndarray, names: list[str], prototypes: Tensor | None) -> None:
+    check_table(table, names, "The audit table")
+    if not len(table):
+        raise HitNetError("The audit table has no rows: there is nothing to review.")
+    if distances.shape != (len(table), len(names)):
+        expected = (len(table), len(names))
+        raise HitNetError(f"distances must be {expected}, images by classes; got {distances.shape}.")
+    if len(set(names)) < len(names):
+        raise HitNetError("Two classes have the same name. Give every class a different name.")
+    if prototypes is not None and len(prototypes) != len(names):
+        raise HitNetError(f"There are {len(prototypes)} prototypes for {len(names)} classes.")
+
+
+def script_text() -> str:
+    """All scripts of the page as one."""
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+def style_text() -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
+
+
+def render_page(title: str, data: str, *, server: bool = False) -> str:
+    """The page: one file with everything in it or, for the review server, one that asks for the rest.
+
+    Args:
+        title: Title of the page.
+        data: JSON from `finite_json`.
+        server: Whether style and script come from the review server, which also says what the page may do.
+    """
+    style, script = ("", "") if server else (style_text(), script_text())
+    policy = (
+        f"default-src 'none'; img-src data: blob:; style-src {_source(style)}; script-src {_source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True)
+    well_formed = re.sub("[\ud800-\udfff]", "\ufffd", title)
+    return environment.get_template("report.html.j2").render(
+        title=well_formed, policy=policy, style=style, script=script, data=data, server=server
+    )
+
+
+def _source(text: str) -> str:
+    """The hash that allows an inline style or script in the content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def finite_json(value: object) -> str:
+    """JSON that is safe inside a script element: no "<", no NaN, no half of a surrogate pair."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = text.replace("<", "\\u003c")
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

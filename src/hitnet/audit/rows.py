@@ -1,0 +1,196 @@
+"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second.
+
+Texts that repeat (classes, flags) are numbers here. What a ranking says of the images (order, score, suggestion) is
+kept apart from the rows, since it changes as people decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hitnet.audit.scoring import FLAGS
+from hitnet.errors import HitNetError
+from hitnet.features.opinions import Opinion
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+BARS = 10  # classes in an image's chart of distances
+FLAG_NAMES = list(FLAGS)
+FLAG_CODES = {flag: code for code, flag in enumerate(FLAG_NAMES)}
+LARGEST_ID = 2**63
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What judges say of N images, from the audit itself or from heads that were fitted during the review."""
+
+    version: int  # 0 for the audit's own, counting up
+    order: Ints  # (N,) rows, most doubtful first
+    score: npt.NDArray[np.floating]  # (N,), 0 = surely wrong, 1 = surely right
+    suggested: Ints  # (N,) class indices
+    votes: Ints  # (N,) judges for the suggested class
+    distances: np.ndarray  # (N, K), those that the page draws
+    opinions: tuple[Opinion, ...] = ()  # of each judge, where they are kept
+    decisions: int = 0  # that were known
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The audit's table as columns."""
+
+    table: pd.DataFrame
+    distances: np.ndarray  # (N, K), in the table's order
+    class_names: tuple[str, ...]
+    opinions: tuple[Opinion, ...] = ()  # of each judge, where the audit kept them
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def ids(self) -> Ints:
+        return self.table["id"].to_numpy(np.int64)
+
+    @cached_property
+    def paths(self) -> list[str]:
+        return [str(path) for path in self.table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
+
+    @cached_property
+    def given(self) -> Ints:
+        return class_codes(self.table["given"], self.class_names)
+
+    @cached_property
+    def flag(self) -> npt.NDArray[np.int8]:
+        return np.array([FLAG_CODES.get(flag, -1) for flag in self.table["flag"]], np.int8)
+
+    @cached_property
+    def own_ranking(self) -> Ranking:
+        """The audit's own order, scores and suggestions."""
+        return Ranking(
+            version=0,
+            order=np.arange(len(self)),
+            score=self.table["score"].to_numpy(np.float64),
+            suggested=class_codes(self.table["suggested"], self.class_names),
+            votes=self.table["votes"].to_numpy(np.int64),
+            distances=self.distances,
+            opinions=self.opinions,
+        )
+
+    @cached_property
+    def _searchable(self) -> pa.Array:
+        return pc.utf8_lower(pa.array(self.paths, pa.large_string()))
+
+    @cached_property
+    def _by_id(self) -> Ints:
+        return np.argsort(self.ids, kind="stable")
+
+    @cached_property
+    def by_path(self) -> Ints:
+        """Rows in the order of their paths."""
+        return pc.sort_indices(self._searchable).to_numpy().astype(np.int64)
+
+    @cached_property
+    def outliers_first(self) -> Ints:
+        """Rows, those first that are unlike all other images; the audit's order where it has not looked for that."""
+        if "unlike" not in self.table:
+            return np.arange(len(self))
+        return np.argsort(-self.table["unlike"].to_numpy(np.float64), kind="stable")
+
+    def row_of(self, number: int) -> int | None:
+        """The row of an image's id."""
+        if not -LARGEST_ID <= number < LARGEST_ID:
+            return None
+        place = int(np.searchsorted(self.ids, number, sorter=self._by_id))
+        if place == len(self) or self.ids[self._by_id[place]] != number:
+            return None
+        return int(self._by_id[place])
+
+    def need_row(self, number: int) -> int:
+        row = self.row_of(number)
+        if row is None:
+            raise HitNetError(f"The audit has no image {str(number)[:20]}.")
+        return row
+
+    @cached_property
+    def row_of_key(self) -> dict[str | int, int]:
+        """The row of each image, by what identifies it in the log of decisions."""
+        pairs = zip(self.paths, self.ids.tolist(), range(len(self)), strict=True)
+        return {path or number: row for path, number, row in pairs}
+
+    def matching(self, text: str) -> Mask:
+        """Which rows have this in their path, or as their number."""
+        matches = np.asarray(pc.match_substring(self._searchable, text).to_numpy(zero_copy_only=False), np.bool_)
+        number = text.removeprefix("#")
+        row = self.row_of(int(number)) if number.isascii() and number.isdigit() and len(number) <= 18 else None
+        if row is not None:
+            matches[row] = True
+        return matches
+
+    def warm(self) -> None:
+        """Compute what a first request would otherwise wait for."""
+        self.row_of_key, self.given, self.flag, self._by_id, self._searchable, self.by_path, self.outliers_first  # noqa: B018
+
+    def columns(self, rows: Ints, ranking: Ranking) -> dict[str, Any]:
+        """What the page shows of these rows, by column; classes and flags as indices."""
+        part = self.table.iloc[rows]
+        given, suggested, distances = self.given[rows], ranking.suggested[rows], ranking.distances[rows]
+        near = nearest_classes(distances, given, suggested)
+        index = {name: k for k, name in enumerate(self.class_names)}
+        columns: dict[str, Any] = {
+            "id": self.ids[rows].tolist(),
+            "path": [self.paths[row] for row in rows],
+            "given": given.tolist(),
+            "suggested": suggested.tolist(),
+            "score": ranking.score[rows].astype(np.float64).round(6).tolist(),
+            "votes": ranking.votes[rows].tolist(),
+            "flag": self.flag[rows].tolist(),
+            "rule": [str(rule) for rule in part["rule"]],
+            "ghost": [index[name] for name in part["ghost"]],
+            "near": near.tolist(),
+            "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
+        }
+        for column in ("margin_mean", "margin_std", "ghost_distance"):
+            columns[column] = part[column].astype(float).round(4).tolist()
+        for column in ("hits", "models", "like_given", "like_suggested"):
+            if column in part:
+                columns[column] = part[column].tolist()
+        return columns
+
+    def overview(self, rows: Ints) -> dict[str, Any]:
+        """What the page counts of these rows: images per flag, and per pair of given and suggested class."""
+        pairs = self.given[rows] * len(self.class_names) + self.own_ranking.suggested[rows]
+        values, counts = np.unique(pairs, return_counts=True)
+        triples = zip(*divmod(values, len(self.class_names)), counts, strict=True)
+        return {
+            "flags": FLAG_NAMES,
+            "flag_counts": np.bincount(self.flag[rows][self.flag[rows] >= 0], minlength=len(FLAG_NAMES)).tolist(),
+            "pairs": [[int(a), int(b), int(count)] for a, b, count in triples if a != b],
+            "images": len(rows),
+            "with_neighbours": "like_given" in self.table,
+        }
+
+
+def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
+    """The index of each name among the classes."""
+    index = {name: k for k, name in enumerate(class_names)}
+    return np.array([index[name] for name in names], np.int64)
+
+
+def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
+    """The nearest classes per image (n, at most BARS), always with the given and the suggested class."""
+    bars = min(BARS, distances.shape[1])
+    rows = np.arange(len(distances))
+    priority = distances.astype(float)
+    priority[rows, given] = priority[rows, suggested] = -1.0
+    chosen = np.argpartition(priority, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(rows), 0), int)
+    order = np.argsort(np.take_along_axis(distances, chosen, 1), axis=1, kind="stable")
+    nearest: np.ndarray = np.take_along_axis(chosen, order, 1)
+    return nearest
