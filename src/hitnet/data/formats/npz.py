@@ -88,10 +88,7 @@ def read_npz(path: Path) -> Labelled:
 def labelled_images(arrays: Mapping[str, Array], *, where: str, name: str) -> Labelled:
     """A set from arrays with the names of one of NAMES, and perhaps those of OPTIONAL.
 
-    Args:
-        arrays: By name.
-        where: What to call them in errors.
-        name: What to call the set, unless one of the arrays says it.
+    Errors call them `where`. The set is called `name`, unless one of the arrays says what to call it.
     """
     x, y, splits = _parts(arrays, where)
     pixels = _pixels(x, where)

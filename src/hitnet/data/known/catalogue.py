@@ -244,10 +244,7 @@ def archive_files(
 ) -> Iterator[tuple[PurePosixPath, bytes]]:
     """Yield path and content of the wanted files of a .tar.gz archive; at the end, check the archive's checksum.
 
-    Args:
-        archive: The file.
-        wanted: Whether to read the file at a path of the archive. Links are never read: they could lead out of it.
-        origin: The address that it has just been fetched from, if it is not kept. None: the user can delete the file.
+    Links are never read: they could lead out of it. `origin` is the address of an archive that is not kept.
     """
     try:
         with gzip.open(archive) as stream:

@@ -43,12 +43,10 @@ class KnownData(ArrayData):
         return isinstance(source, str) and source in KNOWN_SETS
 
     @property
-    def address(self) -> str:
-        return str(self.source)
-
-    @property
     def name(self) -> str:
         return str(self.source)
+
+    address = name
 
     def check(self) -> Check:
         return Check(files=self.files.check())

@@ -54,13 +54,7 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
     """Copy files below `root` to their targets in `folder`.
 
     A link to another file of the set becomes a link to that file's copy. If that file has no copy, the link becomes a
-    copy of it. Links out of the set, and links to nothing, are left out.
-
-    Returns:
-        The links that were left out.
-
-    Raises:
-        HitNetError: A file is no longer there, or has a name that cannot be written here.
+    copy of it. Links out of the set, and links to nothing, are left out; they are returned.
     """
     base = os.path.realpath(root)
     own: dict[str, PurePosixPath] = {}  # the targets of files that are no links
@@ -97,8 +91,7 @@ def copy_file(original: Path, copy: Path) -> None:
 def copy_folder_links(root: Path, folder: Path, used: Iterable[str]) -> list[str]:
     """Repeat links to folders of the set in its copy; those below which a file was copied are folders there.
 
-    Returns:
-        The links that were left out: those out of the set, and those to folders that the copy does not have.
+    Returns the links that were left out: those out of the set, and those to folders that the copy does not have.
     """
     base, through = os.path.realpath(root), {str(parent) for path in used for parent in PurePosixPath(path).parents}
     lost = []
