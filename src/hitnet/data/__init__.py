@@ -8,8 +8,7 @@ from hitnet.data.formats.npz import save_npz
 from hitnet.data.images import Images
 from hitnet.data.known.catalogue import FileState, data_folder
 from hitnet.data.known.datasets import fetch_data, list_data
-from hitnet.data.opened import Check, Data, ImageSet, Relabelling, Report
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
 from hitnet.data.reading.array_files import read_npz
 from hitnet.data.reading.decode import read_image
 from hitnet.data.reading.skipped import Skipped

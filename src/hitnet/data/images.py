@@ -14,6 +14,7 @@ from torch import Tensor
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 
+LABELS = ("label", "labels", "class", "target", "category")  # names of a column of labels
 NO_LABEL = "-1"  # as in datasets of Hugging Face, torchvision and scikit-learn
 UNLABELLED = "it has no label (empty or -1)"
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)\.0+")
@@ -65,18 +66,12 @@ class Images:
             raise HitNetError(f"{self.name}: {len(p)} images but {len(y)} labels and {len(self.ids)} ids.")
         if self.paths is not None and len(self.paths) != len(p):
             raise HitNetError(f"{self.name}: {len(p)} images but {len(self.paths)} paths.")
-        if self.masks is not None and (
-            self.masks.dtype != torch.uint8 or self.masks.shape != (len(p), 1, *p.shape[2:])
-        ):
-            raise HitNetError(
-                f"{self.name}: masks must be uint8 of shape {(len(p), 1, *p.shape[2:])}; "
-                f"got {self.masks.dtype} {tuple(self.masks.shape)}."
-            )
-        if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.class_names)):
-            raise HitNetError(
-                f"{self.name}: labels run from {int(y.min())} to {int(y.max())} "
-                f"but there are {len(self.class_names)} classes."
-            )
+        m, fitting = self.masks, (len(p), 1, *p.shape[2:])
+        if m is not None and (m.dtype != torch.uint8 or m.shape != fitting):
+            raise HitNetError(f"{self.name}: masks must be uint8 of shape {fitting}; got {m.dtype} {tuple(m.shape)}.")
+        low, high = (int(y.min()), int(y.max())) if len(y) else (0, -1)
+        if low < 0 or high >= self.num_classes:
+            raise HitNetError(f"{self.name}: labels run from {low} to {high} but there are {self.num_classes} classes.")
 
     @classmethod
     def from_arrays(
@@ -144,14 +139,7 @@ class Images:
         i = torch.as_tensor(index, dtype=torch.long)
         paths = None if self.paths is None else tuple(self.paths[j] for j in i.tolist())
         masks = None if self.masks is None else self.masks[i]
-        return replace(
-            self,
-            pixels=self.pixels[i],
-            labels=self.labels[i],
-            ids=self.ids[i],
-            paths=paths,
-            masks=masks,
-        )
+        return replace(self, pixels=self.pixels[i], labels=self.labels[i], ids=self.ids[i], paths=paths, masks=masks)
 
     def first(self, limit: int | None) -> Images:
         """The first `limit` images, or all of them."""

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from hitnet.data.images import Images
-from hitnet.data.options import DataOptions
 from hitnet.data.reading.copying import check_outside
+from hitnet.data.reading.decode import LARGEST_SIDE
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.skipped import Skipped, log_skipped
 from hitnet.data.reading.stored import AnyFile, path_or_address
 from hitnet.data.reading.streamed import Streamed
+from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand
 
@@ -31,9 +32,48 @@ if TYPE_CHECKING:
 
     from hitnet.data.known.catalogue import FileState
 
+LONGEST_SIDE = 64
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
 Room = Callable[[], int]  # gives the number of bytes that images may take in memory
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How a source is opened.
+
+    Attributes:
+        image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
+            also (height, width).
+        longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
+        flip: Whether images may be mirrored. None: the dataset's default (False for your own files).
+        limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
+            known sets in random order (all but clothes), the first N.
+        strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.
+        stream: Read images from disk during training. None: only if the memory is short.
+        test: Images to test on, for images in memory.
+        data_dir: Folder of the known sets (default: $HITNET_DATA, else the user's cache).
+        download: Fetch a known set's missing files.
+    """
+
+    image_size: tuple[int, int] | None = None
+    longest_side: int = LONGEST_SIDE
+    flip: bool | None = None
+    limit: int | None = None
+    strict: bool = False
+    stream: bool | None = None
+    test: Images | None = None
+    data_dir: str | Path | None = None
+    download: bool = True
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+        if self.image_size is not None:
+            size = (self.image_size, self.image_size) if isinstance(self.image_size, int) else self.image_size
+            height, width = size
+            if not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
+                raise HitNetError(f"`image_size` must be from 1 to {LARGEST_SIDE}; got {self.image_size}.")
+            object.__setattr__(self, "image_size", (height, width))
 
 
 @dataclass(frozen=True)
@@ -61,23 +101,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Relabelling:
-    """What a corrected copy changes.
+    """What a corrected copy changes."""
 
-    Attributes:
-        images: The set before.
-        labels: The label of each image afterwards, (N,), as indices into `class_names`.
-        keep: Positions of the images that stay.
-        class_names: The set's classes, perhaps followed by others.
-        split: The split that was audited.
-        left_out: Paths of images that stay, but that the copy does not have; the writer of the copy adds them.
-    """
-
-    images: ImageSet
-    labels: Tensor
-    keep: list[int]
-    class_names: tuple[str, ...]
-    split: str = "all"
-    left_out: set[str] = field(default_factory=set)
+    images: ImageSet  # the set before
+    labels: Tensor  # (N,), of each image afterwards: indices into `class_names`
+    keep: list[int]  # positions of the images that stay
+    class_names: tuple[str, ...]  # the set's classes, perhaps followed by others
+    split: str = "all"  # that was audited
+    left_out: set[str] = field(default_factory=set)  # paths that stay, but that the copy lacks; its writer adds them
 
     @property
     def paths(self) -> list[str]:
@@ -122,6 +153,7 @@ class Data(ABC):
         name: What to call the data in folder names and titles.
         train_split, test_split, audit_split: What a training, an evaluation and an audit use by default.
         by_path: Whether images are identified by their paths (else by their ids).
+        takes_test: Whether the option `test` may give images to test on.
         sample: The name of the sample of the package that this is, if any.
     """
 
@@ -129,13 +161,14 @@ class Data(ABC):
     test_split: str = "test"
     audit_split: str = "all"
     by_path: ClassVar[bool] = False
+    takes_test: ClassVar[bool] = False
     sample: str | None = None
 
     def __init__(self, source: Any, options: DataOptions | None = None) -> None:
         self.source = source
         self.options = options or DataOptions()
-        if self.options.test is not None:
-            self._refuse_test()
+        if self.options.test is not None and not self.takes_test:
+            raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}, {self.address}>"
@@ -228,9 +261,6 @@ class Data(ABC):
     def at_size(self, size: tuple[int, int]) -> Self:
         """The same source at the size (height, width) that a network takes."""
         return self.reopen(image_size=size)
-
-    def _refuse_test(self) -> None:
-        raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
 
     def _with_flip(self, images: AnySet) -> AnySet:
         flip = self.options.flip

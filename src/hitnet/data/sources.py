@@ -17,11 +17,9 @@ from hitnet.data.formats.hugging_face import HuggingFaceData
 from hitnet.data.formats.items import MapStyleData
 from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
-from hitnet.data.known.clothing import ClothingData
-from hitnet.data.known.datasets import KnownData
+from hitnet.data.known.datasets import ClothingData, KnownData
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.data.opened import Check, Data
-from hitnet.data.options import LONGEST_SIDE, DataOptions
+from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand
 

@@ -15,14 +15,9 @@ log = logging.getLogger("hitnet")
 SPLITS = ("train", "test", "all")
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
 NAMES = {
-    "train": TRAIN,
-    "training": TRAIN,
-    "test": TEST,
-    "testing": TEST,
-    "val": VALIDATION,
-    "valid": VALIDATION,
-    "validation": VALIDATION,
-    "dev": VALIDATION,
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("test", "testing"), TEST),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), VALIDATION),
 }
 
 
@@ -97,10 +92,8 @@ def assign(given: Sequence[str] | None, keys: Sequence[str], labels: Sequence[Ha
     """
     if given is not None and TEST in given:
         if VALIDATION in given:
-            log.info(
-                "%d validation images are used only in the split `all`, because the data has a test split.",
-                given.count(VALIDATION),
-            )
+            message = "%d validation images are used only in the split `all`, because the data has a test split."
+            log.info(message, given.count(VALIDATION))
         return list(given)
     if given is not None and VALIDATION in given:
         return [TEST if split == VALIDATION else split for split in given]

@@ -2,16 +2,19 @@
 
 import io
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.data.known import clothing
+from hitnet.data.known.catalogue import content_hash
+from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.errors import HitNetError
 
-NAMES = [f"{split}/{label}/{i}a-{i}.jpg" for split in clothing.SPLITS for label in ("dress", "hat") for i in range(2)]
+SPLITS = ("train", "validation", "test")
+NAMES = [f"{split}/{label}/{i}a-{i}.jpg" for split in SPLITS for label in ("dress", "hat") for i in range(2)]
 
 
 def picture(seed):
@@ -34,7 +37,8 @@ def archive(tmp_path, monkeypatch):
         link = tarfile.TarInfo("clothing-dataset-small-1196/train/dress/9.jpg")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
-    monkeypatch.setattr(clothing, "URLS", (path.as_uri(),))
+    known = replace(KNOWN_SETS["clothing"], mirrors=(f"{tmp_path.as_uri()}/",), archive={path.name: "0" * 64})
+    monkeypatch.setitem(KNOWN_SETS, "clothing", known)
     return path
 
 
@@ -45,7 +49,8 @@ def known(archive, tmp_path, monkeypatch):
     for i, name in enumerate(NAMES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(picture(i))
-    monkeypatch.setattr(clothing, "SHA256", clothing.content_hash(folder))
+    checksum = {archive.name: content_hash(folder)}
+    monkeypatch.setitem(KNOWN_SETS, "clothing", replace(KNOWN_SETS["clothing"], archive=checksum))
 
 
 def test_it_is_fetched_and_read_as_a_folder(known, tmp_path):

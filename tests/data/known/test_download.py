@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from hitnet.data.known.download import extract, fetch_file
+from hitnet.data.known.catalogue import extract, fetch_file
 from hitnet.errors import HitNetError
 
 
@@ -60,7 +60,7 @@ def test_a_broken_connection_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_too_much_is_cut_off(tmp_path, served, monkeypatch):
-    monkeypatch.setattr("hitnet.data.known.download.LARGEST", 4)
+    monkeypatch.setattr("hitnet.data.known.catalogue.LARGEST", 4)
     with pytest.raises(HitNetError, match="more than 4 bytes"):
         fetch_file([served], tmp_path / "x", is_sound=lambda path: path.read_bytes() == b"the file")
 

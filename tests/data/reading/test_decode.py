@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hitnet.data import read_image
+from hitnet.data import open_data, read_image
 from hitnet.data.reading import decode
 from hitnet.data.reading.stored import UnreadableImageError
 from hitnet.errors import HitNetError
@@ -54,6 +54,30 @@ def test_heic(tmp_path):
     image = read_image(tmp_path / "x.heic", (3, 16, 32)).float()
     assert (image - torch.tensor([200.0, 40.0, 90.0])[:, None, None]).abs().max() < 12
     assert ".heic" in decode.SUFFIXES
+    exif = Image.Exif()
+    exif[decode.ORIENTATION] = 6
+    Image.new("RGB", (32, 16)).save(tmp_path / "turned.heic", exif=exif.tobytes())  # is turned once, not twice
+    assert decode.header(tmp_path / "turned.heic") == decode.Header(32, 16, False)
+    (tmp_path / "cut.heic").write_bytes((tmp_path / "x.heic").read_bytes()[:-200])
+    with pytest.raises(HitNetError, match=r"cut\.heic: it is"):
+        read_image(tmp_path / "cut.heic", (3, 16, 32))
+
+
+def test_heic_files_of_a_folder_are_read_or_reported(tmp_path):
+    for label, colour in (("a", (200, 40, 90)), ("b", (40, 90, 200))):
+        (tmp_path / label).mkdir()
+        Image.new("RGB", (32, 16), colour).save(tmp_path / label / "x.png")
+        (tmp_path / label / "y.HEIC").write_bytes(b"not read")
+        if ".heic" in decode.SUFFIXES:
+            Image.new("RGB", (32, 16), colour).save(tmp_path / label / "y.HEIC", "HEIF", quality=95)
+    report = open_data(tmp_path).report("all")
+    if ".heic" in decode.SUFFIXES:
+        assert (report.images.paths, report.skipped) == (("a/x.png", "a/y.HEIC", "b/x.png", "b/y.HEIC"), ())
+        assert (report.images.pixels[0::2].float() - report.images.pixels[1::2].float()).abs().max() < 12
+    else:
+        assert report.images.paths == ("a/x.png", "b/x.png")
+        assert [item.path for item in report.skipped] == ["a/y.HEIC", "b/y.HEIC"]
+        assert all("pip install 'hitnet[heic]'" in item.reason for item in report.skipped)
 
 
 def test_a_missing_package_is_named():

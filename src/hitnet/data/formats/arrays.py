@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from PIL import Image
 
 from hitnet.data.formats.npz import Labelled, labelled_images, read_npz, save_npz
 from hitnet.data.images import Images
-from hitnet.data.opened import Data, ImageSet, Relabelling, Report, Room
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Data, DataOptions, ImageSet, Relabelling, Report, Room
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.decode import fit
 from hitnet.data.reading.skipped import Skipped, stop_if_strict
@@ -81,6 +80,8 @@ class NpzData(ArrayData):
 class MemoryData(ArrayData):
     """`Images`, or a pair of arrays (X, y): all of them are for training; `test` may give others to test on."""
 
+    takes_test: ClassVar[bool] = True
+
     def __init__(self, source: Any, options: DataOptions | None = None) -> None:
         super().__init__(source, options)
         if self.options.test is None:
@@ -103,9 +104,6 @@ class MemoryData(ArrayData):
     @property
     def name(self) -> str:
         return self.content.images.name
-
-    def _refuse_test(self) -> None:
-        """Images in memory take test images."""
 
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         if self.options.stream:
@@ -140,10 +138,9 @@ def resized(images: Images, size: tuple[int, int] | None) -> Images:
     """The images scaled to fit `size` (height, width) and centred on black; None leaves them as they are."""
     if size is None or images.shape[1:] == size:
         return images
-    masks = None if images.masks is None else _fitted(images.masks, size)
-    return replace(images, pixels=_fitted(images.pixels, size), masks=masks)
 
+    def fitted(pixels: torch.Tensor) -> torch.Tensor:
+        rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
+        return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))
 
-def _fitted(pixels: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
-    return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))
+    return replace(images, pixels=fitted(images.pixels), masks=None if images.masks is None else fitted(images.masks))

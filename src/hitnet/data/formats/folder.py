@@ -7,11 +7,10 @@ not read, images outside the class folders, and folders beside train and test th
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -22,10 +21,9 @@ from hitnet.data.formats.table import TABLES
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading import copying
 from hitnet.data.reading.decode import SUFFIXES, UNREAD_SUFFIXES, unread_reason
-from hitnet.data.reading.entries import SPLITS, Entries
+from hitnet.data.reading.entries import SPLITS, Entries, Listing
 from hitnet.data.reading.skipped import Skipped, describe_skipped
 from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote
-from hitnet.data.reading.survey import Listing
 from hitnet.data.split import NAMES, TRAIN, natural, natural_path
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, is_unicode, new_folder
@@ -33,8 +31,6 @@ from hitnet.runtime.files import expand, is_unicode, new_folder
 log = logging.getLogger("hitnet")
 BAD_NAME = "its name is not valid UTF-8; rename it"
 ADDRESSES = "labels.csv"  # the corrected copy of a remote folder
-# Gives the names of the folders and of the files in a folder, by its path from the root on; raises OSError.
-Children = Callable[[str], tuple[list[str], list[str]]]
 
 
 class FolderData(FileData):
@@ -77,19 +73,21 @@ class FolderData(FileData):
         return out, "; ".join(filter(None, notes))
 
     def _write_addresses(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
+        import pandas as pd  # takes a second to import
+
         entries = self.listing.entries
         splits = dict(zip(entries.paths, entries.splits.tolist(), strict=True))
-        with new_folder(out) as folder, (folder / ADDRESSES).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("path", "label", "split"))
-            for path, label in zip(relabelling.paths, relabelling.after, strict=True):
-                writer.writerow((str(self.file(path)), label, SPLITS[splits[path]]))
+        paths, labels = relabelling.paths, relabelling.after
+        rows = [(self.file(path), label, SPLITS[splits[path]]) for path, label in zip(paths, labels, strict=True)]
+        with new_folder(out) as folder:
+            table = pd.DataFrame(rows, columns=["path", "label", "split"])
+            table.to_csv(folder / ADDRESSES, index=False, lineterminator="\n")
         return out / ADDRESSES, "the images stay where they are; the table gives their addresses"
 
 
 def list_folder(root: AnyPath) -> Listing:
     """The image files under `root`, in the natural order of their paths."""
-    walk = _Walk(root, _local_children(root) if isinstance(root, Path) else _remote_children(root))
+    walk = _Walk(root)
     labels: list[str] = []
     given: list[str] = []
 
@@ -117,47 +115,47 @@ def list_folder(root: AnyPath) -> Listing:
     return Listing(name or str(root), entries, tuple(skipped), dict(ignored))
 
 
-def _local_children(root: Path) -> Children:
-    def children(path: str) -> tuple[list[str], list[str]]:
-        folders: list[str] = []
-        files: list[str] = []
-        with os.scandir(os.path.join(root, path)) as found:
-            for child in found:
-                (folders if _is_folder(child) else files).append(child.name)
-        return folders, files
-
-    return children
-
-
-def _is_folder(child: os.DirEntry[str]) -> bool:
-    try:
-        return child.is_dir()
-    except OSError:  # a link that leads in a circle or where one may not look; a folder's error is raised by its list
-        return not child.is_symlink()
-
-
-def _remote_children(root: RemotePath) -> Children:
-    """From one list of all files: each further request would take its time."""
-    folders: dict[str, set[str]] = defaultdict(set)
-    files: dict[str, list[str]] = defaultdict(list)
-    for path in root.files():
-        folder, _, name = path.rpartition("/")
-        files[folder].append(name)
-        while folder:
-            above, _, name = folder.rpartition("/")
-            folders[above].add(name)
-            folder = above
-    return lambda path: (list(folders.get(path, ())), files.get(path, []))
-
-
 @dataclass
 class _Walk:
     """A walk through the folders below `root`; paths start there, and that of `root` itself is ""."""
 
     root: AnyPath
-    children: Children
     skipped: list[Skipped] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+
+    def children(self, path: str, skipped: list[Skipped]) -> tuple[Collection[str], Collection[str]]:
+        """The names of the folders and of the files in a folder."""
+        if not isinstance(self.root, Path):
+            return self.remote[path]
+        folders: list[str] = []
+        files: list[str] = []
+        try:
+            with os.scandir(os.path.join(self.root, path)) as found:
+                for child in found:
+                    try:
+                        is_folder = child.is_dir()
+                    except OSError:  # a link in a circle, or where one may not look; a folder fails when it is listed
+                        is_folder = not child.is_symlink()
+                    (folders if is_folder else files).append(child.name)
+        except OSError as error:
+            if not path:
+                raise HitNetError(f"{self.root} cannot be read: {error.strerror}.") from error
+            skipped.append(Skipped(path, f"the folder cannot be read ({error.strerror})"))
+            return (), ()
+        return folders, files
+
+    @cached_property
+    def remote(self) -> dict[str, tuple[set[str], set[str]]]:
+        """All folders, from one list of all files: each further request would take its time."""
+        assert isinstance(self.root, RemotePath)
+        tree: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+        for path in self.root.files():
+            folder, _, name = path.rpartition("/")
+            tree[folder][1].add(name)
+            while folder:
+                folder, _, name = folder.rpartition("/")
+                tree[folder][0].add(name)
+        return tree
 
     def class_folders(self) -> list[tuple[str | None, str]]:
         """The split, where there are splits, and the path of each class folder."""
@@ -177,15 +175,8 @@ class _Walk:
 
     def subfolders(self, path: str, skipped: list[Skipped]) -> list[str]:
         """The paths of the folders in a folder; images beside them are left out."""
-        try:
-            names = self.children(path)
-        except OSError as error:
-            if not path:
-                raise HitNetError(f"{self.root} cannot be read: {error.strerror}.") from error
-            skipped.append(_unreadable(path, error))
-            return []
         start = f"{path}/" if path else ""
-        folders, files = (sorted((name for name in part if name[:1] != "."), key=natural) for part in names)
+        folders, files = (sorted(_shown(names), key=natural) for names in self.children(path, skipped))
         beside = [name for name in files if _suffix(name) in SUFFIXES | UNREAD_SUFFIXES]
         skipped += [Skipped(_printable(start + name), BAD_NAME) for name in folders if not is_unicode(name)]
         skipped += [Skipped(_printable(start + name), "it lies outside the class folders") for name in beside]
@@ -203,13 +194,9 @@ class _Walk:
             if (real := self.real(here)) in entered:
                 continue
             entered.add(real)
-            try:
-                folders, names = self.children(here)
-            except OSError as error:
-                self.skipped.append(_unreadable(here, error))
-                continue
-            waiting += [f"{here}/{name}" for name in sorted(folders, reverse=True) if name[:1] != "."]
-            files += [path for name in sorted(names) if name[:1] != "." and self.is_image(path := f"{here}/{name}")]
+            folders, names = map(_shown, self.children(here, self.skipped))
+            waiting += [f"{here}/{name}" for name in sorted(folders, reverse=True)]
+            files += [path for name in sorted(names) if self.is_image(path := f"{here}/{name}")]
         if not files and all(item.path != class_folder for item in self.skipped[before:]):
             readable = " that can be read" if len(self.skipped) > before else ""
             self.skipped.append(Skipped(class_folder, f"the class folder holds no image{readable}"))
@@ -240,8 +227,8 @@ def _inner_folders(paths: Iterable[str]) -> str:
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "") if all(len(p) > 2 for p in parts) else ""
 
 
-def _unreadable(folder: str, error: OSError) -> Skipped:
-    return Skipped(folder, f"the folder cannot be read ({error.strerror})")
+def _shown(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name[:1] != "."]
 
 
 def _suffix(name: str) -> str:
@@ -266,7 +253,10 @@ def _targets(relabelling: Relabelling, others: Set[str]) -> list[PurePosixPath]:
     taken |= {other.casefold() for other in others}
     for i, moves in enumerate(moved):
         if moves:
-            targets[i] = _free(targets[i], taken)
+            target, number = targets[i], 2
+            while str(targets[i]).casefold() in taken:
+                targets[i] = target.with_name(f"{target.stem}-{number}{target.suffix}")
+                number += 1
             taken.add(str(targets[i]).casefold())
     return targets
 
@@ -282,11 +272,3 @@ def _class_depth(parts: Sequence[tuple[str, ...]], before: Sequence[str], name: 
     if fits(0):
         return 0
     raise HitNetError(f"{name}: the files do not lie in folders named after their classes; none was copied.")
-
-
-def _free(target: PurePosixPath, taken: set[str]) -> PurePosixPath:
-    free, number = target, 2
-    while str(free).casefold() in taken:
-        free = target.with_name(f"{target.stem}-{number}{target.suffix}")
-        number += 1
-    return free

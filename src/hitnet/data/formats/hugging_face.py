@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.data.formats.items import ItemData, Rows, path_of
-from hitnet.data.images import label_name
+from hitnet.data.images import LABELS, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.stored import cell_file
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, new_folder
-
-LABELS = ("label", "labels", "class", "target", "category")
 
 
 class HuggingFaceData(ItemData):

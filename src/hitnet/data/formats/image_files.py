@@ -1,21 +1,35 @@
-"""Data made of image files: what folders, tables and datasets of rows have in common."""
+"""Data made of image files: what folders, tables and datasets of rows have in common.
+
+Classes, size and colour come from the headers of all files, so that they are the same for every split.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from hitnet.data.opened import Data, ImageSet, Report, Room
-from hitnet.data.reading.entries import Lazy
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hitnet.data.images import Images
+from hitnet.data.opened import Data, DataOptions, ImageSet, Report, Room
+from hitnet.data.reading import decode
+from hitnet.data.reading.entries import Entries, Lazy, Listing
 from hitnet.data.reading.pictures import PictureReader, file_pictures
-from hitnet.data.reading.skipped import log_skipped
+from hitnet.data.reading.skipped import Skipped, describe_skipped, log_skipped, stop_if_strict
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
-from hitnet.data.reading.survey import Listing, Survey, read_survey, stream_survey, survey
-from hitnet.data.split import check_split
+from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of, tried
+from hitnet.data.split import check_split, even_draw, natural, no_images
+from hitnet.errors import HitNetError
+from hitnet.runtime.threads import AHEAD, in_threads, thread_count
 
 log = logging.getLogger("hitnet")
 
@@ -45,22 +59,29 @@ class FileData(Data):
 
     def report(self, split: str = "train") -> Report:
         check_split(split)
-        images, skipped = read_survey(survey(self.listing, split, self.options))
+        surveyed = survey(self.listing, self.options).of_split(split, self.options.limit)
+        images, skipped = read_images(surveyed, strict=self.options.strict)
         return Report(self._with_flip(images), skipped, self.listing.ignored)
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
-        """As in `Data`; the headers of the files are read once for all splits."""
+        """As in `Data`; the headers of the files are read once for all splits, and what they lack is logged once."""
         for split in splits:
             check_split(split)
-        first, *others = splits
-        surveyed = survey(self.listing, first, self.options)
-        surveys = [surveyed, *(surveyed.other(split) for split in others)]
-        return [self._with_flip(self._read(each, room())) for each in surveys]
+        surveyed = survey(self.listing, self.options)
+        first = surveyed.of_split(splits[0], self.options.limit)
+        others = [replace(surveyed.of_split(split), skipped=()) for split in splits[1:]]
+        sets: list[ImageSet] = []
+        for each in (first, *others):
+            read = stream_images if self._streams(each, room()) else read_images
+            images, skipped = read(each, strict=self.options.strict)
+            log_skipped(self.name, skipped, self.listing.ignored if each is first else {})
+            sets.append(self._with_flip(images))
+        return sets
 
     def images_to_correct(self, split: str) -> ImageSet:
         """All files of all splits that can be read; their pixels stay on disk."""
         fresh = self.reopen(limit=None, image_size=None, strict=False)
-        streamed, skipped = stream_survey(survey(fresh.listing, "all", fresh.options))
+        streamed, skipped = stream_images(survey(fresh.listing, fresh.options).of_split("all"), strict=False)
         log_skipped(streamed.name, skipped, fresh.listing.ignored)
         return streamed
 
@@ -76,18 +97,145 @@ class FileData(Data):
         """The file at a path of the set."""
         return join(self.root, path)
 
-    def _read(self, surveyed: Survey, room: int) -> ImageSet:
-        """The images that a survey chose: streamed with the option `stream`, or if it is None and they need more than
-        `room` bytes of memory.
+    def _streams(self, surveyed: Survey, room: int) -> bool:
+        """Whether to leave images on disk: with the option `stream`, or if it is None and they take more than `room`
+        bytes of memory.
         """
-        stream = self.options.stream
-        size = len(surveyed.chosen) * math.prod(surveyed.shape)
-        if stream is None and size > room:
-            sentence = "%s: %d %s images would take %.1f GB of memory, so they are read from disk during training. "
-            advice = "`stream` = False keeps them in memory."
-            log.info(sentence + advice, surveyed.listing.name, len(surveyed.chosen), surveyed.split, size / 1e9)
-            stream = True
-        images: ImageSet
-        images, skipped = stream_survey(surveyed) if stream else read_survey(surveyed)
-        log_skipped(surveyed.listing.name, skipped, surveyed.listing.ignored)
-        return images
+        size = len(surveyed.entries) * math.prod(surveyed.shape)
+        if self.options.stream is not None or size <= room:
+            return bool(self.options.stream)
+        sentence = "%s: %d %s images would take %.1f GB of memory, so they are read from disk during training. "
+        advice = "`stream` = False keeps them in memory."
+        log.info(sentence + advice, surveyed.name, len(surveyed.entries), surveyed.split, size / 1e9)
+        return True
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the headers of a listing's files say."""
+
+    name: str
+    classes: tuple[str, ...]  # of the whole listing, in natural order
+    shape: tuple[int, int, int]  # (C, H, W) to read the images at
+    entries: Entries  # the files of the split that can be used
+    skipped: tuple[Skipped, ...]  # what was left out so far
+    split: str = "all"
+
+    def of_split(self, split: str, limit: int | None = None) -> Survey:
+        """At most `limit` files of a split, by an even draw."""
+        entries = self.entries.take(self.entries.in_split(split))
+        if not len(entries):
+            raise no_images(self.name, split)
+        if limit is not None:
+            entries = entries.take(np.array(even_draw(entries.paths, limit)))
+        return replace(self, entries=entries, split=split)
+
+    def decode(self, use: Callable[[int, Pixels], None], *, strict: bool) -> tuple[Survey, npt.NDArray[np.int64]]:
+        """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
+        skipped, good = list(self.skipped), np.ones(len(self.entries), np.bool_)
+        for i, picture in enumerate(decoded(self.entries, self.shape)):
+            if isinstance(picture, Skipped):
+                skipped.append(picture)
+                good[i] = False
+            else:
+                use(i - len(skipped) + len(self.skipped), picture)
+        stop_if_strict(self.name, skipped, strict=strict)
+        if not good.any():
+            none = f"{self.name}: none of its {len(good)} {self.split} images can be read."
+            raise HitNetError(f"{none} {describe_skipped(skipped[len(self.skipped) :], {})}")
+        entries = self.entries if good.all() else self.entries.take(good)
+        index = {label: k for k, label in enumerate(self.classes)}
+        codes = np.array([index.get(label, -1) for label in entries.classes], np.int64)
+        return replace(self, entries=entries, skipped=tuple(skipped)), codes[entries.labels]
+
+
+def survey(listing: Listing, options: DataOptions) -> Survey:
+    """Read the headers of all files, and look for one image of each class that can be decoded."""
+    skipped = list(listing.skipped)
+    entries = listing.entries
+    good = np.zeros(len(entries), np.bool_)
+    headers: Counter[decode.Header] = Counter()
+    for i, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
+        if isinstance(header, Skipped):
+            skipped.append(header)
+        else:
+            headers[header] += 1
+            good[i] = True
+    for own, reasons in _without_pixels(entries, np.flatnonzero(good)):
+        good[own] = False
+        skipped += reasons
+    good_classes = entries.label_names(good)
+    lost = sorted(entries.label_names() - good_classes, key=natural)
+    skipped += [Skipped(label, "no image of this class can be read") for label in lost]
+    stop_if_strict(listing.name, skipped, strict=options.strict)
+    names = tuple(sorted(good_classes, key=natural))
+    if len(names) < 2:
+        problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
+        raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
+    shape = _common_shape(listing.name, headers, options)
+    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped))
+
+
+def read_images(surveyed: Survey, *, strict: bool) -> tuple[Images, tuple[Skipped, ...]]:
+    """Decode the images of a survey; returns them and everything that was left out."""
+    pixels = np.empty((len(surveyed.entries), *surveyed.shape), np.uint8)
+    kept, labels = surveyed.decode(pixels.__setitem__, strict=strict)
+    pixels, paths = pixels[: len(labels)], list(kept.entries.paths)
+    images = Images.from_arrays(pixels, labels, class_names=kept.classes, name=kept.name, paths=paths)
+    return replace(images, ids=torch.from_numpy(kept.entries.ids)), kept.skipped
+
+
+def stream_images(surveyed: Survey, *, strict: bool) -> tuple[Streamed, tuple[Skipped, ...]]:
+    """The images of a survey on disk, and everything that was left out.
+
+    All files are read once, to find those that cannot be decoded and to compute the fingerprint.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    kept, labels = surveyed.decode(lambda _, pixels: digest.update(pixels.tobytes()), strict=strict)
+    digest.update(labels.tobytes())
+    about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape, digest.hexdigest()
+    return Streamed(kept.entries, *about), kept.skipped
+
+
+def _without_pixels(
+    entries: Entries, places: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
+    """The places of each class whose headers are sound but of which no image can be decoded, and the reasons."""
+
+    def glances(places: npt.NDArray[np.int64], ahead: int = AHEAD) -> Iterator[Pixels | Skipped]:
+        return in_threads(lambda entry: pixels_of(entry, (1, 1, 1)), entries.take(places), ahead=ahead)
+
+    labels = entries.labels[places]
+    known, first = np.unique(labels, return_index=True)
+    for label, picture in zip(known, glances(places[first]), strict=True):
+        if isinstance(picture, Skipped):
+            own, reasons = places[labels == label], []
+            for other in glances(own, ahead=2 * thread_count()):
+                if not isinstance(other, Skipped):
+                    break
+                reasons.append(other)
+            else:
+                yield own, reasons
+
+
+def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptions) -> tuple[int, int, int]:
+    channels = 1 if all(h.grey for h in headers) else 3
+    sizes: Counter[tuple[int, int]] = Counter()
+    for h, count in headers.items():
+        sizes[h.height, h.width] += count
+    height, width = options.image_size or _typical_size(sizes, options.longest_side)
+    other = sum(count for size, count in sizes.items() if size != (height, width))
+    if other:
+        sentence = "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled to fit, "
+        end = "centred on black." if options.image_size else "centred on black. Set `image_size` for another size."
+        log.info(sentence + end, name, height, width, other, headers.total())
+    return channels, height, width
+
+
+def _typical_size(sizes: Counter[tuple[int, int]], longest_side: int) -> tuple[int, int]:
+    """The size of most images or, where there is none, the median height and width; scaled down to `longest_side`."""
+    [(common, count)] = sizes.most_common(1)
+    all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
+    height, width = np.median(all_sizes, axis=0).tolist()
+    scale = min(1.0, longest_side / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))

@@ -31,10 +31,9 @@ from hitnet.data.images import UNLABELLED, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_folder_name, check_target
 from hitnet.data.reading.decode import eight_bits
-from hitnet.data.reading.entries import Entries
+from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, Root, RowRoot, StoredFile, UnreadableImageError
-from hitnet.data.reading.survey import Listing
+from hitnet.data.reading.stored import AnyFile, Root, StoredFile, UnreadableImageError
 from hitnet.data.split import split_name
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
@@ -44,17 +43,11 @@ PNG_MODES = ("1", "L", "LA", "P", "I", "I;16", "I;16B", "RGB", "RGBA")
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split.
+    """The rows of one split."""
 
-    Attributes:
-        labels: The label of each row; None where it has none.
-        file: Gives the image of a row, as a file.
-        names: The name of each row's file, all different, where they are known.
-    """
-
-    labels: Sequence[str | None]
-    file: Callable[[int], AnyFile]
-    names: Sequence[str] | None = None
+    labels: Sequence[str | None]  # None where a row has no label
+    file: Callable[[int], AnyFile]  # gives the image of a row, as a file
+    names: Sequence[str] | None = None  # of the rows' files, all different, where they are known
 
 
 class ItemData(FileData):
@@ -62,11 +55,11 @@ class ItemData(FileData):
 
     @property
     def root(self) -> Root:
-        return RowRoot(self._item_file)
+        def file(path: str) -> AnyFile:
+            split, row = self.place(path)
+            return self.rows_by_split[split].file(row)
 
-    def _item_file(self, path: str) -> AnyFile:
-        split, row = self.place(path)
-        return self.rows_by_split[split].file(row)
+        return file
 
     @property
     def content(self) -> Any:
@@ -110,23 +103,20 @@ class ItemData(FileData):
 
     @cached_property
     def listing(self) -> Listing:
-        paths: list[str] = []
-        labels: list[str] = []
-        given: list[str] = []
-        skipped = []
-        for name, rows in self.rows_by_split.items():
-            split = split_name(name, where=self.title) if name else None
-            for row, label in enumerate(rows.labels):
-                path = path_of(name, rows.names[row] if rows.names else row)
-                if label is None:
-                    skipped.append(Skipped(path, UNLABELLED))
-                    continue
-                paths.append(path)
-                labels.append(label)
-                given += [] if split is None else [split]
-        if not paths:
+        splits = {name: split_name(name, where=self.title) if name else "" for name in self.parts}
+        items = [
+            (path_of(name, rows.names[row] if rows.names else row), label, splits[name])
+            for name, rows in self.rows_by_split.items()
+            for row, label in enumerate(rows.labels)
+        ]
+        labelled = [(path, label, split) for path, label, split in items if label is not None]
+        if not labelled:
             raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
-        return Listing(self.title, Entries.of(self.root, paths, labels, given), tuple(skipped))
+        paths, labels, given = zip(*labelled, strict=True)
+        entries = Entries.of(self.root, paths, labels, [split for split in given if split])
+        return Listing(
+            self.title, entries, tuple(Skipped(path, UNLABELLED) for path, label, _ in items if label is None)
+        )
 
 
 def path_of(split: str, row: int | str) -> str:

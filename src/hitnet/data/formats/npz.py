@@ -79,20 +79,16 @@ def read_npz(path: Path) -> Labelled:
     """The set in a .npz file."""
     arrays = array_files.read_npz(path, {*OPTIONAL, *(name for names in NAMES for name in names)})
     if not any(set(names) <= set(arrays) for names in NAMES):
-        raise HitNetError(
-            f"{path} must hold {', or '.join(', '.join(names) for names in NAMES)}; "
-            f"it holds {', '.join(array_files.npz_names(path)[:20]) or 'nothing'}."
-        )
+        wanted = ", or ".join(", ".join(names) for names in NAMES)
+        with np.load(path, allow_pickle=False) as content:
+            raise HitNetError(f"{path} must hold {wanted}; it holds {', '.join(content.files[:20]) or 'nothing'}.")
     return labelled_images(arrays, where=str(path), name=path.stem)
 
 
 def labelled_images(arrays: Mapping[str, Array], *, where: str, name: str) -> Labelled:
     """A set from arrays with the names of one of NAMES, and perhaps those of OPTIONAL.
 
-    Args:
-        arrays: By name.
-        where: What to call them in errors.
-        name: What to call the set, unless one of the arrays says it.
+    Errors call them `where`. The set is called `name`, unless one of the arrays says what to call it.
     """
     x, y, splits = _parts(arrays, where)
     pixels = _pixels(x, where)
@@ -187,16 +183,14 @@ def _classes(labels: Array, names: Array | None, where: str) -> tuple[npt.NDArra
         labels = np.array([label_name(label) or "" for label in labels.tolist()], np.str_)
     if labels.dtype.kind not in "iuU":
         raise HitNetError(f"{where}: labels must be whole numbers or names; got {labels.dtype}.")
+    given = [] if names is None else [str(name) for name in names.reshape(-1).tolist()]
     if names is not None and labels.dtype.kind != "U":
-        classes = [str(name) for name in names.reshape(-1).tolist()]
-        if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
-            raise HitNetError(
-                f"{where}: labels run from {labels.min()} to {labels.max()} but there are {len(classes)} class_names."
-            )
-        return labels.astype(np.int64), classes
+        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, -1)
+        if not -1 <= low <= high < len(given) and len(labels):
+            raise HitNetError(f"{where}: labels run from {low} to {high} but there are {len(given)} class_names.")
+        return labels.astype(np.int64), given
     words = [label_name(label) for label in labels.tolist()]
-    known = sorted({word for word in words if word is not None}, key=natural)
-    classes = known if names is None else [str(n) for n in names.reshape(-1).tolist()]
+    classes = given if names is not None else sorted({word for word in words if word is not None}, key=natural)
     index: dict[str | None, int] = {None: -1} | {word: k for k, word in enumerate(classes)}
     unknown = next((word for word in words if word not in index), None)
     if unknown is not None:

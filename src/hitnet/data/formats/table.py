@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, leads_out, links_note
+from hitnet.data.reading.entries import Listing
 from hitnet.data.reading.parquet import read_arrow, with_class_names
 from hitnet.data.reading.stored import RemotePath, Root, is_remote, opened, path_or_address
-from hitnet.data.reading.survey import Listing
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
 
@@ -45,7 +45,10 @@ class TableData(FileData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        return is_table(source)
+        path = path_or_address(source) if isinstance(source, str | Path) else None
+        if path is None or path.suffix.lower() not in TABLES:
+            return False
+        return isinstance(path, RemotePath) or (path.exists() and not path.is_dir())
 
     @property
     def root(self) -> Root:
@@ -105,14 +108,6 @@ class TableData(FileData):
             else:
                 _write_text(self.table, target, cells, rows)
         return out / self.path.name, "; ".join(filter(None, [note, links_note(lost)]))
-
-
-def is_table(source: Any) -> bool:
-    """Whether a source is the path of a table, local or remote."""
-    path = path_or_address(source) if isinstance(source, str | Path) else None
-    if path is None or path.suffix.lower() not in TABLES:
-        return False
-    return isinstance(path, RemotePath) or (path.exists() and not path.is_dir())
 
 
 def _class_names(table: Table, relabelling: Relabelling) -> list[str]:

@@ -11,20 +11,17 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from hitnet.data.images import label_name
-from hitnet.data.reading.entries import Entries
+from hitnet.data.images import LABELS, label_name
+from hitnet.data.reading.entries import Entries, Listing
 from hitnet.data.reading.parquet import class_names, read_parquet
 from hitnet.data.reading.skipped import Skipped
-from hitnet.data.reading.stored import AnyFile, AnyPath, Root, RowRoot, cell_file, check_readable, opened
-from hitnet.data.reading.survey import Listing
+from hitnet.data.reading.stored import AnyPath, Root, cell_file, check_readable, opened
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 
 PATHS = (
-    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file"),
-    "img",
+    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file", "img"),
 )
-LABELS = ("label", "labels", "class", "target", "category")
 LARGEST = 4 << 30  # bytes of a table in text
 HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
@@ -32,34 +29,23 @@ VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")
 
 @dataclass(frozen=True)
 class Table:
-    """A table's cells, and which columns are read.
-
-    Attributes:
-        path: The table's file.
-        frame: Its cells.
-        image: The column of image paths, or of the images themselves.
-        stated: The column of labels, if there is one.
-        votes: The columns of several people's labels.
-        splits: The column of splits, if there is one.
-        class_names: What the numbers in the column of labels stand for, where the file says it.
-    """
+    """A table's cells, and which columns are read."""
 
     path: AnyPath
     frame: pd.DataFrame
-    image: str
-    stated: tuple[str, ...]
-    votes: tuple[str, ...]
-    splits: tuple[str, ...]
-    class_names: list[str] | None = None
+    image: str  # the column of image paths, or of the images themselves
+    stated: tuple[str, ...]  # the column of labels, if there is one
+    votes: tuple[str, ...]  # the columns of several people's labels
+    splits: tuple[str, ...]  # the column of splits, if there is one
+    class_names: list[str] | None = None  # what numbers in the column of labels stand for, where the file says it
 
     @cached_property
     def root(self) -> Root:
         """Where the paths of the images start."""
-        return RowRoot(self._cell_file) if self.holds_images else self.path.parent
-
-    def _cell_file(self, row: str) -> AnyFile:
-        cell = self.frame[self.image].iloc[int(row)]
-        return cell_file(cell, f"{self.path}, row {row}", self.path.parent)
+        folder, cells = self.path.parent, self.frame[self.image]
+        if not self.holds_images:
+            return folder
+        return lambda row: cell_file(cells.iloc[int(row)], f"{self.path}, row {row}", folder)
 
     @cached_property
     def holds_images(self) -> bool:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import os
+import sys
+import tarfile
+import urllib.error
+import urllib.request
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
-from hitnet.data.known.download import extract, fetch_file
-from hitnet.data.known.facts import KnownSet, known_set
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hitnet.data.known.facts import FACTS, KnownSet, known_set
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
-from hitnet.data.known.samples import FOLDER as SAMPLES
-from hitnet.data.known.samples import PHOTOS, PHOTOS_SHA256
-from hitnet.data.split import natural
+from hitnet.data.split import NAMES, natural
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import cache_folder, expand
+from hitnet.runtime.files import cache_folder, expand, new_folder, replacing
 from hitnet.runtime.locks import taking_turns
+
+TIMEOUT = 30.0  # seconds without an answer
+LARGEST = 2 << 30  # bytes of a download
+LARGEST_MEMBER = 1 << 28  # bytes of one file in an archive
+BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -56,22 +68,19 @@ def recorded_folder(recorded: str | None) -> Path | None:
 
 @dataclass(frozen=True)
 class SetFiles:
-    """The files of one known set, below the data folder `root`.
-
-    affNIST is made from MNIST's files, and the samples lie in the package.
-    """
+    """The files of one known set, below the data folder `root` or, if they ship with it, in the package."""
 
     dataset: KnownSet
     root: Path
 
     @property
     def folder(self) -> Path:
-        in_package = {"mnist-sample": SAMPLES, "clothing-sample": PHOTOS.parent}
-        return in_package.get(self.dataset.name, self.root / self.dataset.name)
+        packaged = self.dataset.package
+        return FACTS.parent / packaged if packaged else self.root / self.dataset.name
 
     @property
     def owner(self) -> SetFiles:
-        """The set whose downloads this set is made from."""
+        """The set whose files this set is made from: affNIST is made from MNIST's."""
         return SetFiles(known_set("mnist"), self.root) if self.dataset.name == "affnist" else self
 
     def find(self, name: str, *, download: bool = True) -> Path:
@@ -102,42 +111,73 @@ class SetFiles:
 
     def fetch(self) -> Path:
         """Fetch the files that are missing; returns the folder that they lie in."""
+        if self.dataset.archive and not self.dataset.files:
+            if not self.folder.is_dir():
+                self._fetch_photographs()
+            return self.folder
         owner = self.owner
-        found = [owner.find(name) for name in owner.dataset.files]
+        found = [owner.find(name) for name in owner.dataset.files if owner.dataset.mirrors]
         return found[0].parent if found else owner.folder
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
-        if self.dataset.name == "clothing-sample":
-            return (_state(PHOTOS, PHOTOS_SHA256),)
-        if self.dataset.name == "mnist-sample":
-            files = known_set("mnist").files
-            return tuple(_state(self.folder / name, files[name]) for name in files if name.startswith("t10k"))
-        owner = self.owner
-        states = [
-            _state(owner.locate(name) or owner.folder / name, checksum, name)
-            for name, checksum in owner.dataset.files.items()
-        ]
-        if self.dataset.name == "affnist":
-            states += [_state(path, "") for path in self.original_affnist()]
-        return tuple(states)
+        owner, originals = self.owner, self.original_affnist() if self.dataset.name == "affnist" else []
+        files = {name: owner.locate(name) or owner.folder / name for name in owner.dataset.files}
+        states = [_state(name, path, owner.dataset.files[name]) for name, path in files.items()]
+        return (*states, *(_state(path.name, path, "") for path in originals))
 
     def _fetch(self, name: str) -> None:
         """Fetch a file or the archive of all, unless another process, for example of torchrun, has just done it."""
-        archive = name in self.dataset.archive
+        archived = list(self.dataset.files) if name in self.dataset.archive else []
         with taking_turns(self.folder / ".fetching"):
-            if all(self.locate(file) is not None for file in (self.dataset.files if archive else [name])):
+            if all(self.locate(file) is not None for file in archived or [name]):
                 return
             target = self.folder / name
             brought = target.is_file()
             if not brought:
                 urls = [mirror + name for mirror in self.dataset.mirrors]
-                checksum = self.dataset.downloads[name]
+                checksum = {**self.dataset.files, **self.dataset.archive}[name]
                 fetch_file(urls, target, is_sound=partial(has_checksum, checksum=checksum))
-            if archive:
-                extract(target, list(self.dataset.files), self.folder)
+            if archived:
+                extract(target, archived, self.folder)
                 if not brought:
                     target.unlink()
+
+    def _fetch_photographs(self) -> None:
+        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were.
+
+        If another process is fetching them, this one waits for it.
+        """
+        [(name, checksum)] = self.dataset.archive.items()
+        urls, known = [mirror + name for mirror in self.dataset.mirrors], self.dataset.classes
+
+        def is_photograph(path: PurePosixPath) -> bool:
+            parts = path.parts[1:]
+            return len(parts) == 3 and parts[0] in NAMES and parts[1] in known and path.suffix == ".jpg"
+
+        with taking_turns(self.folder.with_name(f".{self.folder.name}.fetching")):
+            if self.folder.is_dir():
+                return
+            with new_folder(self.folder) as folder:
+                fetch_file(urls, folder / name)
+                for path, content in archive_files(folder / name, is_photograph, origin=urls[0]):
+                    place = folder.joinpath(*path.parts[1:])
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(content)
+                (folder / name).unlink()
+                if content_hash(folder) != checksum:
+                    raise HitNetError(
+                        f"{urls[0]} does not hold the photographs that are known as `{self.dataset.name}`. "
+                        f"Clone {self.dataset.page} and give its folder instead of the name."
+                    )
+
+
+def content_hash(folder: Path) -> str:
+    """A checksum of the paths and contents of all photographs below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg")):
+        digest.update(f"{path} {hashlib.sha256((folder / path).read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
@@ -151,8 +191,7 @@ def has_checksum(path: Path, checksum: str) -> bool:
         return False
 
 
-def _state(path: Path, checksum: str, name: str | None = None) -> FileState:
-    name = name or path.name
+def _state(name: str, path: Path, checksum: str) -> FileState:
     if not path.is_file():
         return FileState(name, path, "missing", note="it is fetched when the set is first read")
     size = path.stat().st_size
@@ -176,3 +215,82 @@ def _read(name: str, path: Path) -> None:
         raise HitNetError("its checksum is wrong; install hitnet again")
     else:
         read_idx(path, ndim=3 if "idx3" in name else 1)
+
+
+class _MirrorError(Exception):
+    """Why a download from one mirror failed; the next mirror is tried."""
+
+
+def fetch_file(urls: Sequence[str], target: Path, *, is_sound: Callable[[Path], bool] | None = None) -> None:
+    """Download `target` from the first URL that works, and that sends what `is_sound` accepts."""
+    failures = []
+    for url in urls:
+        try:
+            with replacing(target) as temporary:
+                _transfer(url, temporary)
+                if is_sound is not None and not is_sound(temporary):
+                    raise _MirrorError("it sends another file: the checksum is not the known one")
+            return
+        except _MirrorError as error:
+            failures.append(f"  {url}: {error}")
+    raise HitNetError(
+        f"{target.name} could not be fetched:\n" + "\n".join(failures) + "\n"
+        f"Fetch it by other means from one of these addresses and put it at {target}."
+    )
+
+
+def archive_files(
+    archive: Path, wanted: Callable[[PurePosixPath], bool], *, origin: str | None = None
+) -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yield path and content of the wanted files of a .tar.gz archive; at the end, check the archive's checksum.
+
+    Links are never read: they could lead out of it. `origin` is the address of an archive that is not kept.
+    """
+    try:
+        with gzip.open(archive) as stream:
+            with tarfile.open(fileobj=cast(IO[bytes], stream)) as tar:
+                for member in tar:
+                    path = PurePosixPath(member.name)
+                    if member.isfile() and member.size <= LARGEST_MEMBER and wanted(path):
+                        yield path, cast(IO[bytes], tar.extractfile(member)).read()
+            while stream.read(BLOCK):  # the checksum is compared at the end
+                pass
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        advice = "Delete it and fetch it again." if origin is None else "Try again later."
+        raise HitNetError(f"{origin or archive} cannot be unpacked: {error}. {advice}") from error
+
+
+def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
+    """Unpack the named files of an archive into `folder`, from whichever folder of the archive they are in.
+
+    Nothing is written unless the archive holds them all and is undamaged.
+    """
+    contents = {path.name: content for path, content in archive_files(archive, lambda path: path.name in members)}
+    if lacking := sorted(set(members) - set(contents)):
+        raise HitNetError(f"{archive} lacks {', '.join(lacking)}. Delete it and fetch it again.")
+    for name, content in contents.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+
+
+def _transfer(url: str, path: Path) -> None:
+    """Copy the URL's bytes to `path`, with a progress bar on a terminal."""
+    total = 0
+    request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, path.open("wb") as out, bar:
+            size = answer.headers.get("Content-Length", "")
+            task = bar.add_task(url.rsplit("/", 1)[-1], total=int(size) if size.isdigit() else None)
+            while block := answer.read(BLOCK):
+                total += len(block)
+                if total > LARGEST:
+                    raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
+                out.write(block)
+                bar.advance(task, len(block))
+    # A broken connection raises one of several kinds of error.
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        code = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+        reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        raise _MirrorError(f"{code}{reason}") from error

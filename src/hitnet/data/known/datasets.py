@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ import numpy as np
 import torch
 
 from hitnet.data.formats.arrays import ArrayData, part
+from hitnet.data.formats.folder import FolderData
 from hitnet.data.images import Images
 from hitnet.data.known import affnist, makers
 from hitnet.data.known.catalogue import SetFiles, data_folder
-from hitnet.data.known.clothing import fetch_clothing
 from hitnet.data.known.facts import KNOWN_SETS, known_set
 from hitnet.data.known.samples import read_clothing_sample, read_mnist_sample
-from hitnet.data.opened import Check, ImageSet
-from hitnet.data.options import DataOptions
+from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.errors import HitNetError
 
 SAMPLES = {"mnist-sample": read_mnist_sample, "clothing-sample": read_clothing_sample}
@@ -43,12 +43,10 @@ class KnownData(ArrayData):
         return isinstance(source, str) and source in KNOWN_SETS
 
     @property
-    def address(self) -> str:
-        return str(self.source)
-
-    @property
     def name(self) -> str:
         return str(self.source)
+
+    address = name
 
     def check(self) -> Check:
         return Check(files=self.files.check())
@@ -119,6 +117,32 @@ class KnownData(ArrayData):
         return self.files.owner.find(file_name, download=self.options.download)
 
 
+class ClothingData(FolderData):
+    """The folder `clothing` in the data folder, fetched if it is not there: the photographs of the sample, and more."""
+
+    def __init__(self, source: str, options: DataOptions | None = None) -> None:
+        options = options or DataOptions()
+        super().__init__(source, replace(options, flip=True if options.flip is None else options.flip))
+
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        return isinstance(source, str) and source == "clothing"
+
+    @property
+    def address(self) -> str:
+        return str(self.path.absolute())
+
+    @cached_property
+    def path(self) -> Path:
+        files = SetFiles(known_set("clothing"), data_folder(self.options.data_dir))
+        if not files.folder.is_dir() and not self.options.download:
+            raise HitNetError(
+                f"clothing: {files.folder} is missing. Clone {files.dataset.page} to that place, allow the download, "
+                "or name the folder that holds your sets with `data_dir` or $HITNET_DATA."
+            )
+        return files.fetch()
+
+
 def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
     """The known datasets: name, whether it is here, what it is, licence and page."""
     rows = []
@@ -131,7 +155,4 @@ def list_data(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
 
 def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
     """Download what a known dataset lacks, with checksums; returns the folder that its files lie in."""
-    files = SetFiles(known_set(name), data_folder(data_dir))
-    if name == "clothing":
-        fetch_clothing(files.folder)
-    return files.fetch()
+    return SetFiles(known_set(name), data_folder(data_dir)).fetch()

@@ -12,39 +12,24 @@ from hitnet.errors import unknown_name
 
 @dataclass(frozen=True)
 class KnownSet:
-    """A set that is known by name.
+    """A set that is known by name."""
 
-    Attributes:
-        name: The name to open it by.
-        title: What to call it in tables.
-        about: One line for the list of datasets.
-        flip: Whether a mirrored image still belongs to its class.
-        mirrors: The addresses that its files lie below; the first that works is used.
-        files: The checksum of each file, by its name.
-        archive: Name and checksum of the archive that the files come in, if they do.
-        also: Other folders where its files may lie.
-    """
-
-    name: str
-    title: str
-    about: str
+    name: str  # to open it by
+    title: str  # what to call it in tables
+    about: str  # one line for the list of datasets
     page: str
     licence: str
     classes: Sequence[str]
-    flip: bool = False
-    mirrors: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    archive: Mapping[str, str] = field(default_factory=dict)
-    also: Sequence[str] = ()
-
-    @property
-    def downloads(self) -> Mapping[str, str]:
-        """What is downloaded: the checksum of the archive, or of each file."""
-        return self.archive or self.files
+    flip: bool = False  # whether a mirrored image still belongs to its class
+    mirrors: Sequence[str] = ()  # addresses that its files lie below; the first that works is used
+    files: Mapping[str, str] = field(default_factory=dict)  # the checksum of each file, by its name
+    archive: Mapping[str, str] = field(default_factory=dict)  # name and checksum of what the files come in, if they do
+    also: Sequence[str] = ()  # other folders where its files may lie
+    package: str = ""  # the folder of files that ship with hitnet, beside sets.toml
 
 
-_FACTS = tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
-KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in _FACTS.items()}
+FACTS = Path(__file__).with_name("sets.toml")
+KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in tomllib.loads(FACTS.read_text(encoding="utf-8")).items()}
 
 
 def known_set(name: str) -> KnownSet:

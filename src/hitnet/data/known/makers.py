@@ -35,11 +35,8 @@ def read_idx(path: Path, *, ndim: int) -> Bytes:
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            if not zipped:
-                return _read_idx(raw, path, ndim)
-            with gzip.GzipFile(fileobj=raw) as stream:
-                return _read_idx(cast(IO[bytes], stream), path, ndim)
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            return _read_idx(cast(IO[bytes], stream), path, ndim)
     except (OSError, EOFError, zlib.error) as error:
         raise HitNetError(f"{path} cannot be read as an idx file: {error}. Fetch it again.") from error
 
@@ -77,27 +74,25 @@ def _read_idx(stream: IO[bytes], path: Path, ndim: int) -> Bytes:
 
 def read_cifar(paths: Sequence[Path]) -> tuple[Bytes, Bytes]:
     """Images (N, 3, 32, 32) and labels (N,) of files of CIFAR-10's binary version, in their order."""
-    records = np.concatenate([_records(path) for path in paths])
-    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
-
-
-def _records(path: Path) -> Bytes:
-    try:
-        size = path.stat().st_size
-        if size == 0 or size % RECORD or size > LARGEST:
+    parts = []
+    for path in paths:
+        try:
+            size = path.stat().st_size
+            if size == 0 or size % RECORD or size > LARGEST:
+                raise HitNetError(
+                    f"{path} holds {size:,} bytes, which is no whole number of records of {RECORD:,} bytes. "
+                    "Fetch the binary version of CIFAR-10 again."
+                )
+            parts.append(np.fromfile(path, np.uint8).reshape(-1, RECORD))
+        except OSError as error:
+            raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
+        if (highest := parts[-1][:, 0].max()) >= 10:
             raise HitNetError(
-                f"{path} holds {size:,} bytes, which is no whole number of records of {RECORD:,} bytes. "
-                "Fetch the binary version of CIFAR-10 again."
+                f"{path} has label {highest}, but CIFAR-10 has 10 classes. "
+                "Fetch the binary version of CIFAR-10 (not CIFAR-100) again."
             )
-        records = np.fromfile(path, np.uint8).reshape(-1, RECORD)
-    except OSError as error:
-        raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
-    if records[:, 0].max() >= 10:
-        raise HitNetError(
-            f"{path} has label {records[:, 0].max()}, but CIFAR-10 has 10 classes. "
-            "Fetch the binary version of CIFAR-10 (not CIFAR-100) again."
-        )
-    return records
+    records = np.concatenate(parts)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
 
 
 def read_svhn(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:

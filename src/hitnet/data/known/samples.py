@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).with_name("sample")
 PHOTOS = FOLDER / "clothing" / "photos.zip"
-PHOTOS_SHA256 = "a5d9bd86373f12aa69beb73c6a9671158571e73a1f42a96cae6f2ca34e630ad5"
+PHOTOS_SHA256 = KNOWN_SETS["clothing-sample"].files["photos.zip"]
 CLOTHING_CLASSES = tuple(KNOWN_SETS["clothing-sample"].classes)
 SHAPE = (3, 160, 120)  # of most photographs
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,45 +21,33 @@ Array = npt.NDArray[Any]
 
 def read_npy(path: Path) -> Array:
     """The array in a .npy file."""
-
-    def read() -> Array:
+    with _guarded(path, ".npy"):
         with path.open("rb") as stream:
             _claimed(stream, path.stat().st_size, path.name)
         return _checked(np.load(path, allow_pickle=False), path.name)
 
-    return _guarded(path, ".npy", read)
-
 
 def read_npz(path: Path, names: Collection[str]) -> dict[str, Array]:
     """Those arrays of a .npz file that have one of these names."""
-
-    def read() -> dict[str, Array]:
+    with _guarded(path, ".npz"):
         with zipfile.ZipFile(path) as archive:
-            total = 0
-            for info in archive.infolist():
-                if info.filename.removesuffix(".npy") in names:
-                    with archive.open(info) as stream:
-                        _claimed(stream, info.file_size, info.filename)
-                    total += info.file_size
+            wanted = [info for info in archive.infolist() if info.filename.removesuffix(".npy") in names]
+            for info in wanted:
+                with archive.open(info) as stream:
+                    _claimed(stream, info.file_size, info.filename)
+        total = sum(info.file_size for info in wanted)
         if total > LARGEST:
             raise HitNetError(f"it claims {total:,} bytes of arrays, more than {LARGEST:,}")
         with np.load(path, allow_pickle=False) as content:
             return {name: _checked(content[name], name) for name in content.files if name in names}
 
-    return _guarded(path, ".npz", read)
 
-
-def npz_names(path: Path) -> list[str]:
-    """The names of all arrays in a .npz file that `read_npz` has read."""
-    with zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
-
-
-def _guarded(path: Path, kind: str, read: Callable[[], Any]) -> Any:
-    """What `read` gives; a damaged file makes zipfile, zlib and numpy raise almost anything."""
+@contextmanager
+def _guarded(path: Path, kind: str) -> Iterator[None]:
+    """Errors that name the file; a damaged one makes zipfile, zlib and numpy raise almost anything."""
     check_regular(path, largest=LARGEST)
     try:
-        return read()
+        yield
     except HitNetError as error:
         raise HitNetError(f"{path}: {error}.") from error
     except Exception as error:

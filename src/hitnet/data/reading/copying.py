@@ -54,20 +54,16 @@ def copy_set(root: Path, targets: Mapping[str, PurePosixPath], folder: Path) -> 
     """Copy files below `root` to their targets in `folder`.
 
     A link to another file of the set becomes a link to that file's copy. If that file has no copy, the link becomes a
-    copy of it. Links out of the set, and links to nothing, are left out.
-
-    Returns:
-        The links that were left out.
-
-    Raises:
-        HitNetError: A file is no longer there, or has a name that cannot be written here.
+    copy of it. Links out of the set, and links to nothing, are left out; they are returned.
     """
     base = os.path.realpath(root)
     own: dict[str, PurePosixPath] = {}  # the targets of files that are no links
     links: dict[str, str] = {}  # what each link stands for, from `root` on
     lost = []
     for path, target in targets.items():
-        check_name(target)
+        odd = [part for part in target.parts if WINDOWS and RESERVED.fullmatch(part)]
+        if odd:  # Windows would write it under another name
+            raise HitNetError(f"Windows has no files or folders named {odd[0]!r}; nothing was written.")
         real = os.path.realpath(root / path)
         relative = _relative(real, base)
         if relative == inside(path).as_posix():
@@ -95,8 +91,7 @@ def copy_file(original: Path, copy: Path) -> None:
 def copy_folder_links(root: Path, folder: Path, used: Iterable[str]) -> list[str]:
     """Repeat links to folders of the set in its copy; those below which a file was copied are folders there.
 
-    Returns:
-        The links that were left out: those out of the set, and those to folders that the copy does not have.
+    Returns the links that were left out: those out of the set, and those to folders that the copy does not have.
     """
     base, through = os.path.realpath(root), {str(parent) for path in used for parent in PurePosixPath(path).parents}
     lost = []
@@ -132,13 +127,6 @@ def check_folder_name(name: str) -> None:
     """Raise HitNetError if a class cannot have a folder of its name."""
     if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
         raise HitNetError(f"The class name {name!r} cannot be the name of a folder; nothing was written.")
-
-
-def check_name(path: PurePosixPath) -> None:
-    """Raise HitNetError for a path that Windows would not write under its own name, if this is Windows."""
-    odd = [part for part in path.parts if WINDOWS and RESERVED.fullmatch(part)]
-    if odd:
-        raise HitNetError(f"Windows has no files or folders named {odd[0]!r}; nothing was written.")
 
 
 def _relative(real: str, base: str) -> str | None:

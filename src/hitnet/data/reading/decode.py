@@ -11,7 +11,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,20 +43,16 @@ HEIF, AVIF = (".heic", ".heif", ".hif"), (".avif",)
 NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install 'hitnet[heic]')") | dict.fromkeys(
     AVIF, "a newer Pillow (pip install 'pillow>=11.3')"
 )
-try:
+with suppress(ImportError):
     from pillow_heif import register_heif_opener
 
     register_heif_opener()
     FORMATS, SUFFIXES = [*FORMATS, "HEIF"], SUFFIXES.union(HEIF)
-except ImportError:
-    pass
-try:
+with suppress(ImportError):
     from PIL import AvifImagePlugin
 
     if AvifImagePlugin.SUPPORTED:
         FORMATS, SUFFIXES = [*FORMATS, "AVIF"], SUFFIXES.union(AVIF)
-except ImportError:
-    pass
 UNREAD_SUFFIXES -= SUFFIXES
 
 LARGEST_SIDE = 4096  # pixels, of images as they are read

@@ -6,18 +6,19 @@ A path takes its own letters and twelve bytes, everything else of a file thirtee
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.data.reading.skipped import Skipped
 from hitnet.data.reading.stored import AnyFile, Root, join
 from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
 
 SPLITS = (TRAIN, TEST, VALIDATION)
-Numbers = npt.NDArray[np.integer]
+Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 
@@ -26,7 +27,7 @@ class Lazy(Sequence[T], Generic[T]):
     """A list whose items are made when they are asked for: `make(position)` for each position."""
 
     make: Callable[[int], T]
-    positions: Sequence[int] | Numbers
+    positions: Sequence[int] | npt.NDArray[np.integer]
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -67,11 +68,8 @@ class PackedStrings(Sequence[str]):
         start = int(self.starts[position])
         return self.block[start : start + int(self.lengths[position])].decode("utf-8", "surrogatepass")
 
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
-    def take(self, positions: Numbers) -> PackedStrings:
-        """The strings at these positions; the block is shared, not copied."""
+    def take(self, positions: Places) -> PackedStrings:
+        """The strings at these positions, or where a mask is true; the block is shared, not copied."""
         return PackedStrings(self.block, self.starts[positions], self.lengths[positions])
 
 
@@ -83,24 +81,15 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entries:
-    """A list of `Entry`, each of which is made when it is asked for.
+class Entries(Sequence[Entry]):
+    """A list of `Entry`, each of which is made when it is asked for."""
 
-    Attributes:
-        root: The folder that paths start from, or what else gives a file for each path.
-        ids: Places in the set's order.
-        paths: The paths, from `root` on.
-        classes: The names of all classes that occur, and perhaps of others.
-        labels: Indices into `classes`.
-        splits: Indices into SPLITS.
-    """
-
-    root: Root
-    ids: npt.NDArray[np.int64]
-    paths: PackedStrings
-    classes: tuple[str, ...]
-    labels: npt.NDArray[np.int32]
-    splits: npt.NDArray[np.uint8]
+    root: Root  # the folder that paths start from, or what else gives a file for each path
+    ids: npt.NDArray[np.int64]  # places in the set's order
+    paths: PackedStrings  # from `root` on
+    classes: tuple[str, ...]  # all that occur, and perhaps others
+    labels: npt.NDArray[np.int32]  # indices into `classes`
+    splits: npt.NDArray[np.uint8]  # indices into SPLITS
 
     @classmethod
     def of(
@@ -131,23 +120,14 @@ class Entries:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, position: int) -> Entry:
+    def __getitem__(self, position: int) -> Entry:  # type: ignore[override]  # no slices
         path = self.paths[position]
         return Entry(path, join(self.root, path))
 
-    def __iter__(self) -> Iterator[Entry]:
-        return (self[i] for i in range(len(self)))
-
-    def take(self, positions: Numbers | npt.NDArray[np.bool_]) -> Entries:
+    def take(self, positions: Places) -> Entries:
         """The entries at these positions, or where a mask is true."""
-        places = np.arange(len(self))[positions]
-        return replace(
-            self,
-            ids=self.ids[places],
-            paths=self.paths.take(places),
-            labels=self.labels[places],
-            splits=self.splits[places],
-        )
+        columns = {name: getattr(self, name)[positions] for name in ("ids", "labels", "splits")}
+        return replace(self, paths=self.paths.take(positions), **columns)
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:
         """Which entries belong to a split: (N,), all True for "all"."""
@@ -158,3 +138,13 @@ class Entries:
     def label_names(self, among: npt.NDArray[np.bool_] | None = None) -> set[str]:
         """The classes that occur, or only those that occur where `among` is True."""
         return {self.classes[k] for k in np.unique(self.labels if among is None else self.labels[among])}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files that a folder or a table names, before any of them is opened, and what is left out already."""
+
+    name: str
+    entries: Entries
+    skipped: tuple[Skipped, ...] = ()
+    ignored: dict[str, int] = field(default_factory=dict)

@@ -13,8 +13,8 @@ from PIL import Image
 from hitnet.data.images import Images
 from hitnet.data.reading import decode
 from hitnet.data.reading.copying import is_within, leads_out
+from hitnet.data.reading.entries import Listing
 from hitnet.data.reading.stored import Root, UnreadableImageError, is_remote, join
-from hitnet.data.reading.survey import Listing
 from hitnet.errors import HitNetError
 
 T = TypeVar("T")

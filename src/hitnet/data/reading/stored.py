@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular, expand
@@ -26,21 +25,16 @@ class UnreadableImageError(Exception):
 
 
 class StoredFile:
-    """A file that is read by a function, with the few methods of `Path` that reading needs.
+    """A file whose bytes, if it has any, a function gives; with the few methods of `Path` that reading needs."""
 
-    Args:
-        name: What to call it in messages.
-        opener: Opens it for reading, or gives its bytes; None if there are none.
-    """
-
-    def __init__(self, name: str, opener: Callable[[], BinaryIO | bytes | None]) -> None:
-        self.name, self.opener = name, opener
+    def __init__(self, name: str, read: Callable[[], bytes | None]) -> None:
+        self.name, self.read = name, read
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        content = self.opener()
+        content = self.read()
         if content is None:
             raise UnreadableImageError("it has no image")
-        return BytesIO(content) if isinstance(content, bytes) else content
+        return BytesIO(content)
 
     def read_bytes(self) -> bytes:
         with self.open() as file:
@@ -55,7 +49,6 @@ class RemotePath(StoredFile):
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/") if not address.endswith("://") else address
-        super().__init__(self.address, self._open)
         start = SCHEME.match(self.address)
         pure = PurePosixPath(self.address[start.end() if start else 0 :])
         self.name, self.stem, self.suffix = pure.name, pure.stem, pure.suffix
@@ -70,9 +63,9 @@ class RemotePath(StoredFile):
     def parent(self) -> RemotePath:
         return RemotePath(self.address.rpartition("/")[0])
 
-    def _open(self) -> BinaryIO:
+    def open(self, mode: str = "rb") -> BinaryIO:
         system, inner = _system(self.address)
-        return cast(BinaryIO, system.open(inner, "rb"))
+        return cast(BinaryIO, system.open(inner, mode))
 
     def files(self) -> list[str]:
         """The paths of all files below this folder, from here on."""
@@ -95,22 +88,7 @@ class RemotePath(StoredFile):
 
 AnyFile = Path | StoredFile
 AnyPath = Path | RemotePath
-
-
-class Root(Protocol):
-    """Where the paths of a set start: a folder, or anything else that gives a file for each path."""
-
-    def __truediv__(self, path: str, /) -> AnyFile: ...
-
-
-@dataclass(frozen=True)
-class RowRoot:
-    """The root of a set whose files are rows: a function gives the file for a path."""
-
-    file: Callable[[str], AnyFile]
-
-    def __truediv__(self, path: str, /) -> AnyFile:
-        return self.file(path)
+Root = AnyPath | Callable[[str], AnyFile]  # where the paths of a set start: a folder, or what gives the file for a path
 
 
 def is_remote(path: object) -> bool:
@@ -125,6 +103,8 @@ def as_file(path: str | AnyFile) -> AnyFile:
 
 def join(root: Root, path: str) -> AnyFile:
     """The file at a path from `root` on; a path with a scheme stands by itself."""
+    if not isinstance(root, AnyPath):
+        return root(path)
     return RemotePath(path) if is_remote(path) else root / path
 
 

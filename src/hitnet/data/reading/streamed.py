@@ -32,24 +32,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Streamed:
-    """Labelled images on disk: like `Images`, but `read` decodes the pixels.
-
-    Attributes:
-        entries: The files.
-        labels: int64 (N,), indices into class_names.
-        class_names: One name per class.
-        name: What to call the set in tables.
-        shape: (C, H, W) of one image.
-        fingerprint: Hash of pixels and labels, the same as that of these images in memory.
-        flip: Whether a mirrored image still belongs to its class.
-    """
+    """Labelled images on disk: like `Images`, but `read` decodes the pixels."""
 
     entries: Entries
-    labels: Tensor
+    labels: Tensor  # int64 (N,), indices into class_names
     class_names: tuple[str, ...]
     name: str
-    shape: tuple[int, int, int]
-    fingerprint: str
+    shape: tuple[int, int, int]  # (C, H, W) of one image
+    fingerprint: str  # the same as that of these images in memory
     flip: bool = False
 
     def __len__(self) -> int:
