@@ -13,8 +13,8 @@ three splits taken together. Each step puts its rows into benchmarks/records/pho
 on seeds from 100 on. Cases: clothing-uniform (5 % of the labels replaced by another class at random),
 clothing-look-alike (5 % replaced by the class that looks alike; see parts/noisy_labels.py), cifar10-uniform and
 cifar10-people (the first 1,000 training images of CIFAR-10 at 224 px; 5 % random, and the aggregate labels of
-CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores` on softmax
-heads of the same features and folds: as many as all of our heads, each trained for longer.
+CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores`, on logistic
+regression of the same features in five folds, and on the probabilities that our own judges give.
 
 `grey`: the same for 500 to 4,000 images of MNIST and Fashion-MNIST with 5 % random labels, by heads on features, by
 networks from scratch, and by both, one draw each: who judges small grey images by default?
@@ -40,18 +40,21 @@ from pathlib import Path
 import numpy as np
 import torch
 from cleanlab.rank import get_label_quality_scores
-from hitnet.audit.calibration import calibrate
 from PIL import Image, ImageOps
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import hitnet
-from hitnet.audit import scores
-from hitnet.audit.margins import margins
+from hitnet.audit.noise_model import fit_noise_model
+from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import fit_heads
 from hitnet.features.neighbours import neighbour_votes
-from hitnet.features.opinions import SOFTMAX, all_distances, judge_features
+from hitnet.features.opinions import judge_features
 from hitnet.models.backbones import Backbone, open_backbone
 from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
 from parts.noisy_labels import KINDS, clothing_files, with_noise
@@ -59,7 +62,8 @@ from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "photographs.json"
 SEEDS = (0, 1, 2)
-RIVAL = replace(SOFTMAX, repeats=6, steps=200)  # as many heads as our judges have in all, trained for longer
+RIVAL = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=200))  # the best C of four on clothing
+METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 
 
 def keep(rows: list[Row]) -> None:
@@ -79,39 +83,33 @@ def judged(case: str, features: torch.Tensor, given: np.ndarray, truth: np.ndarr
 
     started = time.perf_counter()
     opinions = judge_features(features, labels, 10, seed=seed)
+    scored = score_labels(opinions, given)
     ours = time.perf_counter() - started
-    capsules = [opinion for opinion in opinions if opinion.capsules]
-    rows = []
-    for method, judges in (("hitnet", opinions), ("hitnet, capsules only", capsules)):
-        part = all_distances(judges).astype(np.float64)
-        doubt = scores.doubt(margins(part, given), given).value
-        calibration = calibrate(part, given, doubt)
-        flagged = calibration.flagged
-        rows.append(
-            row(method, doubt, ours)
-            | {
-                "expected_errors": calibration.expected,
-                "flagged": int(flagged.sum()),
-                "precision": float(wrong[flagged].mean()) if flagged.any() else None,
-            }
-        )
-        print(f"    {calibration.sentence} In truth: {wrong.sum()} and {wrong[flagged].sum()}", flush=True)
+    flagged = np.array(scored.flag) == "wrong"
+    figures = {
+        "expected_errors": float((1 - scored.score).sum()),
+        "flagged": int(flagged.sum()),
+        "precision": float(wrong[flagged].mean()) if flagged.any() else None,
+    }
+    print(f"    {scored.sentence} In truth: {wrong.sum()} and {wrong[flagged].sum()}", flush=True)
+    rows = [row("hitnet", scored.doubt, ours) | figures]
+    capsules = score_labels([opinion for opinion in opinions if opinion.capsules], given)
+    rows.append(row("hitnet, capsules only", capsules.doubt, ours))
+    same = fit_noise_model(logits_by_kind(opinions), labels).log_prior.exp().numpy()
+    rows += [row(f"cleanlab {name}, our probabilities", quality(given, same, name), ours) for name in METHODS]
     started = time.perf_counter()
-    probabilities = rival(features, labels, seed)
+    theirs = cross_val_predict(RIVAL, features.float().numpy(), given, cv=5, method="predict_proba")
     seconds = time.perf_counter() - started
-    for method in ("self_confidence", "normalized_margin", "confidence_weighted_entropy"):
-        quality = get_label_quality_scores(given, probabilities, method=method)
-        rows.append(row(f"cleanlab {method}, softmax heads", -quality, seconds))
+    rows += [row(f"cleanlab {name}, logistic regression", quality(given, theirs, name), seconds) for name in METHODS]
     started = time.perf_counter()
     votes = neighbour_votes(features, labels, 10, 20).numpy()
     rows.append(row("20 neighbours", -votes[images, given], time.perf_counter() - started))
     return rows
 
 
-def rival(features: torch.Tensor, labels: torch.Tensor, seed: int) -> np.ndarray:
-    """Probabilities (N, K) of softmax heads."""
-    mean = fit_heads(features, labels, 10, options=RIVAL, seed=seed).exp().mean(dim=0)
-    return (mean / mean.sum(dim=1, keepdim=True)).numpy()
+def quality(given: np.ndarray, probabilities: np.ndarray, method: str) -> np.ndarray:
+    """Cleanlab's doubt (N,) about labels."""
+    return -get_label_quality_scores(given, probabilities, method=method)
 
 
 def measure_labels(args: argparse.Namespace) -> None:
@@ -202,8 +200,7 @@ def measure_heads(args: argparse.Namespace) -> None:
     labels = torch.randint(10, (10_000,), generator=draw)
     features = torch.randn(10, 2560, generator=draw)[labels] + 3 * torch.randn(10_000, 2560, generator=draw)
     for name, work in (
-        ("hit-or-miss heads, 5 folds x 4", lambda: fit_heads(features, labels, 10)),
-        ("softmax heads, 5 folds x 4", lambda: fit_heads(features, labels, 10, options=replace(SOFTMAX, repeats=4))),
+        ("heads, 5 folds and one of all", lambda: fit_heads(features, labels, 10)),
         ("all judges", lambda: judge_features(features, labels, 10)),
     ):
         started = time.perf_counter()

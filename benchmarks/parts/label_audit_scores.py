@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import hitnet
-from hitnet.audit import scores
-from hitnet.audit.margins import Margins, margins
+from hitnet.audit.margins import margins
+from hitnet.audit.scoring import Scores, score_labels
 from hitnet.capsules import HIT_RADIUS
+from hitnet.features.opinions import Opinion
 from hitnet.runtime import files
 from parts.record import replace_rows
 
@@ -42,49 +44,48 @@ def verified(doubt: np.ndarray) -> dict[str, float]:
     return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
 
 
-def flagged(evidence: Margins, case: dict[str, np.ndarray]) -> dict[str, float]:
+class Doubt(NamedTuple):
+    """How doubtful labels are (N,), and the strongest other class of each (N,)."""
+
+    value: np.ndarray
+    rival: np.ndarray
+
+
+def scored(case: dict[str, np.ndarray], networks: int | None = None) -> Scores:
+    """The audit's own scores by all networks, or by the first few."""
+    return score_labels([Opinion("networks", each, True, True) for each in case["distances"][:networks]], case["given"])
+
+
+def flagged(case: dict[str, np.ndarray]) -> dict[str, float]:
     """What the flag "wrong" catches, and the number of errors that the scores add up to."""
-    bad = case["given"] != case["truth"]
-    doubts = scores.doubt(evidence, case["given"])
-    values = scores.score(doubts.value)
-    marked = np.array(scores.flags(evidence, doubts)) == "wrong"
+    bad, found = case["given"] != case["truth"], scored(case)
+    marked = np.array(found.flag) == "wrong"
     caught = marked & bad
     return {
         "flagged": int(marked.sum()),
         "precision": float(bad[marked].mean()),
         "recall": float(caught.sum() / bad.sum()),
-        "suggestion_of_flagged": float((doubts.rival[caught] == case["truth"][caught]).mean()),
-        "expected_errors": float((1 - values).sum()),
+        "suggestion_of_flagged": float((found.suggested[caught] == case["truth"][caught]).mean()),
+        "expected_errors": float((1 - found.score).sum()),
         "errors": int(bad.sum()),
     }
 
 
-def plain_margin(evidence: Margins) -> scores.Doubt:
-    """Only the mean margin."""
-    return scores.Doubt(evidence.margin_mean, evidence.ghost)
-
-
-def ghost_distance(evidence: Margins) -> scores.Doubt:
-    """The paper's: how near the nearest other capsule is, regardless of the given class."""
-    return scores.Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)
-
-
-def judged_by_us(case: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt]]:
-    """All scores by all networks, and the audit's own score by the first few networks."""
-    distances, given = case["distances"].astype(np.float64), case["given"]
-    evidence = margins(distances, given)
+def judged_by_us(case: dict[str, np.ndarray]) -> list[tuple[str, Doubt]]:
+    """The audit's own score by all networks and by the first few, and two simpler ones: the mean margin alone, and the
+    paper's: how near the nearest other capsule is, regardless of the given class."""
+    evidence = margins(case["distances"], case["given"])
     judged = [
-        ("hitnet margin", scores.doubt(evidence, given)),
-        ("hitnet plain-margin", plain_margin(evidence)),
-        ("hitnet ghost-distance", ghost_distance(evidence)),
+        ("hitnet", Doubt(scored(case).doubt, evidence.ghost)),
+        ("hitnet plain-margin", Doubt(evidence.margin_mean, evidence.ghost)),
+        ("hitnet ghost-distance", Doubt(HIT_RADIUS - evidence.ghost_distance, evidence.ghost)),
     ]
-    for fewer in range(1, len(distances)):
-        part = margins(distances[:fewer], given)
-        judged.append((f"hitnet margin, first {fewer}", scores.doubt(part, given)))
+    for fewer in range(1, len(case["distances"])):
+        judged.append((f"hitnet, first {fewer}", Doubt(scored(case, fewer).doubt, evidence.ghost)))
     return judged
 
 
-def judged_by_cleanlab(given: np.ndarray, other: dict[str, np.ndarray]) -> list[tuple[str, scores.Doubt, dict]]:
+def judged_by_cleanlab(given: np.ndarray, other: dict[str, np.ndarray]) -> list[tuple[str, Doubt, dict]]:
     """Cleanlab's scores for each kind of network and for the mean of all kinds, with the cost of each."""
     from cleanlab.rank import get_label_quality_scores
 
@@ -97,7 +98,7 @@ def judged_by_cleanlab(given: np.ndarray, other: dict[str, np.ndarray]) -> list[
         shares = probabilities / probabilities.sum(axis=1, keepdims=True)
         for method in ("self_confidence", "normalized_margin"):
             quality = get_label_quality_scores(given.astype(int), shares, method=method)
-            doubts = scores.Doubt(-quality, shares.argmax(axis=1))
+            doubts = Doubt(-quality, shares.argmax(axis=1))
             judged.append((f"cleanlab {method}", doubts, {"networks": str(networks), "seconds": float(seconds)}))
     return judged
 
@@ -107,7 +108,7 @@ def score_case(path: Path) -> list[dict[str, object]]:
     name = path.name.removesuffix(".audit.npz")
     case, other = read(path), read(path.with_name(f"{name}.rival.npz"))
 
-    def row(method: str, doubts: scores.Doubt, cost: dict[str, object], origin: dict[str, np.ndarray]) -> dict:
+    def row(method: str, doubts: Doubt, cost: dict[str, object], origin: dict[str, np.ndarray]) -> dict:
         figures = verified(doubts.value) if name == "sample" else measures(doubts.value, doubts.rival, case)
         made = {key: origin[key].item() for key in MADE if key in origin}
         return {"case": name, "method": method, **figures, **cost, **made}
@@ -117,9 +118,8 @@ def score_case(path: Path) -> list[dict[str, object]]:
     rows = []
     for method, doubts in judged_by_us(case):
         rows.append(row(method, doubts, cost | ({"seconds": None} if "first" in method else {}), case))
-        if method == "hitnet margin" and name != "sample":
-            evidence = margins(case["distances"].astype(np.float64), case["given"])
-            rows[-1] |= flagged(evidence, case)
+        if method == "hitnet" and name != "sample":
+            rows[-1] |= flagged(case)
             rows[-1]["ap_above_best_rival"] = rows[-1]["ap"] - max(rival["ap"] for rival in rivals)
     return rows + rivals
 

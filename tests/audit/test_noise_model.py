@@ -105,12 +105,6 @@ def test_errors_between_pairs_of_classes_are_learned_and_random_ones_are_drawn_t
     assert float(even.errors[2, 3]) == pytest.approx(0.04, abs=0.02)
 
 
-def test_given_weights_stay():
-    logits, given, _ = simulated(500, 3)
-    model = fit_noise_model(logits, given, weights=torch.tensor([0.5, 0.25]))
-    assert model.weights.tolist() == [0.5, 0.25]
-
-
 @pytest.mark.parametrize(
     "case",
     {

@@ -38,13 +38,13 @@ def test_scoring_replaces_the_rows_of_its_cases_alone(tmp_path, capsys):
     assert rows[:2] == others
     assert {row["case"] for row in rows[2:]} == {"mnist-alike"}
     assert "one that is gone" not in [row["method"] for row in rows[2:]]
-    ours = next(row for row in rows if row.get("method") == "hitnet margin" and row["case"] == "mnist-alike")
+    ours = next(row for row in rows if row.get("method") == "hitnet" and row["case"] == "mnist-alike")
     assert (ours["ap"], ours["errors"], ours["suggestion"]) == (1.0, WRONG, 1.0)
     assert (ours["device"], ours["threads"], ours["torch"], ours["date"]) == ("some device", 3, "2.11", "2026-11-15")
     theirs = next(row for row in rows if row.get("method") == "cleanlab self_confidence")
     assert theirs["ap"] <= 1.0
     assert "threads" not in theirs
-    assert "| mnist-alike | hitnet margin | 1.0000 |" in capsys.readouterr().out
+    assert "| mnist-alike | hitnet | 1.0000 |" in capsys.readouterr().out
 
 
 def test_scoring_nothing_is_told(tmp_path):

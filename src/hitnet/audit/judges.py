@@ -58,7 +58,7 @@ class Judges:
             `Backbone` from `open_backbone`, for heads.
         weights: The backbone's weights, a .safetensors file. None: its published weights.
         features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
-        repeats: Heads of each kind that judge an image, none of which has seen its label.
+        repeats: Heads that judge an image, none of which has seen its label.
         model: Kind of network (see `hitnet models`), or several, which take turns. None: what suits the images.
         networks: Number of networks to train. None: 4, 3 if they are pretrained and images are many, or 2 per kind.
         recipe: How networks are trained: fast, paper or paper-decay. `fast` uses the audit's own number of epochs.
@@ -73,7 +73,7 @@ class Judges:
     backbone: str | Backbone | None = None
     weights: str | Path | None = None
     features: str | Path | None = None
-    repeats: int = 3
+    repeats: int = 1
     model: Model | Sequence[Model] | None = None
     networks: int | None = None
     recipe: str | Recipe | RecipeChoice = "fast"

@@ -48,23 +48,16 @@ class NoiseModel:
     posterior: Tensor
 
 
-def fit_noise_model(logits: Tensor, labels: Tensor, *, weights: Tensor | None = None) -> NoiseModel:
-    """Fit the model to J judges of N labels.
-
-    Args:
-        logits: (J, N, K).
-        labels: (N,), the given classes.
-        weights: (J,), for judges that have seen the labels; None: they are learned.
-    """
-    exact, learn = logits.double(), weights is None
-    classes = exact.shape[2]
-    weights = exact.new_full((len(exact),), 1 / len(exact)) if weights is None else weights.double()
+def fit_noise_model(logits: Tensor, labels: Tensor) -> NoiseModel:
+    """Fit the model to logits (J, N, K) of J judges and to the given labels (N,)."""
+    exact, classes = logits.double(), logits.shape[2]
+    weights = exact.new_full((len(exact),), 1 / len(exact))
     errors = exact.new_full((classes, classes), FIRST_RATE / (classes - 1)).fill_diagonal_(1 - FIRST_RATE)
-    weights, errors = _fit(exact, labels, weights, errors, pull=PULLS[len(PULLS) // 2], learn=learn)
+    weights, errors = _fit(exact, labels, weights, errors, PULLS[len(PULLS) // 2])
     prior = log_prior(exact, weights)
     likelihoods = [_held_out_likelihood(prior, labels, errors, pull) for pull in PULLS]
     pull = PULLS[likelihoods.index(max(likelihoods))]
-    weights, errors = _fit(exact, labels, weights, errors, pull=pull, learn=learn)
+    weights, errors = _fit(exact, labels, weights, errors, pull)
     prior = log_prior(exact, weights)
     return NoiseModel(weights, errors, pull, prior, posterior(prior, labels, errors))
 
@@ -115,17 +108,14 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tens
     )  # no leaps: far from the maximum the step is too long
 
 
-def _fit(
-    logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, *, pull: float, learn: bool
-) -> tuple[Tensor, Tensor]:
+def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: float) -> tuple[Tensor, Tensor]:
     """Weights (J,) and T (K, K) for one pull, from those of an earlier fit."""
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
         prior = log_prior(logits, weights)
         for _ in range(3):
             errors = error_matrix(posterior(prior, labels, errors), labels, pull)
-        if learn:
-            weights = improve_weights(logits, posterior(prior, labels, errors), weights)
+        weights = improve_weights(logits, posterior(prior, labels, errors), weights)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
     return weights, errors

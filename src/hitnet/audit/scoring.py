@@ -40,7 +40,7 @@ class Scores:
     """What opinions come to, for N labels."""
 
     score: Floats  # (N,), the probability that the label is right
-    doubt: Floats  # (N,), the log-odds that it is wrong, by which labels are ranked, the highest first
+    doubt: Floats  # (N,), by which labels are ranked, the highest first
     suggested: Ints  # (N,), the class to propose
     flag: list[str]  # (N,), one of FLAGS, which also has the rule of each
     # Where the opinions can tell: between which numbers that of the wrong labels probably lies, and a sentence on it.
@@ -68,35 +68,58 @@ def logits_by_kind(opinions: Sequence[Opinion]) -> Tensor:
 def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     """Score labels (N,) by all opinions.
 
-    Judges that have not seen the labels say how much each of them counts and how errors came about. Networks that have
-    seen them join with a fixed weight; alone, they do not say how many labels are wrong.
+    Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
+    many labels are wrong. Networks that have seen them join with a fixed weight: they change the order of the labels,
+    not their scores as a whole. Alone, or with the most similar images, all count alike, and say no number.
     """
     given = torch.from_numpy(labels)
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
-    known = SEEN_WEIGHT * logits_by_kind(seen).sum(dim=0) if seen else None
-    if unseen:
+    can_tell = any(opinion.capsules for opinion in unseen)
+    if can_tell:
         model = fit_noise_model(logits_by_kind(unseen), given)
-        prior = model.log_prior if known is None else torch.log_softmax(model.log_prior + known, dim=1)
+        joint = model.log_prior + model.errors.log().T[given]
     else:
-        assert known is not None
-        model = fit_noise_model(known[None], given, weights=torch.ones(1))
-        prior = model.log_prior
-    joint = prior + model.errors.log().T[given]
-    rest = joint.scatter(1, given[:, None], -torch.inf)
-    doubt = (rest.logsumexp(dim=1) - joint.gather(1, given[:, None])[:, 0]).numpy()
-    rival = rest.argmax(dim=1).numpy()
-    lonely = single_images(labels)
-    doubt[lonely] = 0.0
+        joint = -torch.from_numpy(all_distances(opinions).mean(axis=0)).double() / HIT_RADIUS
+    doubt, rival = log_odds(joint, given)
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
-    wrong = flagged(1 - score) if unseen else score < 0.5
-    told = count_errors(1 - score, wrong, lonely) if unseen else (None, None)
-    if told[0] is None:
-        wrong &= not unseen
+    if can_tell and seen:
+        doubt, rival = log_odds(joint + SEEN_WEIGHT * freed_logits(seen, given), given)
+        score[np.argsort(-doubt, kind="stable")] = np.sort(score)
+    lonely = single_images(labels)
+    score[lonely] = 0.5
+    wrong = flagged(1 - score) if can_tell else score < 0.5
+    told: tuple[tuple[float, float] | None, str | None] = (None, None)
+    if can_tell:
+        told = count_errors(1 - score, wrong, lonely)
+        wrong &= told[0] is not None
     shown = margins(all_distances(capsule_opinions(opinions)), labels)
-    flags = flag_labels(shown, doubt, rival, wrong & ~lonely, expected=round(float((1 - score)[~lonely].sum())))
+    flags = flag_labels(shown, doubt, rival, wrong, lonely, expected=round(float((1 - score)[~lonely].sum())))
     two_labels = np.array(flags) == "ambiguous: two labels"
-    suggested = np.where(((doubt > 0) & ~lonely) | two_labels, rival, labels)
+    suggested = np.where((score < 0.5) | two_labels, rival, labels)
     return Scores(score, doubt, suggested, flags, *told)
+
+
+def log_odds(joint: Tensor, labels: Tensor) -> tuple[Floats, Ints]:
+    """How much more probable than the given class all others are together (N,), and the strongest of them (N,).
+
+    Args:
+        joint: (N, K), logarithms of probabilities up to a constant per image.
+        labels: (N,).
+    """
+    given = labels[:, None]
+    rest = joint.scatter(1, given, -torch.inf)
+    return (rest.logsumexp(dim=1) - joint.gather(1, given)[:, 0]).numpy(), rest.argmax(dim=1).numpy()
+
+
+def freed_logits(opinions: Sequence[Opinion], labels: Tensor) -> Tensor:
+    """Logits (N, K) of networks that were trained on the labels (N,), by how much less than usual they confirm them.
+
+    Such networks confirm nearly every label. The given class therefore loses what it usually leads by, the median.
+    """
+    logits, given = logits_by_kind(opinions).sum(dim=0), labels[:, None]
+    own = logits.gather(1, given)
+    lead = own - logits.scatter(1, given, -torch.inf).amax(dim=1, keepdim=True)
+    return logits.scatter(1, given, own - lead.median())
 
 
 def single_images(labels: Ints) -> npt.NDArray[np.bool_]:
@@ -145,7 +168,13 @@ def count_errors(
 
 
 def flag_labels(
-    evidence: Margins, doubt: Floats, rival: Ints, wrong: npt.NDArray[np.bool_], *, expected: int
+    evidence: Margins,
+    doubt: Floats,
+    rival: Ints,
+    wrong: npt.NDArray[np.bool_],
+    lonely: npt.NDArray[np.bool_],
+    *,
+    expected: int,
 ) -> list[str]:
     """One of FLAGS per image. If several rules hold, the first one below counts.
 
@@ -154,6 +183,7 @@ def flag_labels(
         doubt: (N,), see `Scores`.
         rival: (N,), the strongest other class.
         wrong: (N,), which labels are wrong by their score.
+        lonely: (N,), which cannot be judged.
         expected: How many labels are expected to be wrong. As many of the most doubtful ones are at least "doubtful".
     """
     doubtful = np.zeros(len(doubt), np.bool_)
@@ -165,4 +195,4 @@ def flag_labels(
         "ambiguous: two labels": (given < HALFWAY) & (other < HALFWAY) & (np.abs(given - other) < 3 * HIT_RADIUS),
         "doubtful": doubtful,
     }
-    return np.select(list(rules.values()), list(rules), default="ok").tolist()
+    return np.where(lonely, "ok", np.select(list(rules.values()), list(rules), default="ok")).tolist()

@@ -56,7 +56,7 @@ class HeadOptions:
     def __post_init__(self) -> None:
         whole("HeadOptions", "folds", self.folds, 2)
         whole("HeadOptions", "batch", self.batch, 2)
-        whole("HeadOptions", "capsule_dim", self.capsule_dim, 1)
+        whole("HeadOptions", "capsule_dim", self.capsule_dim, 4)  # of fewer, no capsule can miss
         whole("HeadOptions", "ghosts", self.ghosts, 0)
         finite("HeadOptions", "learning_rate", self.learning_rate, above_0=True)
         if self.steps is not None:
@@ -323,7 +323,8 @@ class _Heads:
     def layer(self, head: int) -> HitOrMiss:
         """One of the heads as a layer on standardised features, in float64 on the CPU."""
         _, classes, n = self.shape
-        layer = HitOrMiss(len(self.weight), classes, n, norm="each", momentum=QUICK_MOMENTUM).double()
+        with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
+            layer = HitOrMiss(len(self.weight), classes, n, norm="each", momentum=QUICK_MOMENTUM).double()
         own = slice(head * classes * n, (head + 1) * classes * n)
         layer.linear.weight.copy_(self.weight[:, own].T)
         norm = {

@@ -48,7 +48,7 @@ def judge_features(
     labels: Tensor,
     num_classes: int,
     *,
-    repeats: int = 3,
+    repeats: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> tuple[Opinion, ...]:
