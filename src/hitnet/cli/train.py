@@ -58,7 +58,6 @@ def train_command(
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
     ] = False,
@@ -84,7 +83,6 @@ def train_command(
         "resume": resume,
         "augment_from": augment_from,
         "callbacks": [TensorBoard()] if tensorboard else [],
-        "profile": profile,
     }
     opened = open_data(data, **data_options)
     if seeds is None:

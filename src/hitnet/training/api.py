@@ -36,7 +36,6 @@ def train(
     augment_from: Run | str | Path | None = None,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
-    profile: bool = False,
 ) -> Run:
     """Train a network and, with `out`, keep it in a run folder.
 
@@ -52,10 +51,9 @@ def train(
         augment_from: The run whose network modifies images, for recipes with hybrid augmentation.
         progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
         callbacks: Further hooks, e.g. `[hitnet.TensorBoard()]`.
-        profile: Write where a step's time goes into the run folder (profile.json, profile.txt).
     """
     jobs = partial(seed_jobs, seeds=[seed], out=out, resume=resume, single=True)
-    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
+    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out) as prepared:
         return train_jobs(**prepared)[0]
 
 
@@ -71,7 +69,6 @@ def train_many(
     augment_from: Run | str | Path | None = None,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
-    profile: bool = False,
 ) -> list[Run]:
     """Train one network per seed on one copy of the images. Each is the network that `train` gives for its seed.
 
@@ -82,7 +79,7 @@ def train_many(
     The other arguments are those of `train`.
     """
     jobs = partial(seed_jobs, seeds=listed_seeds(seeds), out=out, resume=resume)
-    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
+    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out) as prepared:
         return train_jobs(**prepared)
 
 
@@ -97,12 +94,9 @@ def _prepared(
     progress: Progress | bool,
     callbacks: Sequence[Progress],
     out: str | Path | None,
-    profile: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments of `train_jobs`: images, run folders and hooks, which are given back at the end."""
     where = pick_device(device)
-    if profile and out is None:
-        raise HitNetError("`profile` needs a run folder: set `out`.")
     ranks, opened = connect(where), open_data(data)
     with watched(ranks), shown(progress, f"Training on {opened.name}") as bar:
         opened = at_backbone_size(opened, model)
@@ -121,7 +115,6 @@ def _prepared(
                 "device": where,
                 "progress": Together([bar, *callbacks]) if callbacks else bar,
                 "ranks": ranks,
-                "profile": profile,
             }
         finally:
             release(jobs)

@@ -25,7 +25,6 @@ from hitnet.runtime.device import training_precision
 from hitnet.training.augmentation import Augmentation
 from hitnet.training.objective import Objective
 from hitnet.training.parallel import Parallel
-from hitnet.training.profiling import part
 from hitnet.training.recipes import Recipe
 
 log = logging.getLogger("hitnet")
@@ -177,27 +176,22 @@ class Step:
             self.chances.setdefault(size, torch.empty(size, 1, device=self.device)).uniform_()
 
     def run(self, batch: Batch) -> None:
-        """The step itself; its parts have the names that a profile shows."""
+        """The step itself."""
         labels = batch[1]
         with training_precision(self.device, self.recipe.precision):
-            with part("augment"):
-                images, target = self.augmented(batch)
-            with part("forward"), given_draws(self.random_layers, self.drawn[len(labels)]):
+            images, target = self.augmented(batch)
+            with given_draws(self.random_layers, self.drawn[len(labels)]):
                 output = self.network(images, labels)
-            with part("loss"):
-                terms = self.objective(output, target, labels, self.chances.get(len(labels)))
-                loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
+            terms = self.objective(output, target, labels, self.chances.get(len(labels)))
+            loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
         with beside(self.device) as join:
             if self.parallel is None or self.parallel.counts:
-                with part("count"):
-                    self.count(output, labels, terms)
-        with part("backward"):
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-        with part("update"):
-            self.optimizer.step()
-            if self.device.type == "cpu":
-                clear_tiny_moments(self.optimizer)
+                self.count(output, labels, terms)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        if self.device.type == "cpu":
+            clear_tiny_moments(self.optimizer)
         join()
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
