@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,20 +34,6 @@ ASK_STEPS = 20  # how often several processes agree on whether to write a checkp
 CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
 MOST_HELD_OUT = 10_000  # test images that the temperature is fitted on
 CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
-
-
-class Trained(NamedTuple):
-    """What a training gives.
-
-    Attributes:
-        network: The trained network.
-        history: One row per epoch.
-        temperature: That of its probabilities, fitted on the test images; None if there are too few.
-    """
-
-    network: Network
-    history: History
-    temperature: float | None
 
 
 def diverged(epoch: int, what: str) -> DivergedError:
@@ -95,7 +81,7 @@ class Trainer:
         self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
-        self.temperature: float | None = None
+        self.temperature: float | None = None  # of the probabilities, once trained and if there are test images
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.images_per_epoch = recipe.images_per_epoch(len(train))
         self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
@@ -187,10 +173,6 @@ class Trainer:
         if self.run:
             self.run.finish(self.trained, self.history, self.temperature)
         self.trained.eval()
-
-    @property
-    def result(self) -> Trained:
-        return Trained(self.trained, self.history, self.temperature)
 
     def fitted_temperature(self) -> float | None:
         """The temperature of the network's probabilities, for the test images."""

@@ -15,7 +15,7 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.engine import Trained, Trainer
+from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.randomness import own_randomness
@@ -27,12 +27,7 @@ from hitnet.training.scheduler import AT_ONCE, Scheduler
 
 @dataclass(frozen=True)
 class Job:
-    """One network to train.
-
-    Attributes:
-        config: The network and how to train it.
-        folder: The run folder to keep it in, if any.
-    """
+    """One network to train, and the run folder to keep it in, if any."""
 
     config: RunConfig
     folder: RunFolder | None = None
@@ -53,14 +48,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSet:
-    """Jobs on the same images.
-
-    Attributes:
-        jobs: The networks to train.
-        images: The images to train on.
-        test: The images to test on, if any.
-        modify: Prepares the modification of the images, once for all jobs.
-    """
+    """Jobs on the same images; `modify` prepares the modification of the images, once for all jobs."""
 
     jobs: Sequence[Job]
     images: ImageSet
@@ -164,8 +152,6 @@ def train_job_sets(
         job_sets: The networks, which are trained in the order of their seeds if there are several sets.
         on_end: Called with each job and its outcome as soon as it ends. A network that diverges does not stop the
             others.
-        device: Where to train.
-        progress: Called at the start, after every step and epoch, and at the end of each network.
         at_once: How many networks to train side by side. None: what suits the device.
         ranks: The processes that train each network together.
     """
@@ -194,13 +180,13 @@ def train_job_sets(
     if progress is not None:
         progress.part("training", sum(job.steps_left() for job, _ in pairs))
 
-    def on_trained(index: int, trained: Trained | DivergedError) -> None:
+    def on_trained(index: int, done: Trainer | DivergedError) -> None:
         job = pairs[index][0]
-        if isinstance(trained, DivergedError):
-            on_end(job, trained)
-            return
         folder = None if job.folder is None else job.folder.path
-        on_end(job, Run(trained.network, job.config, trained.history, folder, trained.temperature))
+        if isinstance(done, Trainer):
+            on_end(job, Run(done.trained, job.config, done.history, folder, done.temperature))
+        else:
+            on_end(job, done)
 
     Scheduler([make for _, make in pairs], device, on_trained, at_once or AT_ONCE[device.type]).run()
 
