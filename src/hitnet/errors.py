@@ -87,11 +87,7 @@ def check_entries(kind: str, names: Iterable[str], known: Iterable[str]) -> None
 def whole(owner: str, name: str, value: Any, least: int) -> int:
     """Convert a whole number (also numpy's) to an int; raise HitNetError for other values and below `least`.
 
-    Args:
-        owner: The class or function whose parameter this is.
-        name: The parameter.
-        value: What was passed.
-        least: The smallest value allowed.
+    The message names the parameter and its `owner`, a class or a function; so do those of the functions below.
     """
     try:
         number = operator.index(value)
@@ -103,14 +99,7 @@ def whole(owner: str, name: str, value: Any, least: int) -> int:
 
 
 def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float:
-    """Convert a finite, non-negative number to one of Python's own; raise HitNetError for other values.
-
-    Args:
-        owner: The class or function whose parameter this is.
-        name: The parameter.
-        value: What was passed.
-        above_0: Also refuse 0.
-    """
+    """Convert a finite number from 0 on, or above it, to one of Python's own; raise HitNetError for other values."""
     try:
         number = value if isinstance(value, int | float) else float(value)
     except (TypeError, ValueError):

@@ -96,12 +96,8 @@ def schema_of(definition: type) -> Mapping[Any, Any]:
     """The schema of a dataclass that was written as a JSON object; entries with a default may be missing."""
     if definition not in SCHEMAS:  # made once: a ledger has hundreds of lines of one kind
         hints = typing.get_type_hints(definition)
-        SCHEMAS[definition] = {
-            entry.name if entry.default is MISSING and entry.default_factory is MISSING else f"{entry.name}?": _part(
-                hints[entry.name]
-            )
-            for entry in fields(definition)
-        }
+        needed = {e.name: e.default is MISSING and e.default_factory is MISSING for e in fields(definition)}
+        SCHEMAS[definition] = {name if needed[name] else f"{name}?": _part(hints[name]) for name in needed}
     return SCHEMAS[definition]
 
 

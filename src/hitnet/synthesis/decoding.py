@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hitnet.errors import HitNetError, check_entries
-from hitnet.models.coding import BATCH, decode_batch, need_decoder
+from hitnet.models.hybrid import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
 from hitnet.runtime.device import pick_device
 from hitnet.training.runs import Run, open_run

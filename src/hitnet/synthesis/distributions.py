@@ -19,8 +19,7 @@ from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import check_fit
-from hitnet.models.coding import BATCH, encode_batch
-from hitnet.models.hybrid import component_spread
+from hitnet.models.hybrid import BATCH, component_spread, encode_batch
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.runtime.files import checksum

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError, finite, whole
-from hitnet.models.coding import BATCH
-from hitnet.models.hybrid import capsule_noise, hybrid
+from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
