@@ -32,14 +32,7 @@ class MissingFileError(HitNetError, FileNotFoundError):
 
 
 class MissingPackageError(HitNetError, ImportError):
-    """A package that is not installed.
-
-    Args:
-        what: What needs it, e.g. "ONNX files".
-        package: The package.
-        extra: The extra of hitnet that installs it.
-        advice: A further sentence.
-    """
+    """A package that is not installed: `what` needs it, e.g. "ONNX files", and hitnet's `extra` installs it."""
 
     def __init__(self, what: str, package: str | None, extra: str, advice: str = "") -> None:
         needs = "need" if what.endswith("s") else "needs"

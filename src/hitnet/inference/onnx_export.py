@@ -39,10 +39,7 @@ def export_network(
 ) -> Path:
     """Export a trained network to an ONNX file; see `hitnet.export_run`.
 
-    Args:
-        rule: Gives how distances become a class; called once the other arguments are checked.
-        model_name: The name that the network was chosen by.
-        data: What to call the data that it was trained on.
+    `rule` gives how distances become a class; it is called once the other arguments are checked.
     """
     check_choice("export", "`part`", part, (CLASSIFIER, DECODER))
     target = expand(out)

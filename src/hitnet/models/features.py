@@ -177,10 +177,6 @@ class BackboneFeatures(Features):
     """A backbone by name: normalises images in [0, 1], repeats grey in three channels, enlarges small images.
 
     It is built without weights; `load_pretrained` reads them before a training.
-
-    Args:
-        in_shape: (C, H, W) of an image.
-        name: As `models.backbones.open_backbone` takes it.
     """
 
     smallest = 8

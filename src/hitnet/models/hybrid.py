@@ -53,13 +53,7 @@ def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Ten
 
 
 class Hybrid(NamedTuple):
-    """Hybrid augmentation of a batch; all images (B, C, H, W) in [0, 1].
-
-    Attributes:
-        reconstruction: X_rec.
-        modified: X_mod.
-        result: X_new.
-    """
+    """Hybrid augmentation of a batch, X_rec, X_mod and X_new: images (B, C, H, W) in [0, 1]."""
 
     reconstruction: Tensor
     modified: Tensor

@@ -30,13 +30,7 @@ SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they we
 
 
 def check(value: Any, schema: Any, where: str | Path) -> None:
-    """Raise HitNetError, naming the first entry that is wrong, unless a value fits a schema.
-
-    Args:
-        value: What was read.
-        schema: See the head of this file.
-        where: The file, or the line of a file, for the message.
-    """
+    """Raise HitNetError, naming the first wrong entry and the file `where` it is, unless a value fits a schema."""
     problem = find_problem(value, schema, "")
     if problem is not None:
         raise HitNetError(f"{where} is damaged: {problem}. Restore it from a copy, or make it again.")

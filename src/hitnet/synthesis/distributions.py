@@ -147,17 +147,11 @@ def true_capsules(network: Network, images: Images) -> Tensor:
 
 @dataclass(frozen=True)
 class CapsuleGaussians:
-    """One Gaussian per class over the n components of its capsule and the e extra components, in float64.
+    """One Gaussian per class over the n components of its capsule and the e extra components, in float64."""
 
-    Attributes:
-        mean: (K, n + e), the maximum-likelihood estimate.
-        covariance: (K, n + e, n + e), the maximum-likelihood estimate.
-        count: (K,), images per class.
-    """
-
-    mean: Tensor
-    covariance: Tensor
-    count: Tensor
+    mean: Tensor  # (K, n + e), the maximum-likelihood estimate
+    covariance: Tensor  # (K, n + e, n + e), likewise
+    count: Tensor  # (K,), images per class
 
     def root(self, label: int) -> Tensor:
         """A matrix R with R Rᵀ = covariance, also for a covariance without an inverse."""

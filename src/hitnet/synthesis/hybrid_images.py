@@ -32,20 +32,12 @@ def _check_numbers(strength: float, seed: int, **counts: int) -> None:
 
 @dataclass(frozen=True)
 class HybridExamples:
-    """Several modifications of one image, as in the paper's figure; floats in [0, 1] on the CPU.
+    """Several modifications of one image, as in the paper's figure; floats in [0, 1] on the CPU."""
 
-    Attributes:
-        original: X (C, H, W).
-        reconstruction: X_rec (C, H, W).
-        modified: X_mod (M, C, H, W).
-        results: X_new (M, C, H, W).
-        class_name: The class of the image.
-    """
-
-    original: Tensor
-    reconstruction: Tensor
-    modified: Tensor
-    results: Tensor
+    original: Tensor  # X (C, H, W)
+    reconstruction: Tensor  # X_rec (C, H, W)
+    modified: Tensor  # X_mod (M, C, H, W)
+    results: Tensor  # X_new (M, C, H, W)
     class_name: str
 
 

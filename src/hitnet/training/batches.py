@@ -24,13 +24,7 @@ TOGETHER = 2**20  # pixels whose differences are computed at once, but at least 
 
 
 class Batches:
-    """The batches of any epoch of one training.
-
-    Args:
-        augmentation: What is drawn for each image; the training step applies it.
-        modify: Modifies images before they are augmented, if given.
-        ranks: The processes that train together; each gets its part of every batch.
-    """
+    """The batches of any epoch of one training. The augmentation is drawn here, and the training step applies it."""
 
     def __init__(
         self,

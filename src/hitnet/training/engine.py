@@ -44,14 +44,7 @@ def diverged(epoch: int, what: str) -> DivergedError:
 
 
 class Trainer:
-    """Trains one network, starting from the last checkpoint of its run folder.
-
-    Args:
-        test: The images to test on after each epoch, if any.
-        modify: Modifies images before they are augmented, if given.
-        run: Run folder for checkpoints and the result.
-        ranks: The processes that train this network together.
-    """
+    """Trains one network, starting from the last checkpoint of its run folder, and tests it after each epoch."""
 
     def __init__(
         self,

@@ -58,7 +58,6 @@ class Scheduler:
 
     Args:
         factories: Each makes the trainer of one training, when its turn comes.
-        device: Where all of them train.
         on_end: Called as soon as a training ends, with its place in `factories` and its trainer, or why it diverged.
             It is not called for trainings that are stopped.
         most: How many trainings run side by side.

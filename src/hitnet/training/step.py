@@ -134,15 +134,7 @@ def copy_into(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
 
 
 class Step:
-    """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`.
-
-    Args:
-        model: The network.
-        recipe: How it is trained.
-        augmentation: What is done to the images.
-        device: Where the network is.
-        parallel: The network as several processes train it together, if they do.
-    """
+    """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`."""
 
     def __init__(
         self,
