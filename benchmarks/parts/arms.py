@@ -15,7 +15,7 @@ import hitnet
 from hitnet.models.decoders import ConvDecoder
 from hitnet.models.network import Network
 from hitnet.training import Recipe, step
-from hitnet.training.objective import Objective
+from hitnet.training.step import Objective
 from parts.decoder_phase import Phase
 
 

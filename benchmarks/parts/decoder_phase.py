@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import hitnet
 from hitnet.losses import CentripetalLoss
-from hitnet.models.coding import decode_batch, encode_batch, need_decoder
 from hitnet.models.decoders import DenseDecoder
 from hitnet.models.features import keras_init
+from hitnet.models.hybrid import decode_batch, encode_batch, need_decoder
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.runtime.device import training_precision

@@ -74,13 +74,9 @@ def distances(capsules: Tensor, centre: float = CENTRE) -> Tensor:
 
 
 def one_hot(targets: Tensor, num_classes: int) -> Tensor:
-    """Convert targets to booleans (B, K) without waiting for a GPU.
+    """Convert targets, class indices (B,) or zeros and ones (B, K), to booleans (B, K) without waiting for a GPU.
 
     Values are checked only where the check costs nothing: on a CPU, and not during export or compilation.
-
-    Args:
-        targets: Class indices (B,), or zeros and ones (B, K).
-        num_classes: K.
     """
     if not isinstance(targets, Tensor):
         raise HitNetError(f"targets must be a tensor; got {type(targets).__name__}.")
@@ -106,14 +102,9 @@ def one_hot(targets: Tensor, num_classes: int) -> Tensor:
 
 
 def hits_and_misses(distances: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Count the true-class capsules that hit and the other capsules that miss, without waiting for a GPU.
+    """Count the true-class capsules that hit and the other capsules that miss, each a tensor (), without waiting.
 
-    Args:
-        distances: (B, K).
-        targets: Class indices (B,), or zeros and ones (B, K).
-
-    Returns:
-        The number of hits and the number of misses, each a tensor ().
+    Distances are (B, K), targets class indices (B,) or zeros and ones (B, K).
     """
     truth = one_hot(targets, distances.shape[1])
     return (truth & (distances <= HIT_RADIUS)).sum(), (~truth & (distances >= MISS_RADIUS)).sum()

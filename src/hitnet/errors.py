@@ -32,14 +32,7 @@ class MissingFileError(HitNetError, FileNotFoundError):
 
 
 class MissingPackageError(HitNetError, ImportError):
-    """A package that is not installed.
-
-    Args:
-        what: What needs it, e.g. "ONNX files".
-        package: The package.
-        extra: The extra of hitnet that installs it.
-        advice: A further sentence.
-    """
+    """A package that is not installed: `what` needs it, e.g. "ONNX files", and hitnet's `extra` installs it."""
 
     def __init__(self, what: str, package: str | None, extra: str, advice: str = "") -> None:
         needs = "need" if what.endswith("s") else "needs"
@@ -87,11 +80,7 @@ def check_entries(kind: str, names: Iterable[str], known: Iterable[str]) -> None
 def whole(owner: str, name: str, value: Any, least: int) -> int:
     """Convert a whole number (also numpy's) to an int; raise HitNetError for other values and below `least`.
 
-    Args:
-        owner: The class or function whose parameter this is.
-        name: The parameter.
-        value: What was passed.
-        least: The smallest value allowed.
+    The message names the parameter and its `owner`, a class or a function; so do those of the functions below.
     """
     try:
         number = operator.index(value)
@@ -103,14 +92,7 @@ def whole(owner: str, name: str, value: Any, least: int) -> int:
 
 
 def finite(owner: str, name: str, value: Any, *, above_0: bool = False) -> float:
-    """Convert a finite, non-negative number to one of Python's own; raise HitNetError for other values.
-
-    Args:
-        owner: The class or function whose parameter this is.
-        name: The parameter.
-        value: What was passed.
-        above_0: Also refuse 0.
-    """
+    """Convert a finite number from 0 on, or above it, to one of Python's own; raise HitNetError for other values."""
     try:
         number = value if isinstance(value, int | float) else float(value)
     except (TypeError, ValueError):

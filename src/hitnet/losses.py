@@ -58,14 +58,10 @@ def ghost_mask(
 
     Args:
         distances: (B, K).
-        truth: (B, K) booleans, true for the true classes.
-        ghosts: Number of ghosts per image (paper: 1).
-        rule: "always" (paper), or "nearer": only capsules that are nearer than the true class's capsule.
-        probability: Chance per image that its ghosts are excused at this step (paper: 1).
+        truth: (B, K) booleans, as the result: true for the true classes.
         chances: (B, 1) numbers drawn evenly from [0, 1), one per image; None: they are drawn here.
 
-    Returns:
-        (B, K) booleans, true for the ghosts.
+    The other options are those of `CentripetalLoss`.
     """
     wrong_distances = distances.detach().masked_fill(truth, math.inf)
     nearest = wrong_distances.topk(min(ghosts, distances.shape[1]), dim=1, largest=False).indices

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import hitnet
 from hitnet.cli import MODULES, app, first_sentence
 from hitnet.cli.options import RecipeName
-from hitnet.cli.synthesis import Law
+from hitnet.cli.pictures import Law
 from hitnet.cli.terminal import short_name
 from hitnet.runtime.terminal import make_console
 from hitnet.synthesis.generation import LAWS

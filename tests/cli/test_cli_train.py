@@ -46,11 +46,6 @@ def test_train_writes_a_run_folder_and_says_how_it_went(command, here):
     assert run.config.data["source"] == str(Path("bands.npz").absolute())
 
 
-def test_profile(command, here):
-    assert command("train", "bands.npz", "--out", "run", "--profile", *SMALL, "--epochs", 8).code == 0
-    assert (here / "run" / "profile.txt").read_text().startswith("3 steps on cpu")
-
-
 def test_several_seeds_end_with_mean_and_deviation(command, here):
     ended = command("train", "bands.npz", "--seeds", 2, "--seed", 3, "--out", "runs", *SMALL)
     assert (ended.code, ended.err) == (0, "")

@@ -7,7 +7,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import hitnet
-from hitnet.cli import app, synthesis
+from hitnet.cli import app, pictures
 from hitnet.data import open_data, save_npz
 from hitnet.errors import HitNetError
 from hitnet.synthesis.writing import as_picture
@@ -88,7 +88,7 @@ def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path
 def test_data_that_are_there_are_refused_before_any_work(run, monkeypatch, command):
     data = run.parent / "bands.npz"
     before = data.read_bytes()
-    monkeypatch.setattr(synthesis, "open_decoder", lambda *args, **options: pytest.fail("opened"))
+    monkeypatch.setattr(pictures, "open_decoder", lambda *args, **options: pytest.fail("opened"))
     with pytest.raises(HitNetError, match=r"bands\.npz exists already"):
         call(command, run, "--out", data)
     assert data.read_bytes() == before

@@ -13,7 +13,7 @@ import hitnet
 from hitnet.errors import HitNetError
 from hitnet.inference import onnx_export, open_onnx
 from hitnet.inference.onnx_file import ENTRY
-from hitnet.models import backbone_features, backbones, choose_model
+from hitnet.models import backbones, choose_model, features
 from hitnet.models.inference import class_distances
 from hitnet.training import Recipe, Run, RunConfig
 
@@ -75,7 +75,7 @@ class Attention(torch.nn.Module):
 def test_attention_is_exported(tmp_path, monkeypatch):
     settings = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
     monkeypatch.setattr(backbones, "architecture", lambda _: (Attention(), settings))
-    monkeypatch.setattr(backbone_features, "SMALL", 0)  # images stay as they are
+    monkeypatch.setattr(features, "SMALL", 0)  # images stay as they are
     run = new_run("hitnet-pretrained", (3, 32, 32), features="timm:attention")
     network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
@@ -168,7 +168,7 @@ def test_an_operator_that_onnx_lacks_is_named(tmp_path, monkeypatch, capsys):
 def test_networks_without_radii_never_answer_none(tmp_path):
     network = open_onnx(hitnet.export_run(new_run("n1", (1, 20, 20)), tmp_path / "network.onnx"))
     assert (network.about.radii, network.about.nearest_wins) == (None, False)
-    assert dataclasses.asdict(network.about.rule.predict("x", np.array([0.1, 0.6, 0.2, 0.1])))["label"] == "class 1"
+    assert dataclasses.asdict(network.about.predict("x", np.array([0.1, 0.6, 0.2, 0.1])))["label"] == "class 1"
 
 
 def test_values_are_compared_by_their_size():

@@ -13,7 +13,13 @@ from hitnet.errors import HitNetError
 from hitnet.inference import DecisionRule, open_onnx
 from hitnet.inference.onnx_file import CHECKSUM, About, write_about
 
-ABOUT = About(1, "classifier", (1, 4, 4), ("a", "b"), True, (0.1, 0.9), "m", "d", "0")
+
+def about_of(part, in_shape, class_names, radii, *, format):
+    facts = {"class_names": class_names, "nearest_wins": True, "radii": radii, "format": format}
+    return About(part=part, in_shape=in_shape, model_name="m", data="d", hitnet="0", **facts)
+
+
+ABOUT = about_of("classifier", (1, 4, 4), ("a", "b"), (0.1, 0.9), format=1)
 NAMES = ["images"], ["distances"]
 
 
@@ -196,7 +202,7 @@ def test_a_graph_that_cannot_be_run_is_refused(tmp_path):
 
 
 def test_a_decoder_classifies_nothing(tmp_path):
-    about = About(1, "decoder", (1, 4, 4), ("a", "b"), True, (0.1, 0.9), "m", "d", "0")
+    about = about_of("decoder", (1, 4, 4), ("a", "b"), (0.1, 0.9), format=1)
     with pytest.raises(HitNetError, match="holds a decoder"):
         open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
 
@@ -206,13 +212,13 @@ def test_a_decoder_classifies_nothing(tmp_path):
     [((1, 4), ("a", "b"), 1), ((7, 4, 4), ("a", "b"), 1), ((1, 4, 4), ("a",), 1), ((1, 4, 4), ("a", "b"), 2)],
 )
 def test_odd_metadata_is_refused(tmp_path, shape, names, version):
-    about = About(version, "classifier", shape, names, True, None, "m", "d", "0")
+    about = about_of("classifier", shape, names, None, format=version)
     with pytest.raises(HitNetError):
         open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
 
 
 def test_metadata_that_does_not_fit_the_graph_is_refused(tmp_path):
-    about = About(1, "classifier", (1, 4, 4), ("a", "b", "c"), True, None, "m", "d", "0")
+    about = about_of("classifier", (1, 4, 4), ("a", "b", "c"), None, format=1)
     network = open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
     with pytest.raises(HitNetError, match=r"its distances have the shape \(2, 2\)"):
         network.distances(np.zeros((2, 1, 4, 4), np.uint8))

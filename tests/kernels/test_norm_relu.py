@@ -74,9 +74,8 @@ def test_a_large_mean_does_not_spoil_the_variance():
     fused.norm_relu(maps, layer)
     true = maps.double().var(dim=(0, 2, 3))
     torch.testing.assert_close(layer.running_var.double(), 0.7 + 0.3 * true, rtol=1e-6, atol=0)
-    out = fused.NormRelu.apply(
-        maps, layer.weight, layer.bias, layer.running_mean, layer.running_var, 0.3, layer.eps, False
-    )
+    statistics = torch.empty_like(layer.running_mean), torch.empty_like(layer.running_var)
+    out = fused.NormRelu.apply(maps, layer.weight, layer.bias, *statistics, layer.eps, False)
     expected = F.relu(
         F.batch_norm(maps.double(), None, None, layer.weight.double(), layer.bias.double(), training=True)
     )

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 import hitnet
 from hitnet.errors import HitNetError
 from hitnet.models import ModelConfig, Network, backbones, choose_model
-from hitnet.models.backbone_features import ENLARGED, SMALL, BackboneFeatures
 from hitnet.models.efficientnet_lite import WEIGHTS, shipped_weights
+from hitnet.models.features import ENLARGED, SMALL, BackboneFeatures
 from hitnet.training.run_folder import RunFolder
 from toy import TinyBackbone, colour_images
 

@@ -6,8 +6,7 @@ import torch
 
 import hitnet
 from hitnet import HitNetError
-from hitnet.models.coding import decode_batch
-from hitnet.models.hybrid import capsule_noise, combine, component_spread, draw_noise, hybrid
+from hitnet.models.hybrid import capsule_noise, combine, component_spread, decode_batch, draw_noise, hybrid
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import hitnet
 from hitnet import HitNetError, choose_model, choose_recipe
 from hitnet.models import Head, choice, register_features, register_head, register_model, registry
 from hitnet.models.random_layers import given_draws, random_layers
-from hitnet.training.objective import Objective
+from hitnet.training.step import Objective
 from own_networks import DroppingFeatures, FarHead, OriginHead, Pull
 from toy import toy_images
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitnet.plots.losses import class_loss, draw_loss_over_distance, loss_figure
+from hitnet.plots.capsules import class_loss, draw_loss_over_distance, loss_figure
 
 
 def naive(distance, true):

@@ -235,13 +235,6 @@ def test_resumed_run_ends_with_the_same_weights(source, toy, tmp_path, monkeypat
     assert timeless(whole.history) == timeless(resumed.history)
 
 
-def test_a_profile_shows_it(source, toy, tmp_path):
-    options = {"augment_from": source, "recipe": choose_recipe(augment="hybrid", epochs=2, **STRONG), **SMALL}
-    hitnet.train(toy, out=tmp_path / "run", profile=True, **options)
-    parts = {row["name"] for row in json.loads((tmp_path / "run" / "profile.json").read_text())["parts"]}
-    assert {"batch", "modify", "augment"} < parts
-
-
 def test_another_network_or_none_is_refused_on_resume(source, toy, tmp_path):
     other = hitnet.train(toy, recipe=choose_recipe(epochs=1), out=tmp_path / "other", **SMALL)
     out = {"out": tmp_path / "run", **SMALL}

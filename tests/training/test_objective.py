@@ -6,7 +6,7 @@ import torch
 import hitnet
 from hitnet import CentripetalLoss, HitNetError, choose_model, choose_recipe
 from hitnet.models import build
-from hitnet.training.objective import Objective
+from hitnet.training.step import Objective
 from toy import toy_images
 
 SMALL = {"model": "hitnet-small", "device": "cpu"}

@@ -284,7 +284,7 @@ def test_a_process_draws_by_its_rank(monkeypatch):
     monkeypatch.setattr(torch, "manual_seed", given.append)
     trainer = engine.Trainer.__new__(engine.Trainer)
     trainer.model, trainer.step, trainer.begun, trainer.seed = Mock(), Mock(), None, 7
-    trainer.recipe, trainer.profiling = hitnet.Recipe(), None
+    trainer.recipe = hitnet.Recipe()
     for rank, epoch in ((0, 2), (1, 1)):
         trainer.ranks = Ranks(rank, 2)
         trainer.start_epoch(epoch)

@@ -1,4 +1,4 @@
-"""`hitnet train` and `hitnet models`."""
+"""`hitnet train`, `hitnet models` and `hitnet extract`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from hitnet.cli.options import (
+    DATA,
     MODEL,
     RECIPE,
     TRAINING_DATA,
     AsJson,
+    AuditSplit,
     Backbone,
     Data,
     Device,
@@ -20,11 +22,12 @@ from hitnet.cli.options import (
     Values,
     takes,
 )
-from hitnet.cli.terminal import console, make_table, print_json, short_name
+from hitnet.cli.terminal import console, make_table, print_json, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
+from hitnet.features.of_data import extract_features
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
-from hitnet.models.backbones import unknown_backbone
+from hitnet.models.backbones import DEFAULT, unknown_backbone
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import ranks
 from hitnet.training import Run, TensorBoard, choose_recipe, train, train_many
@@ -58,7 +61,6 @@ def train_command(
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Write where a step's time goes (profile.txt)")] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
     ] = False,
@@ -84,7 +86,6 @@ def train_command(
         "resume": resume,
         "augment_from": augment_from,
         "callbacks": [TensorBoard()] if tensorboard else [],
-        "profile": profile,
     }
     opened = open_data(data, **data_options)
     if seeds is None:
@@ -159,3 +160,31 @@ def models_command(
     for row in rows:
         table.add_row(str(row["name"]), f"{row['parameters']:,}", str(row["summary"]))
     console.print(table)
+
+
+@app.command("extract")
+@takes(data_options=DATA)
+def extract_command(
+    data: Data,
+    data_options: Values,
+    out: Annotated[Path, typer.Option(help="The .npy file to write, one row per image")],
+    backbone: Backbone = None,
+    weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
+    split: AuditSplit = None,
+    device: Device = "auto",
+) -> None:
+    """Compute the features of all images by a pretrained backbone, and keep them for audits.
+
+    For several processes or GPUs: torchrun --nproc-per-node N -m hitnet extract DATA --out FILE.npy
+    """
+    features = extract_features(
+        open_data(data, **data_options),
+        out=out,
+        backbone=backbone or DEFAULT,
+        weights=weights,
+        split=None if split is None else str(split),
+        device=device,
+    )
+    if ranks.rank() == 0:
+        console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
+        print_written([out])

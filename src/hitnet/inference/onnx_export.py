@@ -8,7 +8,6 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,7 @@ def export_network(
 ) -> Path:
     """Export a trained network to an ONNX file; see `hitnet.export_run`.
 
-    Args:
-        rule: Gives how distances become a class; called once the other arguments are checked.
-        model_name: The name that the network was chosen by.
-        data: What to call the data that it was trained on.
+    `rule` gives how distances become a class; it is called once the other arguments are checked.
     """
     check_choice("export", "`part`", part, (CLASSIFIER, DECODER))
     target = expand(out)
@@ -60,16 +56,8 @@ def export_network(
     model = onnx.load_model_from_string(content)
     model.producer_name, model.producer_version = "hitnet", __version__
     model.doc_string = graph.words
-    about = About(
-        format=FORMAT,
-        part=part,
-        in_shape=network.config.in_shape,
-        model_name=model_name,
-        data=data,
-        hitnet=__version__,
-        **{entry.name: getattr(decide, entry.name) for entry in fields(decide)},
-    )
-    write_about(model, about)
+    facts: Any = {"format": FORMAT, "part": part, "model_name": model_name, "data": data, "hitnet": __version__}
+    write_about(model, About(in_shape=network.config.in_shape, **facts, **vars(decide)))
     with replacing(target) as temporary:
         temporary.write_bytes(model.SerializeToString())
     return target

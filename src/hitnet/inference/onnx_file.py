@@ -30,41 +30,27 @@ BATCH_PIXELS = 2**22
 CLASSIFIER, DECODER = "classifier", "decoder"
 
 
-@dataclass(frozen=True)
-class About:
-    """What an ONNX file says about its network.
+@dataclass(frozen=True, kw_only=True)
+class About(DecisionRule):
+    """What an ONNX file says about its network: how distances become a class, and more.
 
     Attributes:
         format: Version of these entries.
         part: "classifier" or "decoder".
         in_shape: (C, H, W) of an image; C = 1 is grey, 3 is RGB.
-        class_names: One name per class.
-        nearest_wins: Whether the class with the smallest distance wins.
-        radii: Hit and miss radius; None for networks other than HitNet.
         model_name: The name that the network was chosen by.
         data: The data that it was trained on.
         hitnet: The version that wrote the file.
         fit: How images of another size are brought to this one.
-        largest_misfit: An image with a larger misfit is none of the classes. None: if every capsule misses.
-        temperature: That of probabilities; None: there are none.
     """
 
     format: int
     part: str
     in_shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
-    nearest_wins: bool
-    radii: tuple[float, float] | None
     model_name: str
     data: str
     hitnet: str
     fit: str = "scaled to fit (bilinear, antialiased, with the aspect ratio) and centred on black"
-    largest_misfit: float | None = None
-    temperature: float | None = None
-
-    @property
-    def rule(self) -> DecisionRule:
-        return DecisionRule(self.class_names, self.nearest_wins, self.radii, self.largest_misfit, self.temperature)
 
     @classmethod
     def read(cls, text: str, path: Path) -> About:
@@ -114,9 +100,8 @@ class OnnxNetwork:
 
     def predict(self, images: Pictures) -> list[Prediction]:
         """Classify images, each brought to the size that the network takes; see `hitnet.predict`."""
-        rule = self.about.rule
         return [
-            rule.predict(name, row)
+            self.about.predict(name, row)
             for names, pixels in batches_of(images, self.about.in_shape)
             for name, row in zip(names, self.distances(pixels.numpy()), strict=True)
         ]

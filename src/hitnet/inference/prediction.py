@@ -128,11 +128,8 @@ def misfit_limit(distances: np.ndarray, keep: float) -> float:
     """The largest misfit of those images of known classes that are to keep their class.
 
     Args:
-        distances: (N, K), of images of known classes that the network was not trained on.
+        distances: (N, K), of at least 20 images of known classes that the network was not trained on.
         keep: Their share, e.g. 0.95.
-
-    Raises:
-        HitNetError: The share is not one, or there are fewer than 20 images.
     """
     check_share(keep)
     if len(distances) < FEWEST_HELD_OUT:

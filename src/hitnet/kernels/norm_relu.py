@@ -16,20 +16,13 @@ ROWS = 64  # per block
 
 
 def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tensor:
-    """relu(norm(maps)) in training, then optionally a 2x2 maximum; updates the running statistics of `norm`.
+    """relu(norm(maps)) in training, then with `pool` the 2x2 maximum; updates the running statistics of `norm`.
 
-    Args:
-        maps: (B, C, H, W), C a multiple of 16.
-        norm: Batch normalisation in training mode.
-        pool: Take the 2x2 maximum.
-
-    Returns:
-        Maps in channels-last memory order.
+    The maps (B, C, H, W) have a multiple of 16 channels. Those that are returned are in channels-last memory order.
     """
     fused = pool and maps.shape[2] % 2 == 0 and maps.shape[3] % 2 == 0
-    mean, variance = torch.zeros(2, maps.shape[1], dtype=torch.float32, device=maps.device)
-    # With momentum 1, the kernel stores the statistics of this batch.
-    out: Tensor = NormRelu.apply(maps, norm.weight, norm.bias, mean, variance, 1.0, norm.eps, fused)
+    mean, variance = torch.empty(2, maps.shape[1], dtype=torch.float32, device=maps.device)
+    out: Tensor = NormRelu.apply(maps, norm.weight, norm.bias, mean, variance, norm.eps, fused)
     track_statistics(norm, mean, variance)
     return F.max_pool2d(out, 2) if pool and not fused else out
 
@@ -58,9 +51,8 @@ class NormRelu(torch.autograd.Function):
         maps: Tensor,
         weight: Tensor,
         bias: Tensor,
-        running_mean: Tensor,
-        running_var: Tensor,
-        momentum: float,
+        batch_mean: Tensor,
+        batch_variance: Tensor,
         epsilon: float,
         pool: bool,
     ) -> Tensor:
@@ -76,12 +68,11 @@ class NormRelu(torch.autograd.Function):
             parts,
             weight,
             bias,
-            running_mean,
-            running_var,
+            batch_mean,
+            batch_variance,
             coefficients,
             programs,
             rows,
-            momentum,
             epsilon,
             channels=channels,
             block_p=SHARES,
@@ -114,4 +105,4 @@ class NormRelu(torch.autograd.Function):
         kernels.input_gradient[(-(-rows // ROWS), columns)](
             gradient, x, coefficients, sums, out, rows, images * height * width, width, **sizes
         )
-        return out, sums[1], sums[0], None, None, None, None, None
+        return out, sums[1], sums[0], None, None, None, None

@@ -44,18 +44,20 @@ def combine(
     parts,
     weight,
     bias,
-    running_mean,
-    running_var,
+    batch_mean,
+    batch_variance,
     coefficients,
     programs,
     rows,
-    momentum,
     epsilon,
     channels: tl.constexpr,
     block_p: tl.constexpr,
     block_c: tl.constexpr,
 ):
-    """Combine all shares: coefficients (4, channels) are mean, 1/deviation, and scale and shift of the result."""
+    """Combine all shares: coefficients (4, channels) are mean, 1/deviation, and scale and shift of the result.
+
+    The mean and the unbiased variance of the batch (channels,) are for running statistics.
+    """
     c = tl.program_id(0) * block_c + tl.arange(0, block_c)
     p = tl.arange(0, block_p)
     inside = (p < programs)[:, None]
@@ -72,9 +74,8 @@ def combine(
     tl.store(coefficients + channels + c, inverse)
     tl.store(coefficients + 2 * channels + c, scale)
     tl.store(coefficients + 3 * channels + c, tl.load(bias + c) - mean * scale)
-    unbiased = variance * (rows / (rows - 1.0))
-    tl.store(running_mean + c, tl.load(running_mean + c) * (1 - momentum) + momentum * mean)
-    tl.store(running_var + c, tl.load(running_var + c) * (1 - momentum) + momentum * unbiased)
+    tl.store(batch_mean + c, mean)
+    tl.store(batch_variance + c, variance * (rows / (rows - 1.0)))
 
 
 @triton.jit

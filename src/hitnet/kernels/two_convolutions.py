@@ -15,7 +15,6 @@ from hitnet.kernels.streams import beside
 
 ROWS, DEPTH = 128, 64  # images per block, and length of the inner dimension per multiplication
 PLACES = 64  # positions of one image to gather or scatter at a time
-WIDE = {"num_warps": 8, "num_stages": 4}
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,12 @@ class Geometry:
     @property
     def inner(self) -> int:
         return self.in_channels * self.side * self.side
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """What the kernels of the second convolution are compiled for."""
+        sizes = {"side": self.side, "stride": self.stride, "channels": self.channels}
+        return {**sizes, "rows": ROWS, "depth": DEPTH, "num_warps": 8, "num_stages": 4}
 
 
 @functools.cache
@@ -104,12 +109,7 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
         g.padded,
         blocks,
         each,
-        side=g.side,
-        stride=g.stride,
-        rows=ROWS,
-        depth=DEPTH,
-        channels=g.channels,
-        **WIDE,
+        **g.constants,
     )
     out = maps.new_empty(g.images, g.channels, *g.out_size)
     kernels.second_gather[(g.images, g.channels // 32, -(-positions // PLACES))](
@@ -149,12 +149,7 @@ def second_data_gradient(g: Geometry, gradient: Tensor, weight: Tensor, maps: Te
         *g.out_size,
         g.padded,
         blocks,
-        side=g.side,
-        stride=g.stride,
-        rows=ROWS,
-        depth=DEPTH,
-        channels=g.channels,
-        **WIDE,
+        **g.constants,
     )
     return out
 
@@ -171,12 +166,7 @@ def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tenso
         g.out_size[1],
         g.out_size[0] * g.out_size[1],
         g.padded,
-        side=g.side,
-        stride=g.stride,
-        rows=rows,
-        depth=DEPTH,
-        channels=g.channels,
-        **WIDE,
+        **{**g.constants, "rows": rows},
     )
     return out.view(g.channels, g.side, g.side, g.channels)
 

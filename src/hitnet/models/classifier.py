@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hitnet.capsules import QUICK_MOMENTUM, HitOrMiss, Norm, distances
 from hitnet.errors import HitNetError, whole
-from hitnet.models import backbone_weights, backbones
+from hitnet.models import backbones
 
 
 class HitOrMissClassifier(nn.Module):
@@ -131,7 +131,7 @@ def with_backbone(
         raise HitNetError("with_backbone: `weights` are read, but `pretrained` is False. Leave one of them out.")
     module, settings = backbones.architecture(backbone)
     if pretrained:
-        backbone_weights.load_weights(module, backbone, weights)
+        backbones.load_weights(module, backbone, weights)
     size = settings.input_size
     count = backbones.count_features(module, backbone, (size, size), "Choose another backbone.")
     return HitOrMissClassifier(module, count, num_classes, capsule_dim, settings, norm=norm)

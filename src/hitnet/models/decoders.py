@@ -21,26 +21,16 @@ DECODERS = ("paper", "standardised", "conv", "none")
 
 
 def standardise(capsules: Tensor, classes: Tensor, *, centre: float = CENTRE) -> Tensor:
-    """Standardise the capsule of one class per image, and set the others to 0: (capsule − centre) / (m/√n) + 1.
+    """(capsule − centre) / (m/√n) + 1 of one class (B,) per image, and 0 for the others: (B, K, n).
 
     The 1 distinguishes the central capsule from the masked ones.
-
-    Args:
-        capsules: (B, K, n).
-        classes: (B,), the class to keep.
-        centre: Value of the central capsule's components.
     """
     scale = math.sqrt(capsules.shape[2]) / HIT_RADIUS
     return mask((capsules - centre) * scale + 1, classes)
 
 
 def masked_target(images: Tensor, masks: Tensor) -> Tensor:
-    """Set the background to 0: the target of a decoder that does not learn the background.
-
-    Args:
-        images: (B, C, H, W).
-        masks: (B, 1, H, W), 0 on the background and any other value on the object.
-    """
+    """Images (B, C, H, W) with 0 where the masks (B, 1, H, W) are 0: what a decoder rebuilds if masks are known."""
     return images * (masks != 0).to(images.dtype)
 
 
@@ -158,17 +148,7 @@ class ExtraComponents(nn.Module):
 def build_decoder(
     name: str, in_shape: tuple[int, int, int], in_features: int, *, centre: float = CENTRE
 ) -> Decoder | None:
-    """Build a decoder by its name in DECODERS.
-
-    Args:
-        name: One of DECODERS.
-        in_shape: (C, H, W) of an image.
-        in_features: K·n + e.
-        centre: Value of the central capsule's components.
-
-    Returns:
-        The decoder, or None for "none".
-    """
+    """A decoder of `in_features` = K·n + e inputs by its name in DECODERS; None for "none"."""
     if name == "none":
         return None
     if name == "conv":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +12,10 @@ from torch import Tensor, nn
 from hitnet import kernels
 from hitnet.capsules import MapNorm
 from hitnet.errors import HitNetError
+from hitnet.models import backbones
+
+SMALL = 96  # pixels; images with both sides below this are enlarged for a backbone that was trained on photographs
+ENLARGED = 160
 
 
 class Features(nn.Module):
@@ -166,3 +171,40 @@ class ResNet9Features(Features):
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.layers(images)
         return torch.amax(maps, dim=(2, 3))
+
+
+class BackboneFeatures(Features):
+    """A backbone by name: normalises images in [0, 1], repeats grey in three channels, enlarges small images.
+
+    It is built without weights; `load_pretrained` reads them before a training.
+    """
+
+    smallest = 8
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, in_shape: tuple[int, int, int], name: str) -> None:
+        super().__init__(in_shape)
+        self.name = name
+        self.module, settings = backbones.architecture(name)
+        self.scale = max(1.0, ENLARGED / max(in_shape[1:])) if max(in_shape[1:]) < SMALL else 1.0
+        self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
+        seen = [math.floor(side * self.scale) for side in in_shape[1:]]
+        advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
+        self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
+
+    def check_pretrained(self, weights: str | None = None) -> None:
+        """Raise if these weights cannot be had or do not fit."""
+        backbones.read_weights(self.module, self.name, weights)
+
+    def load_pretrained(self, weights: str | None = None) -> None:
+        """Read the backbone's published weights, or a .safetensors file."""
+        backbones.load_weights(self.module, self.name, weights)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.scale > 1:
+            images = F.interpolate(images, scale_factor=self.scale, mode="bilinear", align_corners=False)
+        normalised = (images - self.mean) / self.std  # grey images are repeated by this
+        features: Tensor = self.module(normalised.contiguous(memory_format=torch.channels_last))
+        return features

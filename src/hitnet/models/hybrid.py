@@ -1,4 +1,6 @@
-"""Hybrid data augmentation (section 3.2): modify and decode a capsule, and add back the details that decoding loses.
+"""Images to true-class capsules and back, and hybrid data augmentation (section 3.2).
+
+A capsule is modified and decoded, and the details that decoding loses are added back:
 
     X_new = X_mod + X − X_rec, clipped to [0, 1]
 
@@ -9,28 +11,49 @@ noise is given in units of m/√n.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS
+from hitnet.capsules import HIT_RADIUS, mask
 from hitnet.errors import HitNetError
-from hitnet.models.coding import decode_batch, encode_batch, need_decoder
+from hitnet.models.decoders import Decoder
 from hitnet.models.network import Network
 
 Noise = Literal["normal", "component"]
-NOISES: tuple[Noise, ...] = get_args(Noise)
+BATCH = 500  # images to encode or decode at once
+
+
+def need_decoder(network: Network) -> Decoder:
+    """The decoder of a network; raise HitNetError if it has none."""
+    if network.decoder is None:
+        raise HitNetError(
+            "This network has no decoder and cannot make images. Train a network with a decoder, e.g. hitnet-small or "
+            "hitnet-resnet9. On a backbone, `hitnet train --decoder conv` adds one."
+        )
+    return network.decoder
+
+
+def encode_batch(network: Network, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The true-class capsules (B, n) of images (B, C, H, W) in [0, 1], and extra components (B, e) if there are any.
+
+    All tensors are on the network's device, and nothing waits for it.
+    """
+    output = network(images, reconstruct=False)
+    return mask(output.capsules, labels).sum(dim=1), output.extra
+
+
+def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None) -> Tensor:
+    """Decode capsules (B, n) of classes (B,) and extra components (B, e), if any: images (B, C, H, W) in [0, 1]."""
+    # Every class gets the capsule: the decoder masks all classes but the one to decode.
+    repeated = capsules[:, None].expand(-1, network.config.num_classes, -1)
+    images: Tensor = need_decoder(network)(repeated, classes, extra)
+    return images
 
 
 class Hybrid(NamedTuple):
-    """Hybrid augmentation of a batch; all images (B, C, H, W) in [0, 1].
-
-    Attributes:
-        reconstruction: X_rec.
-        modified: X_mod.
-        result: X_new.
-    """
+    """Hybrid augmentation of a batch, X_rec, X_mod and X_new: images (B, C, H, W) in [0, 1]."""
 
     reconstruction: Tensor
     modified: Tensor
@@ -81,18 +104,7 @@ def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> 
 def before_and_after(
     network: Network, labels: Tensor, capsules: Tensor, extra: Tensor | None, change: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Decode true-class capsules without and with a change, in one call of the decoder.
-
-    Args:
-        network: On the device of the capsules.
-        labels: (B,).
-        capsules: (B, n).
-        extra: (B, e) if the network has extra components, else None.
-        change: (B, n), added to the capsules.
-
-    Returns:
-        X_rec and X_mod, each (B, C, H, W).
-    """
+    """X_rec and X_mod: true-class capsules (B, n) without and with a change (B, n), decoded in one call."""
     both = torch.cat([capsules, capsules + change])
     extra_twice = None if extra is None else extra.repeat(2, 1)
     reconstruction, modified = decode_batch(network, both, labels.repeat(2), extra_twice).chunk(2)

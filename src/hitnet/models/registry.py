@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from hitnet.errors import HitNetError, unknown_name
-from hitnet.models.backbone_features import BackboneFeatures
-from hitnet.models.features import Features, PaperFeatures, ResNet9Features, SmallFeatures
+from hitnet.models.features import BackboneFeatures, Features, PaperFeatures, ResNet9Features, SmallFeatures
 from hitnet.models.heads import Head, HitOrMissHead, SoftmaxHead
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ Each function returns matplotlib figures, one per page. `save` writes them as PN
 matplotlib supports.
 """
 
-from hitnet.plots.capsules import capsule_figure
+from hitnet.plots.capsules import capsule_figure, loss_figure
 from hitnet.plots.ghosts import (
     analysis_figure,
     doubtful_figures,
@@ -14,8 +14,7 @@ from hitnet.plots.ghosts import (
     write_ghosts,
 )
 from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
-from hitnet.plots.losses import loss_figure
-from hitnet.plots.sheet import check_file_type, draw_image, pages, save
+from hitnet.plots.sheet import check_file_type, class_figures, draw_image, pages, save, tile_figures
 from hitnet.plots.synthesis import (
     distribution_figures,
     draw_distribution,
@@ -23,7 +22,6 @@ from hitnet.plots.synthesis import (
     prototype_figures,
     traversal_figures,
 )
-from hitnet.plots.tiles import class_figures, tile_figures
 
 __all__ = [
     "analysis_figure",

@@ -1,4 +1,4 @@
-"""Shared by all figures: a page measured in inches, colours, page breaks, and writing to files.
+"""Shared by all figures: a page measured in inches, colours, page breaks, images side by side, and writing to files.
 
 Figures are made without pyplot, so no global state changes.
 """
@@ -35,6 +35,7 @@ WIDTH, TALLEST = 6.8, 9.6  # inches: text width on A4 paper, and the largest hei
 MARGIN, GAP, LINE = 0.08, 0.05, 0.17
 LABEL = 8  # points: font size of names
 DPI, FINE = 200, 600  # resolution of pixel graphics, and of images inside vector graphics
+COLUMNS = 10  # images in a row of a class
 MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character
 
 log = logging.getLogger("hitnet")
@@ -206,3 +207,50 @@ def pages(rows: int, height: float, *, above: float = 0.0) -> list[range]:
     count = max(1, math.ceil(rows / capacity))
     per_page = max(1, math.ceil(rows / count))
     return [range(start, min(start + per_page, rows)) for start in range(0, rows, per_page)]
+
+
+def tile_width(columns: int) -> float:
+    """Width of an image in inches, with N columns."""
+    return min(1.25, (WIDTH - 2 * MARGIN + GAP) / columns - GAP)
+
+
+def tile_figures(images: Tensor, columns: int, *, labels: Sequence[str] | None = None) -> list[Figure]:
+    """Images (N, C, H, W) in a grid, each under its label."""
+    tile = tile_width(columns)
+    above = LINE if labels else 0.0
+    step = tile * images.shape[2] / images.shape[3] + GAP + above
+    figures = []
+    width = columns * (tile + GAP) - GAP + 2 * MARGIN
+    for sheet, rows in sheets(math.ceil(len(images) / columns), step, width=width):
+        for row, top in rows:
+            for i in range(row * columns, min((row + 1) * columns, len(images))):
+                left = MARGIN + i % columns * (tile + GAP)
+                if labels:
+                    sheet.text(left + tile / 2, top + LINE / 2, labels[i], room=tile)
+                sheet.image(images[i], left, top + above, tile)
+        figures.append(sheet.figure)
+    return figures
+
+
+def class_figures(images: Tensor, labels: Sequence[str]) -> list[Figure]:
+    """Images (N, C, H, W), ordered by class, in rows. The label of a class stands beside its first row."""
+    side = 0.12 + min(1.2, 0.075 * max(len(label) for label in labels))
+    rows: list[tuple[str, list[int]]] = []
+    for i, label in enumerate(labels):
+        if i == 0 or label != labels[i - 1] or len(rows[-1][1]) == COLUMNS:
+            rows.append((label if i == 0 or label != labels[i - 1] else "", []))
+        rows[-1][1].append(i)
+    widest = max(len(row) for _, row in rows)
+    aspect = images.shape[2] / images.shape[3]
+    # One page of smaller images is better than two pages, but below 0.6 inches an image is hard to see.
+    one_page = max(0.6, ((TALLEST - 2 * MARGIN) / len(rows) - GAP) / aspect)
+    tile = min(1.25, (WIDTH - 2 * MARGIN - side + GAP) / widest - GAP, one_page)
+    step = tile * aspect + GAP
+    figures = []
+    for sheet, page in sheets(len(rows), step, width=side + widest * (tile + GAP) - GAP + 2 * MARGIN):
+        for row, top in page:
+            sheet.text(MARGIN + side - 0.08, top + (step - GAP) / 2, rows[row][0], room=side, ha="right")
+            for column, i in enumerate(rows[row][1]):
+                sheet.image(images[i], MARGIN + side + column * (tile + GAP), top, tile)
+        figures.append(sheet.figure)
+    return figures

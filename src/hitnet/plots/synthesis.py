@@ -28,8 +28,8 @@ from hitnet.plots.sheet import (
     sheets,
     text_width,
     tidy,
+    tile_figures,
 )
-from hitnet.plots.tiles import tile_figures
 from hitnet.synthesis import CapsuleDistributions, HybridExamples, Prototypes, Traversal
 
 MOST_STEPS = 40  # largest number of columns of a traversal; more would be too narrow to see

@@ -126,12 +126,7 @@ def bfloat16_in_cpu() -> bool:
 
 def room_for_images(device: torch.device) -> int:
     """How many bytes of images may be kept in memory: half of what is free, here and on the device."""
-    free = free_memory()
+    free = int(psutil.virtual_memory().available)
     if device.type == "cuda":
         free = min(free, torch.cuda.mem_get_info()[0])
     return free // 2
-
-
-def free_memory() -> int:
-    """Free memory in bytes, on any system."""
-    return int(psutil.virtual_memory().available)

@@ -31,12 +31,7 @@ PATIENCE = timedelta(days=1)  # networks of several processes may end at very di
 
 @dataclass(frozen=True)
 class Ranks:
-    """The number of this process, and how many there are.
-
-    Attributes:
-        rank: The number, from 0 on.
-        size: How many processes there are.
-    """
+    """The number of this process, from 0 on, and how many processes there are."""
 
     rank: int = 0
     size: int = 1

@@ -30,13 +30,7 @@ SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they we
 
 
 def check(value: Any, schema: Any, where: str | Path) -> None:
-    """Raise HitNetError, naming the first entry that is wrong, unless a value fits a schema.
-
-    Args:
-        value: What was read.
-        schema: See the head of this file.
-        where: The file, or the line of a file, for the message.
-    """
+    """Raise HitNetError, naming the first wrong entry and the file `where` it is, unless a value fits a schema."""
     problem = find_problem(value, schema, "")
     if problem is not None:
         raise HitNetError(f"{where} is damaged: {problem}. Restore it from a copy, or make it again.")
@@ -96,12 +90,8 @@ def schema_of(definition: type) -> Mapping[Any, Any]:
     """The schema of a dataclass that was written as a JSON object; entries with a default may be missing."""
     if definition not in SCHEMAS:  # made once: a ledger has hundreds of lines of one kind
         hints = typing.get_type_hints(definition)
-        SCHEMAS[definition] = {
-            entry.name if entry.default is MISSING and entry.default_factory is MISSING else f"{entry.name}?": _part(
-                hints[entry.name]
-            )
-            for entry in fields(definition)
-        }
+        needed = {e.name: e.default is MISSING and e.default_factory is MISSING for e in fields(definition)}
+        SCHEMAS[definition] = {name if needed[name] else f"{name}?": _part(hints[name]) for name in needed}
     return SCHEMAS[definition]
 
 

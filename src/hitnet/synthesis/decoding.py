@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hitnet.errors import HitNetError, check_entries
-from hitnet.models.coding import BATCH, decode_batch, need_decoder
+from hitnet.models.hybrid import BATCH, decode_batch, need_decoder
 from hitnet.models.network import Network
 from hitnet.runtime.device import pick_device
 from hitnet.training.runs import Run, open_run
@@ -85,16 +85,9 @@ def class_indices(class_names: Sequence[str], chosen: Sequence[str] | None) -> l
 
 @torch.no_grad()
 def decode(network: Network, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
-    """Decode capsules, in batches, on the network's device.
+    """Decode capsules (B, n) of classes (B,) to images (B, C, H, W) in [0, 1], in batches, on the network's device.
 
-    Args:
-        network: A network with a decoder.
-        capsules: (B, n).
-        classes: (B,).
-        extra: (B, e), for a network with extra components. None means their mean, 0.
-
-    Returns:
-        Images (B, C, H, W) in [0, 1].
+    Extra components (B, e) are for a network that has them. None means their mean, 0.
     """
     need_decoder(network)
     config = network.config

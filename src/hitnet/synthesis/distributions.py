@@ -19,8 +19,7 @@ from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import check_fit
-from hitnet.models.coding import BATCH, encode_batch
-from hitnet.models.hybrid import component_spread
+from hitnet.models.hybrid import BATCH, component_spread, encode_batch
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.runtime.files import checksum
@@ -148,17 +147,11 @@ def true_capsules(network: Network, images: Images) -> Tensor:
 
 @dataclass(frozen=True)
 class CapsuleGaussians:
-    """One Gaussian per class over the n components of its capsule and the e extra components, in float64.
+    """One Gaussian per class over the n components of its capsule and the e extra components, in float64."""
 
-    Attributes:
-        mean: (K, n + e), the maximum-likelihood estimate.
-        covariance: (K, n + e, n + e), the maximum-likelihood estimate.
-        count: (K,), images per class.
-    """
-
-    mean: Tensor
-    covariance: Tensor
-    count: Tensor
+    mean: Tensor  # (K, n + e), the maximum-likelihood estimate
+    covariance: Tensor  # (K, n + e, n + e), likewise
+    count: Tensor  # (K,), images per class
 
     def root(self, label: int) -> Tensor:
         """A matrix R with R Rᵀ = covariance, also for a covariance without an inverse."""

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from hitnet.data import Source
 from hitnet.errors import HitNetError, check_choice, finite, whole
-from hitnet.models.coding import BATCH
-from hitnet.models.hybrid import component_spread
+from hitnet.models.hybrid import BATCH, component_spread
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.synthesis.distributions import CapsuleGaussians, fitted_gaussians

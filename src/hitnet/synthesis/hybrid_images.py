@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError, finite, whole
-from hitnet.models.coding import BATCH
-from hitnet.models.hybrid import capsule_noise, hybrid
+from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
@@ -33,20 +32,12 @@ def _check_numbers(strength: float, seed: int, **counts: int) -> None:
 
 @dataclass(frozen=True)
 class HybridExamples:
-    """Several modifications of one image, as in the paper's figure; floats in [0, 1] on the CPU.
+    """Several modifications of one image, as in the paper's figure; floats in [0, 1] on the CPU."""
 
-    Attributes:
-        original: X (C, H, W).
-        reconstruction: X_rec (C, H, W).
-        modified: X_mod (M, C, H, W).
-        results: X_new (M, C, H, W).
-        class_name: The class of the image.
-    """
-
-    original: Tensor
-    reconstruction: Tensor
-    modified: Tensor
-    results: Tensor
+    original: Tensor  # X (C, H, W)
+    reconstruction: Tensor  # X_rec (C, H, W)
+    modified: Tensor  # X_mod (M, C, H, W)
+    results: Tensor  # X_new (M, C, H, W)
     class_name: str
 
 

@@ -67,10 +67,8 @@ class Traversal:
 def sweep_values(network: Network, *, reach: float = 2.0, steps: int = 11) -> Tensor:
     """`steps` evenly spaced values from centre − reach·m/√n to centre + reach·m/√n (paper: reach 2)."""
     whole("A traversal", "steps", steps, 2)
-    width, centre = (
-        finite("A traversal", "reach", reach, above_0=True) * component_spread(network),
-        need_centre(network),
-    )
+    width = finite("A traversal", "reach", reach, above_0=True) * component_spread(network)
+    centre = need_centre(network)
     return torch.linspace(centre - width, centre + width, steps, dtype=torch.float64)
 
 

@@ -1,8 +1,7 @@
 """Training: recipes, the trainer, run folders, and what can be done with a finished run."""
 
-from hitnet.training.api import train, train_many
+from hitnet.training.api import TrainingPlan, train, train_many, train_plans
 from hitnet.training.committees import analyse_ghosts, evaluate
-from hitnet.training.plans import TrainingPlan, train_plans
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder

@@ -1,16 +1,16 @@
-"""Train one network or several: the functions behind `hitnet train`."""
+"""Train one network, several, or those of several experiments side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hitnet.data import Source, open_data
+from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.errors import HitNetError, whole
 from hitnet.models import ModelChoice
 from hitnet.runtime.bar import shown
@@ -18,10 +18,12 @@ from hitnet.runtime.device import pick_device, room_for_images
 from hitnet.runtime.progress import Progress, Together
 from hitnet.runtime.ranks import connect, watched
 from hitnet.training.configuration import at_backbone_size, configure, training_sets
-from hitnet.training.jobs import Job, JobSet, release, seed_jobs, train_jobs
+from hitnet.training.hybrid_batches import Prepare
+from hitnet.training.jobs import Job, JobSet, Outcome, release, seed_jobs, train_job_sets, train_jobs
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
-from hitnet.training.runs import Run
+from hitnet.training.run_folder import RunFolder
+from hitnet.training.runs import Run, open_run
 
 
 def train(
@@ -36,7 +38,6 @@ def train(
     augment_from: Run | str | Path | None = None,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
-    profile: bool = False,
 ) -> Run:
     """Train a network and, with `out`, keep it in a run folder.
 
@@ -52,11 +53,10 @@ def train(
         augment_from: The run whose network modifies images, for recipes with hybrid augmentation.
         progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
         callbacks: Further hooks, e.g. `[hitnet.TensorBoard()]`.
-        profile: Write where a step's time goes into the run folder (profile.json, profile.txt).
     """
-    jobs = partial(seed_jobs, seeds=[seed], out=out, resume=resume, single=True)
-    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
-        return train_jobs(**prepared)[0]
+    choices = {"model": model, "recipe": recipe, "augment_from": augment_from}
+    hooks = {"progress": progress, "callbacks": callbacks}
+    return _train(data, [seed], out, single=True, resume=resume, device=device, **hooks, **choices)[0]
 
 
 def train_many(
@@ -71,7 +71,6 @@ def train_many(
     augment_from: Run | str | Path | None = None,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
-    profile: bool = False,
 ) -> list[Run]:
     """Train one network per seed on one copy of the images. Each is the network that `train` gives for its seed.
 
@@ -81,48 +80,38 @@ def train_many(
 
     The other arguments are those of `train`.
     """
-    jobs = partial(seed_jobs, seeds=listed_seeds(seeds), out=out, resume=resume)
-    with _prepared(data, jobs, model, recipe, device, augment_from, progress, callbacks, out, profile) as prepared:
-        return train_jobs(**prepared)
+    choices = {"model": model, "recipe": recipe, "augment_from": augment_from}
+    hooks = {"progress": progress, "callbacks": callbacks}
+    return _train(data, listed_seeds(seeds), out, single=False, resume=resume, device=device, **hooks, **choices)
 
 
-@contextmanager
-def _prepared(
+def _train(
     data: Source,
-    make_jobs: Callable[[RunConfig, torch.device], list[Job]],
-    model: str | ModelChoice | None,
-    recipe: str | Recipe | RecipeChoice,
-    device: str | torch.device,
-    augment_from: Run | str | Path | None,
-    progress: Progress | bool,
-    callbacks: Sequence[Progress],
+    seeds: Sequence[int],
     out: str | Path | None,
-    profile: bool,
-) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `train_jobs`: images, run folders and hooks, which are given back at the end."""
+    *,
+    single: bool,
+    resume: bool,
+    device: str | torch.device,
+    progress: Any,
+    callbacks: Any,
+    **choices: Any,
+) -> list[Run]:
+    """Open the data, make a run folder per seed, or a `single` one, and train."""
     where = pick_device(device)
-    if profile and out is None:
-        raise HitNetError("`profile` needs a run folder: set `out`.")
     ranks, opened = connect(where), open_data(data)
     with watched(ranks), shown(progress, f"Training on {opened.name}") as bar:
-        opened = at_backbone_size(opened, model)
+        opened = at_backbone_size(opened, choices["model"])
         opened.check_outside(out)
         bar.part("reading images")
         images, test = training_sets(opened, partial(room_for_images, where))
-        config, modify = configure(
-            opened, images, test, device=where, model=model, recipe=recipe, augment_from=augment_from
-        )
-        jobs = ranks.from_first(lambda: make_jobs(config, where))
+        config, modify = configure(opened, images, test, device=where, **choices)
+        jobs = ranks.from_first(lambda: seed_jobs(config, where, seeds=seeds, out=out, resume=resume, single=single))
         try:
             if jobs[0].config.data != config.data:
                 raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
-            yield {
-                "job_set": JobSet(jobs, images, test, modify),
-                "device": where,
-                "progress": Together([bar, *callbacks]) if callbacks else bar,
-                "ranks": ranks,
-                "profile": profile,
-            }
+            hooks = Together([bar, *callbacks]) if callbacks else bar
+            return train_jobs(JobSet(jobs, images, test, modify), device=where, progress=hooks, ranks=ranks)
         finally:
             release(jobs)
 
@@ -135,3 +124,84 @@ def listed_seeds(seeds: int | Sequence[int]) -> list[int]:
     if not chosen or len(set(chosen)) < len(chosen):
         raise HitNetError(f"seeds must be a whole number from 1 on, or seeds that all differ; got {seeds!r}.")
     return chosen
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Networks to train alike, one per seed, on images that are in memory already.
+
+    Attributes:
+        data: The data that the images come from.
+        images: The images to train on.
+        test: The images to test on after each epoch, if any.
+        seeds: The seeds.
+        out: Folder; the run of seed S is kept in out/seed-S, and resumed from there.
+        model: As in `train`.
+        recipe: As in `train`.
+        augment_from: As in `train`.
+    """
+
+    data: Data
+    images: ImageSet
+    test: ImageSet | None
+    seeds: Sequence[int]
+    out: Path
+    model: str | ModelChoice | None = None
+    recipe: str | Recipe | RecipeChoice = "fast"
+    augment_from: Run | str | Path | None = None
+
+    def configured(self, device: torch.device) -> tuple[RunConfig, Prepare | None]:
+        """The configuration with seed 0, and what prepares the modification of the images, if there is any."""
+        choices: Any = {"model": self.model, "recipe": self.recipe, "augment_from": self.augment_from}
+        return configure(self.data, self.images, self.test, device=device, **choices)
+
+    def check_folders(self, *, device: str = "auto") -> None:
+        """Raise HitNetError if a run folder holds another run than the planned one."""
+        config, _ = self.configured(pick_device(device))
+        for seed in self.seeds:
+            folder = RunFolder(self.out / f"seed-{seed}")
+            if folder.exists:
+                folder.check_same(replace(config, seed=seed))
+
+
+def train_plans(
+    plans: Sequence[TrainingPlan],
+    on_end: Callable[[TrainingPlan, int, Outcome], None],
+    *,
+    device: str = "auto",
+    at_once: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Train the networks of several plans side by side, low seeds first, each from its last checkpoint.
+
+    Args:
+        plans: What to train.
+        on_end: Called with plan, seed and outcome as soon as a network ends: its run, or why it diverged, which does
+            not stop the others. Finished runs are opened at once. It is not called for networks that `progress` stops.
+        device: auto, cpu or cuda.
+        at_once: How many networks to train side by side. None: as many as suit the device (see `AT_ONCE`).
+        progress: Hooks: called at the start, after every step and epoch, and at the end of each network.
+
+    Raises:
+        HitNetError: A run folder holds another run, or another process trains it.
+    """
+    where = pick_device(device)
+    planned: dict[int, TrainingPlan] = {}  # by the identity of a job
+    job_sets: list[JobSet] = []
+
+    def tell(job: Job, outcome: Outcome) -> None:
+        on_end(planned[id(job)], job.config.seed, outcome)
+
+    try:
+        for plan in plans:
+            config, modify = plan.configured(where)
+            jobs = seed_jobs(config, where, seeds=sorted(plan.seeds), out=plan.out, resume=True)
+            job_sets.append(JobSet(jobs, plan.images, plan.test, modify))
+            planned |= {id(job): plan for job in jobs}
+        for job in (job for job_set in job_sets for job in job_set.jobs if job.finished):
+            tell(job, open_run(job.path))
+        left = [replace(each, jobs=[job for job in each.jobs if not job.finished]) for each in job_sets]
+        unfinished = [each for each in left if each.jobs]
+        train_job_sets(unfinished, tell, device=where, progress=progress, at_once=at_once)
+    finally:
+        release([job for job_set in job_sets for job in job_set.jobs])

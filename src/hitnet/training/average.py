@@ -18,7 +18,6 @@ class Average:
     Nothing here waits for the device.
 
     Args:
-        model: The network in training.
         decay: The share that one step leaves of the average before it: the average reaches back over about
             1 / (1 − decay) steps. Until there are that many it is the plain mean, so that it forgets the weights that
             training began with.

@@ -16,7 +16,6 @@ from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.augmentation import Augmentation
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation, add, dealt, epoch_differences, modified_places
-from hitnet.training.profiling import part
 from hitnet.training.randomness import epoch_seed
 from hitnet.training.recipes import Recipe
 from hitnet.training.step import Batch
@@ -25,13 +24,7 @@ TOGETHER = 2**20  # pixels whose differences are computed at once, but at least 
 
 
 class Batches:
-    """The batches of any epoch of one training.
-
-    Args:
-        augmentation: What is drawn for each image; the training step applies it.
-        modify: Modifies images before they are augmented, if given.
-        ranks: The processes that train together; each gets its part of every batch.
-    """
+    """The batches of any epoch of one training. The augmentation is drawn here, and the training step applies it."""
 
     def __init__(
         self,
@@ -75,9 +68,7 @@ def joined(
 ) -> Iterator[Batch]:
     """Batches of images, labels and draws; differences, if any, are added to the images."""
     for draws in drawn:
-        with part("batch"):
-            pixels, labels = next(taken)
+        pixels, labels = next(taken)
         if differences is not None:
-            with part("modify"):
-                add(pixels, next(differences))
+            add(pixels, next(differences))
         yield pixels, labels, draws

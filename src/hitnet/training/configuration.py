@@ -16,10 +16,10 @@ from hitnet.models import ModelChoice
 from hitnet.models.network import Network
 from hitnet.runtime.files import expand
 from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
-from hitnet.training.objective import Objective
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
 from hitnet.training.run_config import RunConfig
 from hitnet.training.runs import Run
+from hitnet.training.step import Objective
 
 log = logging.getLogger("hitnet")
 BACKBONE_SIDE = 224  # pixels

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from hitnet.training.batches import Batches
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.parallel import Parallel
-from hitnet.training.profiling import Profiling
 from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import History, RunFolder, Saved
@@ -37,20 +36,6 @@ MOST_HELD_OUT = 10_000  # test images that the temperature is fitted on
 CHECKPOINT_WRITING = 0.05  # seconds; checkpoints that take longer to write are written correspondingly less often
 
 
-class Trained(NamedTuple):
-    """What a training gives.
-
-    Attributes:
-        network: The trained network.
-        history: One row per epoch.
-        temperature: That of its probabilities, fitted on the test images; None if there are too few.
-    """
-
-    network: Network
-    history: History
-    temperature: float | None
-
-
 def diverged(epoch: int, what: str) -> DivergedError:
     return DivergedError(
         f"Training diverged in epoch {epoch}: {what} not finite. "
@@ -59,15 +44,7 @@ def diverged(epoch: int, what: str) -> DivergedError:
 
 
 class Trainer:
-    """Trains one network, starting from the last checkpoint of its run folder.
-
-    Args:
-        test: The images to test on after each epoch, if any.
-        modify: Modifies images before they are augmented, if given.
-        run: Run folder for checkpoints and the result.
-        ranks: The processes that train this network together.
-        profiling: Measures where a step's time goes.
-    """
+    """Trains one network, starting from the last checkpoint of its run folder, and tests it after each epoch."""
 
     def __init__(
         self,
@@ -82,13 +59,11 @@ class Trainer:
         run: RunFolder | None = None,
         progress: Progress | None = None,
         ranks: Ranks = SINGLE,
-        profiling: Profiling | None = None,
     ) -> None:
         self.model = model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.test, self.recipe, self.seed, self.device = test, recipe, seed, device
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress if progress is not None and ranks.first else Progress()
-        self.profiling = profiling
         self.side_by_side = 1  # networks that are trained side by side, this one included
         augmentation = recipe.augmentation(flip=train.flip)
         if not recipe.backbone_rate:  # before processes share the network: they wait for every gradient
@@ -99,7 +74,7 @@ class Trainer:
         self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
-        self.temperature: float | None = None
+        self.temperature: float | None = None  # of the probabilities, once trained and if there are test images
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.images_per_epoch = recipe.images_per_epoch(len(train))
         self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
@@ -162,8 +137,6 @@ class Trainer:
                     self.take(epoch, i, batch)
                     yield
                 watch.stop()
-                if self.profiling is not None:
-                    self.profiling.pause()
                 tested = None if self.test is None else self.test_counts(self.test, epoch)
                 # A GPU is still busy with all this: prepare the next epoch before waiting for the figures.
                 upcoming = self.batches(epoch + 1, 0) if epoch < self.recipe.epochs else None
@@ -172,8 +145,6 @@ class Trainer:
                 self.end_epoch(row | {"seconds": time.perf_counter() - started, "beside": self.side_by_side})
             self.finish()
         finally:
-            if self.profiling is not None:
-                self.profiling.pause()
             self.progress.end(self.training())
 
     def end_epoch(self, row: dict[str, Any]) -> None:
@@ -190,17 +161,11 @@ class Trainer:
         """Keep the trained network."""
         self.check_weights()
         self.temperature = self.fitted_temperature()
-        if self.profiling is not None:
-            self.profiling.write()
         if self.parallel is not None:
             self.parallel.release()
         if self.run:
             self.run.finish(self.trained, self.history, self.temperature)
         self.trained.eval()
-
-    @property
-    def result(self) -> Trained:
-        return Trained(self.trained, self.history, self.temperature)
 
     def fitted_temperature(self) -> float | None:
         """The temperature of the network's probabilities, for the test images."""
@@ -221,8 +186,6 @@ class Trainer:
         if self.average is not None:
             self.average.add((epoch - 1) * self.steps_per_epoch + i + 1)
         self.progress.step()
-        if self.profiling is not None:
-            self.profiling.step(len(batch[1]))
         if i + 1 < self.steps_per_epoch:
             self.checkpoint(i + 1)
 
@@ -237,8 +200,6 @@ class Trainer:
             self.model.features.eval()  # frozen: its batch-norm keeps its statistics too
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))
-        if self.profiling is not None:
-            self.profiling.watch()
         if self.begun is None:
             return 0
         (done, tensors), self.begun = self.begun, None

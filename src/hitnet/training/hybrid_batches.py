@@ -19,8 +19,7 @@ from torch import Tensor
 
 from hitnet.data import ImageSet
 from hitnet.errors import HitNetError
-from hitnet.models.coding import BATCH, encode_batch, need_decoder
-from hitnet.models.hybrid import Noise, before_and_after, draw_noise
+from hitnet.models.hybrid import BATCH, Noise, before_and_after, draw_noise, encode_batch, need_decoder
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.runtime.device import sent, training_precision

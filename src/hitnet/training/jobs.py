@@ -15,10 +15,9 @@ from hitnet.errors import DivergedError, HitNetError
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.engine import Trained, Trainer
+from hitnet.training.engine import Trainer
 from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
-from hitnet.training.profiling import Profiling
 from hitnet.training.randomness import own_randomness
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
@@ -28,12 +27,7 @@ from hitnet.training.scheduler import AT_ONCE, Scheduler
 
 @dataclass(frozen=True)
 class Job:
-    """One network to train.
-
-    Attributes:
-        config: The network and how to train it.
-        folder: The run folder to keep it in, if any.
-    """
+    """One network to train, and the run folder to keep it in, if any."""
 
     config: RunConfig
     folder: RunFolder | None = None
@@ -54,14 +48,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSet:
-    """Jobs on the same images.
-
-    Attributes:
-        jobs: The networks to train.
-        images: The images to train on.
-        test: The images to test on, if any.
-        modify: Prepares the modification of the images, once for all jobs.
-    """
+    """Jobs on the same images; `modify` prepares the modification of the images, once for all jobs."""
 
     jobs: Sequence[Job]
     images: ImageSet
@@ -115,13 +102,11 @@ def train_jobs(
     device: torch.device,
     progress: Progress | None = None,
     ranks: Ranks = SINGLE,
-    profile: bool = False,
 ) -> list[Run]:
     """Train every network that is not finished yet, and open those that are.
 
     A network that diverges does not stop the others: they end, then an error names those that diverged. Several
-    processes (`ranks`) train a single network together, and share several among them. `profile` watches the first
-    network, and trains one at a time.
+    processes (`ranks`) train a single network together, and share several among them.
     """
     jobs = job_set.jobs
     left = ranks.from_first(lambda: [i for i, job in enumerate(jobs) if not job.finished])
@@ -141,9 +126,7 @@ def train_jobs(
             on_end,
             device=device,
             progress=progress,
-            at_once=1 if profile else None,
             ranks=ranks if together else SINGLE,
-            profile=profile and ranks.first,
         )
     if not together:
         outcomes = ranks.gather(outcomes)
@@ -162,7 +145,6 @@ def train_job_sets(
     progress: Progress | None = None,
     at_once: int | None = None,
     ranks: Ranks = SINGLE,
-    profile: bool = False,
 ) -> None:
     """Train networks on one or several sets of images, side by side where the device has room for it.
 
@@ -170,11 +152,8 @@ def train_job_sets(
         job_sets: The networks, which are trained in the order of their seeds if there are several sets.
         on_end: Called with each job and its outcome as soon as it ends. A network that diverges does not stop the
             others.
-        device: Where to train.
-        progress: Called at the start, after every step and epoch, and at the end of each network.
         at_once: How many networks to train side by side. None: what suits the device.
         ranks: The processes that train each network together.
-        profile: Write where a step's time goes into the first network's run folder.
     """
     feeds: dict[tuple[int, bool], Feed] = {}  # one copy of the images, by their identity and whether masks are wanted
 
@@ -195,36 +174,30 @@ def train_job_sets(
             progress=progress,
             ranks=ranks,
         )
-        pairs += [(job, partial(make, job, profile=profile and job is job_sets[0].jobs[0])) for job in job_set.jobs]
+        pairs += [(job, partial(make, job)) for job in job_set.jobs]
     if len(job_sets) > 1:
         pairs.sort(key=lambda pair: pair[0].config.seed)
     if progress is not None:
         progress.part("training", sum(job.steps_left() for job, _ in pairs))
 
-    def on_trained(index: int, trained: Trained | DivergedError) -> None:
+    def on_trained(index: int, done: Trainer | DivergedError) -> None:
         job = pairs[index][0]
-        if isinstance(trained, DivergedError):
-            on_end(job, trained)
-            return
         folder = None if job.folder is None else job.folder.path
-        on_end(job, Run(trained.network, job.config, trained.history, folder, trained.temperature))
+        if isinstance(done, Trainer):
+            on_end(job, Run(done.trained, job.config, done.history, folder, done.temperature))
+        else:
+            on_end(job, done)
 
     Scheduler([make for _, make in pairs], device, on_trained, at_once or AT_ONCE[device.type]).run()
 
 
-def _trainer(
-    job: Job, *, device: torch.device, profile: bool, train: Feed, test: Feed | None, **options: Any
-) -> Trainer:
+def _trainer(job: Job, *, train: Feed, test: Feed | None, **options: Any) -> Trainer:
     """The trainer of a job, made when its turn comes."""
     with own_randomness():
         torch.manual_seed(job.config.seed)
         network = Network(job.config.model)
         network.load_pretrained()
-    profiling = Profiling(job.folder.path, device) if profile and job.folder is not None else None
-    recipe, seed = job.config.recipe, job.config.seed
-    return Trainer(
-        network, train, test, recipe, seed=seed, device=device, run=job.folder, profiling=profiling, **options
-    )
+    return Trainer(network, train, test, job.config.recipe, seed=job.config.seed, run=job.folder, **options)
 
 
 def _kept_run(job: Job) -> Run:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
-from hitnet.models.hybrid import NOISES, Noise
+from hitnet.models.hybrid import Noise
 from hitnet.models.inference import PRETRAINED_BATCH
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
@@ -104,13 +105,9 @@ class Recipe:
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
         for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength", "rotate"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
-        check_choice("Recipe", "optimizer", self.optimizer, ("adam", "adamw", "sgd"))
-        check_choice("Recipe", "schedule", self.schedule, ("constant", "exponential", "cosine", "one-cycle"))
-        check_choice("Recipe", "ghost_rule", self.ghost_rule, ("always", "nearer"))
-        check_choice("Recipe", "augment", self.augment, ("none", "hybrid"))
-        check_choice("Recipe", "precision", self.precision, ("mixed", "float32"))
-        check_choice("Recipe", "augment_noise", self.augment_noise, NOISES)
-        check_choice("Recipe", "shift_fill", self.shift_fill, ("zeros", "nearest"))
+        for name, hint in _hints().items():
+            if get_origin(hint) is Literal:
+                check_choice("Recipe", name, getattr(self, name), get_args(hint))
         for name in ("warp", "scale", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise HitNetError(f"{owner}: {name} must be at least 0 and below 1; got {getattr(self, name)}.")
@@ -163,6 +160,11 @@ class Recipe:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         schemas.check(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Recipe)
 
 
 # `fast` for each kind of features: what reaches the best error in the fewest epochs there.

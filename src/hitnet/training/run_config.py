@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +66,7 @@ class RunConfig:
             raise HitNetError(f"A seed must lie between -2^63 and 2^64 - 1; got {self.seed}.")
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "model_name": self.model_name,
-            "model": self.model.to_dict(),
-            "recipe": self.recipe.to_dict(),
-            "seed": self.seed,
-            "data": self.data,
-            "augment_from": self.augment_from,
-        }
+        return {"format": FORMAT, **asdict(self), "model": self.model.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:

@@ -16,12 +16,12 @@ import torch
 
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.runtime.progress import Stopped
-from hitnet.training.engine import Trained, Trainer
+from hitnet.training.engine import Trainer
 from hitnet.training.randomness import own_randomness, random_state, set_random_state
 
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
-OnEnd = Callable[[int, Trained | DivergedError], None]
+OnEnd = Callable[[int, Trainer | DivergedError], None]
 
 
 class Running:
@@ -58,9 +58,8 @@ class Scheduler:
 
     Args:
         factories: Each makes the trainer of one training, when its turn comes.
-        device: Where all of them train.
-        on_end: Called as soon as a training ends, with its place in `factories` and its result, or why it diverged; the
-            others wait meanwhile. It is not called for trainings that are stopped.
+        on_end: Called as soon as a training ends, with its place in `factories` and its trainer, or why it diverged.
+            It is not called for trainings that are stopped.
         most: How many trainings run side by side.
     """
 
@@ -96,14 +95,13 @@ class Scheduler:
     def advance(self, running: Running) -> None:
         """Take one step of the current training."""
         self.switch_random_state(running)
-        outcome: Trained | DivergedError
+        outcome: Trainer | DivergedError = running.trainer
         try:
             with running.on_stream(), running.on_threads():
                 for _ in running.work:
                     return
                 if running.stream is not None:
                     running.stream.synchronize()
-            outcome = running.trainer.result
         except DivergedError as error:
             outcome = error.with_traceback(None)  # which would hold the network
         except Stopped:

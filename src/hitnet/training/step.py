@@ -17,21 +17,56 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.capsules import hits_and_misses
+from hitnet.errors import HitNetError
 from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.models.random_layers import Draws, given_draws, random_layers
 from hitnet.runtime.device import training_precision
 from hitnet.training.augmentation import Augmentation
-from hitnet.training.objective import Objective
 from hitnet.training.parallel import Parallel
-from hitnet.training.profiling import part
 from hitnet.training.recipes import Recipe
 
 log = logging.getLogger("hitnet")
 CLEAR_STEPS, TINY = 100, 1e-30
 TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
 Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, D)
+
+# What the losses of heads may take from a recipe, and what a network must have for it.
+LOSS_OPTIONS = {
+    "ghosts": "Ghost capsules need the centripetal loss; train a network whose name starts with hitnet.",
+    "miss_weight": "miss_weight needs the centripetal loss; train a network whose name starts with hitnet.",
+    "label_smoothing": "label_smoothing needs a network with softmax and cross-entropy (head softmax).",
+}
+
+
+class Objective:
+    """Computes the terms of the loss by name; `loss` is their weighted sum.
+
+    It is called with a network's output, the images that its decoder has to rebuild, and their labels. If it `draws`,
+    it may be given the random numbers (B, 1) by which ghosts are excused.
+    """
+
+    def __init__(self, model: Network, recipe: Recipe, *, epoch: int) -> None:
+        self.head, self.weight = model.head, model.config.reconstruction_weight
+        for name, needed in LOSS_OPTIONS.items():
+            if name not in self.head.loss_options and getattr(recipe, name) != getattr(Recipe, name):
+                raise HitNetError(needed)
+        self.ghosts = recipe.ghosts if epoch >= recipe.ghosts_from_epoch else 0
+        options = {name: getattr(recipe, name) for name in self.head.loss_options}
+        self.classify = self.head.make_loss(**options | ({"ghosts": self.ghosts} if "ghosts" in options else {}))
+        self.draws = bool(getattr(self.classify, "draws", False))  # whether it is left to chance which are excused
+
+    def __call__(
+        self, output: Output, images: Tensor, targets: Tensor, chances: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        given = {"chances": chances} if self.draws else {}
+        loss = self.classify(self.head.loss_input(output.capsules, output.distances), targets, **given)
+        terms = {"classification": loss}
+        if output.reconstruction is not None:
+            terms["reconstruction"] = F.mse_loss(output.reconstruction, images.float())
+            loss = loss + self.weight * terms["reconstruction"]
+        return {"loss": loss, **terms}
 
 
 def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
@@ -99,15 +134,7 @@ def copy_into(state: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
 
 
 class Step:
-    """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`.
-
-    Args:
-        model: The network.
-        recipe: How it is trained.
-        augmentation: What is done to the images.
-        device: Where the network is.
-        parallel: The network as several processes train it together, if they do.
-    """
+    """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`."""
 
     def __init__(
         self,
@@ -177,27 +204,22 @@ class Step:
             self.chances.setdefault(size, torch.empty(size, 1, device=self.device)).uniform_()
 
     def run(self, batch: Batch) -> None:
-        """The step itself; its parts have the names that a profile shows."""
+        """The step itself."""
         labels = batch[1]
         with training_precision(self.device, self.recipe.precision):
-            with part("augment"):
-                images, target = self.augmented(batch)
-            with part("forward"), given_draws(self.random_layers, self.drawn[len(labels)]):
+            images, target = self.augmented(batch)
+            with given_draws(self.random_layers, self.drawn[len(labels)]):
                 output = self.network(images, labels)
-            with part("loss"):
-                terms = self.objective(output, target, labels, self.chances.get(len(labels)))
-                loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
+            terms = self.objective(output, target, labels, self.chances.get(len(labels)))
+            loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
         with beside(self.device) as join:
             if self.parallel is None or self.parallel.counts:
-                with part("count"):
-                    self.count(output, labels, terms)
-        with part("backward"):
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-        with part("update"):
-            self.optimizer.step()
-            if self.device.type == "cpu":
-                clear_tiny_moments(self.optimizer)
+                self.count(output, labels, terms)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        if self.device.type == "cpu":
+            clear_tiny_moments(self.optimizer)
         join()
 
     def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:

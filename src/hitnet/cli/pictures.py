@@ -1,4 +1,4 @@
-"""`hitnet prototypes`, `traverse`, `capsules`, `generate` and `augment`."""
+"""Commands that draw or make pictures: what a network has learned, new images, training curves, ghosts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import torch
 import typer
 
 from hitnet import plots, synthesis
-from hitnet.cli.options import AsJson, Classes, DataDir, Device, OtherData, Picture, RunPath, Split
+from hitnet.cli.options import AsJson, AuditSplit, Classes, DataDir, Device, OtherData, Picture, RunPath, Split
 from hitnet.cli.terminal import console, make_table, print_json, print_written
 from hitnet.data import Images
 from hitnet.errors import HitNetError
+from hitnet.plots.ghosts import MOST_DRAWN
 from hitnet.plots.synthesis import check_steps
+from hitnet.runtime.files import check_vacant
 from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.hybrid_images import STRENGTH
 from hitnet.synthesis.writing import check_new
-from hitnet.training import Run
+from hitnet.training import Run, analyse_ghosts
 
 app = typer.Typer()
 MOST_IN_GRID = 10_000
@@ -231,3 +233,38 @@ def augment_command(
             device=device,
         )
         write(stream, out)
+
+
+@app.command("plot")
+def plot_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training", metavar="RUN")],
+    out: Picture,
+) -> None:
+    """Draw error and loss over the epochs of one run, or of several to compare them."""
+    plots.check_file_type(out)
+    print_written(plots.save([plots.plot_history(runs)], out))
+
+
+@app.command("ghosts")
+def ghosts_command(
+    words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
+    out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
+    split: AuditSplit = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """The paper's analysis of ghost capsules over several runs: agreement, pairs, distances, doubtful images."""
+    if len(words) < 2:
+        raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
+    *folders, data = words
+    check_vacant(out)
+    ghosts, images = analyse_ghosts(folders, data, split=None if split is None else str(split), device=device)
+    written = plots.write_ghosts(ghosts, images, out)
+    networks = "the network" if ghosts.models == 1 else f"all {ghosts.models} networks"
+    console.print(
+        f"{images.name}: {len(ghosts.agreed()):,} of {len(images):,} images have one ghost class in {networks}; "
+        f"{len(ghosts.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
+    )
+    print_written(written)
+    if len(ghosts.doubtful()) > MOST_DRAWN:
+        console.print(f"The pictures show the {MOST_DRAWN} images with the most hits; doubtful.csv has all.")
