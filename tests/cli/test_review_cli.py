@@ -111,7 +111,7 @@ def test_a_missing_package_is_said(tmp_path):
     )
     environment = {**os.environ, "COLUMNS": "300"}
     command = [sys.executable, "-c", code, str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ended.returncode == 1
     assert "needs the package starlette: pip install 'hitnet[review]'" in ended.stderr
     assert "Traceback" not in ended.stderr
