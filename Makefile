@@ -36,7 +36,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/hitnet audit mnist-sample --out demo/audit
 
 # A change is what differs from where your branch left BASE, committed or not. Tests marked slow, browser or gpu are left
-# out, and no test starts after 100 seconds; the last lines say so.
+# out, and none starts after 100 seconds (45 of its own, if the linters took long); the last lines say so.
 BASE ?= main
 check: setup
 	@start=$$(date +%s); $(LINT) && $(BIN)/python tools/changed_tests.py --base $(BASE) --until $$((start + 100))

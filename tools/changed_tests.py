@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = [f"tests/test_{name}.py" for name in ("capsules", "losses", "probabilities", "rooms", "public_api")]
 NO_TESTS = 5  # how pytest ends if all tests of the files are marked
+LEAST = 45.0  # seconds that tests get, however long the linters took
 QUICK = "not slow and not browser and not gpu"
 TESTS = {  # folder of sources: folder of its tests; the first that fits counts
     "src/hitnet/sklearn": "tests/scikit_learn",  # a folder named sklearn would hide the package
@@ -81,7 +84,7 @@ def select(changed: list[str], root: Path = ROOT) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", default="main", help="the branch that the change started from")
-    parser.add_argument("--until", default="inf", help="start no test after this time, in seconds since 1970")
+    parser.add_argument("--until", type=float, default=math.inf, help="start no test after this second since 1970")
     options = parser.parse_args()
     try:
         files = select(changed_files(options.base))
@@ -91,7 +94,8 @@ def main() -> int:
         )
     print(f"Tests of what changed since {options.base}:", *files, flush=True)
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", QUICK]
-    environment = {**os.environ, "HITNET_TESTS_UNTIL": options.until}
+    until = max(options.until, time.time() + LEAST)
+    environment = {**os.environ, "HITNET_TESTS_UNTIL": str(until)}
     code = subprocess.run([*command, *files], cwd=ROOT, env=environment, check=False).returncode
     print("Left out: all other test files, and tests marked slow, browser or gpu. `make test` runs all.")
     return 0 if code == NO_TESTS else code
