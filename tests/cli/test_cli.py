@@ -226,7 +226,7 @@ def test_lines_are_broken_only_where_a_width_is_known(monkeypatch, capsys, colum
     assert capsys.readouterr().out.count("\n") == lines
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=180)
 def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     """No bar, no colours, no broken lines; and a terminal that cannot show a sign does not end the work."""
     out = tmp_path / ("long" * 40) / "run"
