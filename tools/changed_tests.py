@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = [f"tests/test_{name}.py" for name in ("capsules", "losses", "probabilities", "rooms", "public_api")]
+BASES = {"benchmarks": "benchmarks", "tools": ".", "reproduction": "."}  # where imports of a module start
 NO_TESTS = 5  # how pytest ends if all tests of the files are marked
 LEAST = 45.0  # seconds that tests get, however long the linters took
 QUICK = "not slow and not browser and not gpu"
@@ -63,15 +64,15 @@ def related_tests(name: str, root: Path = ROOT) -> list[str]:
     home = next((home for home in TESTS if path.is_relative_to(home)), None)
     if home is None or name == "src/hitnet/__init__.py":
         return CORE
-    if home == "reproduction":  # its parts hang together
-        return ["reproduction/tests"]
     inner = path.relative_to(home)
     folder = root / TESTS[home] / inner.parent
     while not (files := sorted(folder.rglob("test_*.py"))):  # a folder of data, say: the tests beside it
         inner, folder = inner.parent, folder.parent
     named = [file for file in files if file.parent == folder and file.name.startswith(f"test_{inner.stem}")]
-    module = path.stem if "tests" in home else ".".join(path.relative_to(home.split("/")[0]).with_suffix("").parts)
+    module = path.stem if "tests" in home else ".".join(path.relative_to(BASES.get(home, "src")).with_suffix("").parts)
     users = [file for file in files if any(f"{name}.".startswith(f"{module}.") for name in imports(file))]
+    if home == "reproduction":  # its parts hang together
+        named = list(dict.fromkeys([*named, *users, *files]))
     return [file.relative_to(root).as_posix() for file in named or users or files]
 
 

@@ -1,9 +1,11 @@
 """Which tests a change has."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tools import changed_tests
 from tools.changed_tests import CORE, ROOT, changed_files, related_tests, select
 
 FILES = {
@@ -17,8 +19,10 @@ FILES = {
     "tests/data/test_split.py": "",
     "tests/scikit_learn/test_classifier.py": "",
     "tests/benchmarks/test_record.py": "from parts.record import add",
-    "reproduction/tests/test_ledger.py": "",
+    "reproduction/tests/test_ledger.py": "import toy_book",
+    "reproduction/tests/test_verdicts.py": "from reproduction import claims",
 }
+LABORATORY = ["reproduction/tests/test_ledger.py", "reproduction/tests/test_verdicts.py"]
 PAGES = ["tests/audit/test_page.py", "tests/audit/test_page_grid.py"]
 
 
@@ -48,7 +52,8 @@ def root(tmp_path: Path) -> Path:
         ("tests/data/test_split.py", ["tests/data/test_split.py"]),
         ("tests/data/test_gone.py", []),
         ("benchmarks/parts/record.py", ["tests/benchmarks/test_record.py"]),
-        ("reproduction/book.py", ["reproduction/tests"]),
+        ("reproduction/ledger.py", LABORATORY),
+        ("reproduction/claims.py", LABORATORY[::-1]),
         ("reproduction/tests/toy_book.py", ["reproduction/tests/test_ledger.py"]),
         ("docs/audit.md", ["tests/test_docs.py"]),
         ("pyproject.toml", CORE),
@@ -68,12 +73,27 @@ def test_without_a_change_the_formulas_are_tested(root):
     assert all((ROOT / name).is_file() for name in CORE)
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone of the repository")
-def test_new_files_are_part_of_a_change():
-    new = ROOT / "tests/tools/new file.txt"
-    assert new.relative_to(ROOT).as_posix() not in changed_files("HEAD")
-    new.touch()
-    try:
-        assert new.relative_to(ROOT).as_posix() in changed_files("HEAD")
-    finally:
-        new.unlink()
+def test_a_change_is_what_differs_from_where_the_branch_began_committed_or_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(changed_tests, "ROOT", tmp_path)
+
+    def git(*arguments):
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def commit(name):
+        (tmp_path / name).touch()
+        git("add", name)
+        git("commit", "--message", name)
+
+    git("init", "--initial-branch", "main")
+    commit("old.py")
+    git("switch", "--create", "mine")
+    commit("committed é.py")
+    git("switch", "main")
+    commit("of others.py")
+    git("switch", "mine")
+    assert changed_files("main") == ["committed é.py"]
+    (tmp_path / "old.py").write_text("edited")
+    (tmp_path / "new.py").touch()
+    assert changed_files("main") == ["committed é.py", "new.py", "old.py"]
+    assert changed_files("HEAD") == ["new.py", "old.py"]
