@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import hitnet
 from hitnet import choose_model, choose_recipe, models, open_data
-from hitnet.data.opened import LONGEST_SIDE
+from hitnet.data.options import LONGEST_SIDE
 from hitnet.models import backbones
 from hitnet.training import engine
 from hitnet.training.configuration import at_backbone_size
