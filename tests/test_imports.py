@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 LATE = (
     "pandas",
     "pyarrow",
@@ -52,6 +54,7 @@ except SystemExit as end:
     assert packages.isdisjoint({*LATE, "torch"})
 
 
+@pytest.mark.slow
 def test_names_are_there_without_the_packages_that_some_need():
     """`from hitnet import *`, `help` and `inspect` look at every name; only a call needs the package."""
     code = """

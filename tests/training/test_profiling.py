@@ -14,6 +14,7 @@ SMALL = {"model": "hitnet-small", "device": "cpu", "recipe": choose_recipe(epoch
 SHORT = SMALL | {"recipe": choose_recipe(epochs=2, batch_size=16)}
 
 
+@pytest.mark.slow
 def test_profile_of_a_training(toy, tmp_path):
     plain = hitnet.train(toy, **SMALL)
     run = hitnet.train(toy, out=tmp_path / "run", profile=True, **SMALL)
