@@ -42,7 +42,7 @@ check: setup
 	@start=$$(date +%s); $(LINT) && $(BIN)/python tools/changed_tests.py --base $(BASE) --until $$((start + 100))
 
 # Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it. A test that hangs
-# fails after a minute (tests/watchdog.py); on a busy machine, `HITNET_PATIENCE=3 make test` gives it three.
+# fails after a minute (tests/hanging.py); on a busy machine, `HITNET_PATIENCE=3 make test` gives it three.
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 

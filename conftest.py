@@ -14,7 +14,7 @@ from hitnet.cli import app, main, terminal
 from patience import PATIENCE
 from toy import toy_images
 
-pytest_plugins = ("watchdog",)  # ends tests that hang
+pytest_plugins = ("hanging",)  # ends tests that hang
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),

@@ -1,4 +1,4 @@
-"""How long tests wait for what must happen; tests/watchdog.py ends those that hang."""
+"""How long tests wait for what must happen; tests/hanging.py ends those that hang."""
 
 import os
 import time

@@ -26,8 +26,8 @@ def test_is_quick():
 def pytest_of(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    gpu\n")
     (folder / "test_it.py").write_text(HANGING)
-    (folder / "quick.py").write_text("import watchdog\nwatchdog.GRACE = 0.5\n")
-    command = [sys.executable, "-m", "pytest", "-p", "watchdog", "-p", "quick", "-p", "no:cacheprovider", *arguments]
+    (folder / "quick.py").write_text("import hanging\nhanging.GRACE = 0.5\n")
+    command = [sys.executable, "-m", "pytest", "-p", "hanging", "-p", "quick", "-p", "no:cacheprovider", *arguments]
     path = os.pathsep.join([str(Path(__file__).parent), str(folder)])
     variables = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
