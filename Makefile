@@ -1,20 +1,30 @@
-# `make demo` audits and trains on the samples that ship with the package; `make test` runs linters and tests.
-# Both first install the package and its development tools into VENV. Neither needs root.
+# `make demo`   audits and trains on the samples that ship with the package
+# `make check`  lints, and runs the quick tests of your change: at most two minutes
+# `make test`   lints, and runs all tests
+# Each first installs what it needs into VENV: the demo only the package, the others also the tools for development.
+# None needs root.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+LINT := $(BIN)/ruff format --check --quiet && $(BIN)/ruff check && $(BIN)/mypy
 
-.PHONY: setup demo test lint docs dist attack reproduce clean
+.PHONY: setup demo check test lint docs dist attack reproduce clean
 
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) '.[dev]'
+	@touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-demo: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) .
 	@touch $@
 
-demo: setup
+demo: $(VENV)/.installed-demo
 	@rm -rf demo
 	@echo "1. Photographs of clothes: which labels are wrong?"
 	$(BIN)/hitnet audit clothing-sample --out demo/clothes
@@ -25,7 +35,14 @@ demo: setup
 	@echo "3. The same digits: which labels are wrong?"
 	$(BIN)/hitnet audit mnist-sample --out demo/audit
 
-# Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it.
+# A change is what differs from where your branch left BASE, committed or not. Tests marked slow, browser or gpu are left
+# out, and none starts after 100 seconds (45 of its own, if the linters took long); the last lines say so.
+BASE ?= main
+check: setup
+	@start=$$(date +%s); $(LINT) && $(BIN)/python tools/changed_tests.py --base $(BASE) --until $$((start + 100))
+
+# Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it. A test that hangs
+# fails after a minute (tests/hanging.py); on a busy machine, `HITNET_PATIENCE=3 make test` gives it three.
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
@@ -52,9 +69,7 @@ dist: setup
 	$(BIN)/python -m build
 
 lint: setup
-	$(BIN)/ruff format --check --quiet
-	$(BIN)/ruff check
-	$(BIN)/mypy
+	$(LINT)
 
 clean:
 	rm -rf $(VENV) build dist site demo attack runs .pytest_cache .mypy_cache .ruff_cache

@@ -14,6 +14,8 @@ from hitnet.cli import app, main, terminal
 from patience import PATIENCE
 from toy import toy_images
 
+pytest_plugins = ("hanging",)  # ends tests that hang
+
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--window-size=1366,768"),
@@ -54,6 +56,14 @@ def missing_browser() -> str | None:
     if importlib.util.find_spec("selenium") is None:
         return "The Python package selenium is missing. To run the browser tests: `pip install selenium`"
     return None
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a browser."""
+    for item in items:
+        if "started_browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,7 +135,7 @@ def started_browser(tmp_path_factory):
 
 @pytest.fixture
 def browser(started_browser):
-    """A real browser with an empty page and an empty log, for tests that carry the marker `browser`.
+    """A real browser with an empty page and an empty log; tests that use it get the marker `browser`.
 
     The page of an earlier test goes on asking its server, which is gone, until it is left.
     """

@@ -107,7 +107,7 @@ def test_the_running_statistics_of_one_batch_are_its_own(norm):
 
 def test_classes_share_their_statistics_as_in_the_paper():
     assert HitOrMiss(7, 3, capsule_dim=4).norm.num_features == 4
-    with pytest.raises(HitNetError, match="HitOrMiss: norm must be one of shared, each, class; got 'all'"):
+    with pytest.raises(HitNetError, match=r"HitOrMiss: norm .*; got 'all'"):
         HitOrMiss(7, 3, norm="all")
 
 
@@ -166,7 +166,7 @@ def test_layer_of_size_one_and_features_of_a_wrong_shape():
     layer = HitOrMiss(1, 1, 1)
     assert layer(torch.rand(5, 1)).shape == (5, 1, 1)
     for shape in ((5, 2, 1), (5, 2)):
-        with pytest.raises(HitNetError, match=r"HitOrMiss: features must be \(B, 1\); got shape \(5, 2"):
+        with pytest.raises(HitNetError, match=r"HitOrMiss: features .*\(5, 2"):
             layer(torch.rand(shape))
 
 
@@ -206,7 +206,7 @@ def test_arguments_of_a_wrong_kind_are_named(call, message):
 def test_one_hot_says_what_is_wrong_with_targets():
     with pytest.raises(HitNetError, match=r"0\.\.2; got values from 0 to 3"):
         one_hot(torch.tensor([0, 3]), 3)
-    with pytest.raises(HitNetError, match=r"0\.\.2; got values from -1 to 2"):
+    with pytest.raises(HitNetError, match=r"0\.\.2; got .* -1 to 2"):
         one_hot(torch.tensor([-1, 2]), 3)
     with pytest.raises(HitNetError, match=r"\(B, 3\)"):
         one_hot(torch.zeros(2, 4), 3)
@@ -223,7 +223,7 @@ def test_one_hot_of_no_targets_and_of_targets_on_a_device():
 
 @pytest.mark.parametrize("targets", [[[0.5, 0.5, 0.0]], [[0.9, 0.05, 0.05]], [[0, -1, 7]]])
 def test_one_hot_refuses_labels_that_are_mixed_or_smoothed(targets):
-    with pytest.raises(HitNetError, match="zeros and ones; got other values"):
+    with pytest.raises(HitNetError, match="zeros and ones; got"):
         one_hot(torch.tensor(targets), 3)
 
 

@@ -197,7 +197,7 @@ def test_mistakes_are_named():
         CentripetalLoss()(d, torch.tensor([0, 1]))
     with pytest.raises(HitNetError, match=r"\(B, K\)"):
         CentripetalLoss()(d[0], torch.tensor([0]))
-    with pytest.raises(HitNetError, match="reduction must be one of mean, sum, none"):
+    with pytest.raises(HitNetError, match="reduction must be one of"):
         CentripetalLoss(reduction="avg")
     for name in ("hit_step", "miss_step"):
         with pytest.raises(HitNetError, match=f"{name} must be finite and above 0"):
@@ -208,13 +208,13 @@ def test_mistakes_are_named():
                 CentripetalLoss(**{name: value})
     with pytest.raises(HitNetError, match="ghost_probability"):
         CentripetalLoss(ghost_probability=1.5)
-    with pytest.raises(HitNetError, match="ghost_rule must be one of always, nearer"):
+    with pytest.raises(HitNetError, match="ghost_rule must be one of"):
         CentripetalLoss(ghost_rule="near")
 
 
 @pytest.mark.parametrize("options", [{"capsule_dim": 2}, {"capsule_dim": 3}, {"miss_radius": 2.0}])
 def test_capsules_must_be_able_to_miss(options):
-    with pytest.raises(HitNetError, match=r"at most \d\.\d\d from the centre, so none could miss it by"):
+    with pytest.raises(HitNetError, match=r"at most \d\.\d\d from"):
         CentripetalLoss(**options)
     CentripetalLoss(capsule_dim=4)
 
@@ -255,7 +255,7 @@ def test_gradient_of_the_ghost_loss():
 def test_mistakes_with_the_ghost_loss():
     with pytest.raises(HitNetError, match="no wrong class is left"):
         GhostLoss()(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(HitNetError, match="ghost_rule must be one of always, nearer; got 'near'"):
+    with pytest.raises(HitNetError, match=r"ghost_rule .*; got 'near'"):
         GhostLoss(ghost_rule="near")
     with pytest.raises(HitNetError, match="ghost_probability must be in"):
         GhostLoss(ghost_probability=2)

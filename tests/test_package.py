@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patience import PATIENCE
+pytestmark = pytest.mark.slow  # builds a wheel
 
 ROOT = Path(__file__).parents[1]
 NOT_CODE = {  # a change here must be meant
@@ -39,7 +39,7 @@ def wheel(tmp_path_factory):
         shutil.copy(ROOT / name, folder / name)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr
     (path,) = (folder / "dist").glob("*.whl")
     return path
@@ -67,6 +67,6 @@ def test_samples_and_weights_are_read_outside_the_repository(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-c", EXAMPLE, str(tmp_path / "installed")]
-    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert process.stdout.split()[:2] == ["10000", "1201"]

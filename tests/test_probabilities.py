@@ -52,7 +52,7 @@ def test_distances_that_are_not_numbers_or_not_a_table_are_refused(odd):
 
 
 def test_a_temperature_of_0_is_refused():
-    with pytest.raises(HitNetError, match="temperature must be finite and above 0; got 0"):
+    with pytest.raises(HitNetError, match=r"temperature .*; got 0"):
         class_probabilities(np.zeros((1, 2)), 0)
 
 
@@ -60,7 +60,7 @@ def test_the_error_rate_is_spread_evenly():
     distances = np.random.default_rng(0).uniform(0, 2, (20, 4))
     expected = 0.9 * class_probabilities(distances, 0.2) + 0.1 / 4
     np.testing.assert_allclose(class_probabilities(distances, 0.2, error_rate=0.1), expected)
-    with pytest.raises(HitNetError, match=r"error_rate must be in \[0, 1\]; got 1.5"):
+    with pytest.raises(HitNetError, match=r"error_rate .*; got 1.5"):
         class_probabilities(distances, error_rate=1.5)
 
 

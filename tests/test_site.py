@@ -13,7 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 import hitnet
-from patience import PATIENCE
+
+pytestmark = pytest.mark.slow(seconds=180)  # builds the site
 
 ROOT = Path(__file__).parents[1]
 COUNTED = ("h1", "h2", "h3", "img", "li", "pre", "table", "td")
@@ -51,7 +52,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr
     return folder
 

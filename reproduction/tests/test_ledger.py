@@ -38,7 +38,7 @@ def test_entries_are_told_apart_by_kind_and_experiment(ledger):
     assert [(line.experiment, line.seeds) for line in ledger.select(RUN)] == [("other", (0,)), ("toy", (1,))]
     assert ledger.select(RUN, "toy") == [entry(1)]
     assert ledger.select(SHORT) == [entry(0, kind=SHORT, label="1 epochs")]
-    with pytest.raises(HitNetError, match="already has short toy 1 epochs with seed 0, in line 1"):
+    with pytest.raises(HitNetError, match="1 epochs with seed 0, in line 1"):
         ledger.add(entry(0, kind=SHORT, label="1 epochs"))
 
 
@@ -57,7 +57,7 @@ def test_adding_only_appends(ledger):
 def test_the_same_run_twice_is_refused(ledger):
     ledger.add(entry(0))
     before = ledger.path.read_bytes()
-    with pytest.raises(HitNetError, match="already has run toy with seed 0, in line 1"):
+    with pytest.raises(HitNetError, match="toy with seed 0, in line 1"):
         ledger.add(entry(0, error=2))
     assert ledger.path.read_bytes() == before
     ledger.add(entry(0, kind=SHORT, label="1 epochs"))  # another key
@@ -100,7 +100,7 @@ def test_whole_lines_of_another_version_are_named(ledger, changes):
     whole = {**json.loads(entry(0).to_line()), **changes}
     del whole["check"]
     ledger.path.write_text(canonical({**whole, "check": checksum(whole)}) + "\n")
-    with pytest.raises(HitNetError, match="line 1 is damaged: it is of a kind that this version of hitnet does not"):
+    with pytest.raises(HitNetError, match=r"line 1 is damaged: .* kind"):
         ledger.read()
 
 
@@ -108,7 +108,7 @@ def test_lines_are_counted_anew_and_empty_ones_passed_over(ledger):
     ledger.path.write_text(f"{entry(0).to_line()}\n{entry(1).to_line()}\n")
     ledger.read()
     ledger.path.write_text(f"{entry(1).to_line()}\n \n\n{entry(0).to_line()}\n")
-    with pytest.raises(HitNetError, match="already has run toy with seed 0, in line 4"):
+    with pytest.raises(HitNetError, match="toy with seed 0, in line 4"):
         ledger.add(entry(0))
 
 
@@ -117,7 +117,7 @@ def test_two_different_lines_for_a_run_are_refused_but_not_the_same_line_twice(l
     ledger.read()
     assert len(ledger.entries) == 1
     ledger.path.write_text(f"{entry(0).to_line()}\n{entry(1).to_line()}\n{entry(0, error=9).to_line()}\n")
-    with pytest.raises(HitNetError, match="lines 1 and 3 both record run toy with seed 0, differently"):
+    with pytest.raises(HitNetError, match=r"lines 1 and 3 .* seed 0"):
         ledger.read()
 
 
@@ -178,7 +178,7 @@ def test_a_full_disk_leaves_no_half_line(ledger, monkeypatch):
         return write(handle, content[: room.pop()])
 
     monkeypatch.setattr(os, "write", until_full)
-    with pytest.raises(HitNetError, match=r"Cannot write the ledger .*No space left on device"):
+    with pytest.raises(HitNetError, match=r"ledger .*No space left"):
         ledger.add(entry(1))
     monkeypatch.undo()
     assert ledger.path.read_bytes() == before
@@ -199,7 +199,7 @@ def test_a_torn_last_line_is_told_and_repaired(ledger):
     whole = ledger.path.read_bytes()
     line = entry(1).to_line()
     ledger.path.write_bytes(whole + line[:40].encode())
-    with pytest.raises(HitNetError, match=r"its last line is torn.*`python -m reproduction --repair`"):
+    with pytest.raises(HitNetError, match="reproduction --repair`"):
         Ledger(ledger.path)
     assert ledger_module.repair(ledger.path) == line[:40]
     assert ledger.path.read_bytes() == whole

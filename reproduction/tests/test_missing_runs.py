@@ -63,7 +63,7 @@ def test_a_run_of_the_full_length_is_not_a_short_run(work, book, ledger):
 
 def test_a_run_cannot_be_made_longer(work, ledger):
     for name in ("toy", "toy-picture"):
-        with pytest.raises(HitNetError, match="toy has 2 epochs, and `epochs` can only shorten it; got 3"):
+        with pytest.raises(HitNetError, match=r"`epochs` .*; got 3"):
             work(name, epochs=3)
     assert ledger.entries == {}
 

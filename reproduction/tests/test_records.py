@@ -41,7 +41,7 @@ def test_a_line_that_claims_to_be_full_but_is_not_is_refused(book, ledger, chang
     run = record(toy, **changes)
     assert says in why_not_full(run, toy)
     add(ledger, toy, 0, run)
-    with pytest.raises(HitNetError, match="line 1 claims to be a full run of toy, but is not"):
+    with pytest.raises(HitNetError, match=r"line 1 .* full run of toy"):
         full_runs(ledger, toy)
 
 
@@ -78,7 +78,7 @@ def test_records_from_before_teachers_and_model_options_count(book, ledger):
 )
 def test_a_record_of_an_unknown_form_is_named(book, ledger, change):
     ledger.add(Entry(RUN, "toy", (0,), change(record(book.experiments["toy"]).to_facts())))
-    with pytest.raises(HitNetError, match="line 1: the record of toy has other entries"):
+    with pytest.raises(HitNetError, match="line 1: the record of toy"):
         full_runs(ledger, book.experiments["toy"])
 
 
@@ -89,7 +89,7 @@ def test_a_run_of_another_head_does_not_count(ledger):
     assert "'head': 'hit-or-miss'" in why_not_full(plain, soft)
     assert "softmax" in why_not_full(replace(plain, model_options=soft.full_options), hit)
     add(ledger, soft, 0, plain)
-    with pytest.raises(HitNetError, match="claims to be a full run of cifar10-resnet9-softmax, but is not"):
+    with pytest.raises(HitNetError, match="cifar10-resnet9-softmax"):
         full_runs(ledger, soft)
 
 
@@ -98,7 +98,7 @@ def test_an_analysis_of_other_networks_than_the_runs_is_refused(page, book, ledg
     for seed in range(2):
         add(ledger, ghosts, seed, record(ghosts, weights=f"w{seed}"))
     ledger.add(Entry(ANALYSIS, "toy-ghosts", (0, 1), {"weights": ["w0", "w9"]}))
-    with pytest.raises(HitNetError, match=r"line 3: .* network \(weights w9\) than the run with seed 1 \(weights w1\)"):
+    with pytest.raises(HitNetError, match=r"line 3: .*w9.* seed 1 .*w1"):
         page(book)
 
 

@@ -133,6 +133,7 @@ def test_the_packages_ledger_is_sound():
         full_runs(ledger, experiment)
 
 
+@pytest.mark.slow
 def test_the_pages_in_the_repository_are_those_of_the_ledger(command, tmp_path):
     for part in ("discussion", "images"):
         shutil.copytree(LABORATORY / part, tmp_path / part)

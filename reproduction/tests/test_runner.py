@@ -120,7 +120,7 @@ def test_weights_of_another_training_are_refused(work, book, ledger, tmp_path, n
         out=tmp_path / "runs/toy/seed-0",
         device="cpu",
     )
-    with pytest.raises(HitNetError, match=r"seed-0 holds another run, .*recipe\.epochs was 1, now 2"):
+    with pytest.raises(HitNetError, match=r"recipe\.epochs was 1, now 2"):
         work(name)
     assert ledger.select(RUN) == ledger.select(PICTURE) == []
 
@@ -143,7 +143,7 @@ def test_model_options_reach_the_network_and_the_ledger(book, ledger, tmp_path):
     run = full_runs(ledger, soft)[0]
     assert run.model_options == {**soft.full_options, **SOFT}
     assert hitnet.open_run(tmp_path / "runs/toy-soft/seed-0").model.config.head == "softmax"
-    with pytest.raises(HitNetError, match="is not: it is hitnet-small with"):
+    with pytest.raises(HitNetError, match="it is hitnet-small with"):
         full_runs(ledger, replace(soft, model_options={}))
 
 
@@ -169,7 +169,7 @@ def test_a_finished_run_that_was_not_recorded_is_recorded(work, book, ledger):
 def test_a_run_folder_that_holds_another_run_is_not_counted(work, ledger, tmp_path):
     work("toy", runs=1)
     shutil.copytree(tmp_path / "runs/toy/seed-0", tmp_path / "runs/toy/seed-1")
-    with pytest.raises(HitNetError, match=r"seed-1 holds another run, .*: seed was 0, now 1"):
+    with pytest.raises(HitNetError, match=r"seed-1 .*: seed was 0, now 1"):
         work("toy", runs=2)
     assert [line.seeds for line in ledger.select(RUN)] == [(0,)]
 
@@ -179,7 +179,7 @@ def test_a_run_that_does_not_say_where_it_was_trained_is_not_recorded(work, ledg
     ledger.path.unlink()
     ledger.read()
     (tmp_path / "runs/toy/seed-0/origin.json").unlink()
-    with pytest.raises(HitNetError, match=r"seed-0 has no origin\.json, .* copy all files of its folder"):
+    with pytest.raises(HitNetError, match=r"seed-0 has no origin\.json"):
         work("toy", runs=1)
     assert ledger.entries == {}
 
@@ -218,19 +218,17 @@ def test_a_guard_that_stopped_stays_stopped():
 def test_runs_on_another_test_set_are_refused_before_training(work, book, ledger, tmp_path):
     toy = book.experiments["toy"]
     add(ledger, toy, 0, record(toy, tested_on="toy (rebuilt)"))
-    with pytest.raises(
-        HitNetError, match=r"tested on toy \(rebuilt\), but the test set here is toy; .* another `ledger`"
-    ):
+    with pytest.raises(HitNetError, match=r"\(rebuilt\).* `ledger`"):
         work("toy")
     assert not list(tmp_path.glob("runs/**/*.safetensors"))
     add(ledger, toy, 1)
-    with pytest.raises(HitNetError, match=r"tested on toy and toy \(rebuilt\), which have no common mean"):
+    with pytest.raises(HitNetError, match=r"toy and toy \(rebuilt\)"):
         full_runs(ledger, toy)
 
 
 def test_data_that_are_not_whole_cannot_be_counted(book, ledger):
     larger = replace(book.experiments["toy"], images=49)
-    with pytest.raises(HitNetError, match="has 48 of 49 training images and 12 of 12 test images"):
+    with pytest.raises(HitNetError, match=r"48 of 49 .* 12 of 12"):
         reproduce(
             "toy",
             book=replace(book, experiments={"toy": larger}, results={}),

@@ -38,6 +38,7 @@ def test_table_1_and_the_curves_of_a_full_ledger(page, ledger, tmp_path):
     assert "mean of 20 runs" in text
 
 
+@pytest.mark.slow
 def test_speed_compares_runs_of_the_same_device_with_as_many_side_by_side(page, ledger):
     def rows():
         text = page(PAPER).split("## speed")[1].split("## ")[0]

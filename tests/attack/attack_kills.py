@@ -37,10 +37,10 @@ from hitnet.data import save_npz
 from hitnet.features import cache
 from hitnet.runtime import files
 from hitnet.training import engine
-from patience import PATIENCE
 from toy import toy_images
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate", "shutil.copyfile")
+WAITING = 900.0  # seconds; a command that takes longer hangs, however busy the machine is
 TIMES = ("seconds", "images_per_second", "epoch_seconds", "date", "code")
 
 
@@ -245,7 +245,7 @@ def start(
         passed = time.monotonic() - began
         if pid:
             break
-        if passed > PATIENCE or (kill_after is not None and passed > kill_after):
+        if passed > WAITING or (kill_after is not None and passed > kill_after):
             os.kill(child, signal.SIGKILL)
             kill_after = None
         time.sleep(0.002)

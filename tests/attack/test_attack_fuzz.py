@@ -17,6 +17,7 @@ def attack(*arguments):
     )
 
 
+@pytest.mark.slow(seconds=600)
 def test_damaged_files_are_read_or_refused(tmp_path):
     """8 inputs of each kind; `make attack` tries thousands."""
     ended = attack("fuzz", "--seed", 0, "--most", 8, "--minutes", 30, "--out", tmp_path)
@@ -26,12 +27,14 @@ def test_damaged_files_are_read_or_refused(tmp_path):
     assert record["findings"] == 0
 
 
+@pytest.mark.slow(seconds=300)
 def test_inputs_that_once_broke_something_are_read_or_refused():
     ended = attack("cases", CASES)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{len(list(CASES.glob('*.json')))} cases" in ended.stdout
 
 
+@pytest.mark.slow(seconds=300)
 def test_the_attack_sees_a_reader_that_fails_hangs_crashes_or_takes_too_much(tmp_path):
     """An attack that finds nothing must be able to find something."""
     script = tmp_path / "weak.py"

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ATTACK = Path(__file__).with_name("attack.py")
 COMMANDS = {"train", "audit", "reproduce", "apply", "features"}
 
 
+@pytest.mark.slow(seconds=600)
 def test_killed_commands_lose_nothing(tmp_path):
     """Two kills of each command; `make attack` makes hundreds."""
     arguments = ["kill", "--kills", "10", "--minutes", "60", "--out", tmp_path]

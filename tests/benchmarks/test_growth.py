@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import growth
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_every_part_measures_something(tmp_path):
     out = tmp_path / "growth.json"
     (tmp_path / "torchvision.py").write_text("raise ImportError('no part of growth needs it')")

@@ -200,6 +200,7 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
         main()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_path, number, code):
     out = tmp_path / "run"
@@ -225,6 +226,7 @@ def test_lines_are_broken_only_where_a_width_is_known(monkeypatch, capsys, colum
     assert capsys.readouterr().out.count("\n") == lines
 
 
+@pytest.mark.slow(seconds=180)
 def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     """No bar, no colours, no broken lines; and a terminal that cannot show a sign does not end the work."""
     out = tmp_path / ("long" * 40) / "run"
@@ -243,6 +245,7 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     assert "band 1" in printed
 
 
+@pytest.mark.slow
 def test_json_is_json_in_every_encoding(toy_run, tmp_path):
     names = ["é", "犬", "\U0001f415"]
     for name in names:
@@ -295,6 +298,7 @@ def test_the_version(command):
     assert (ended.code, ended.out, ended.err) == (0, f"hitnet {hitnet.__version__}\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flags", "shown"), [((), "ours"), (("-q",), ""), (("-v",), "ours theirs")])
 def test_other_libraries_are_quiet_unless_asked_for(toy_run, flags, shown):
     words = (

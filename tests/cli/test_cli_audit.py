@@ -57,6 +57,7 @@ def write_corrections(path, rows):
     return path
 
 
+@pytest.mark.slow
 def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ended = command("audit", photos, "--out", "out", *QUICK)
@@ -73,6 +74,7 @@ def test_audit_prints_the_worst_and_where_the_page_is(command, photos, tmp_path,
     assert lines[-2] == "review page: out/report.html"
 
 
+@pytest.mark.slow
 def test_that_no_label_stands_out_is_said_with_care(command, tmp_path, audited):
     clean = write_folder(tmp_path / "clean", toy_images(48))
     ended = command("audit", clean, "--out", tmp_path / "out", *QUICK)
@@ -308,6 +310,7 @@ def test_judges_that_do_not_go_together(command, photos, tmp_path, monkeypatch, 
     assert not (tmp_path / "out" / "audit.csv").exists()
 
 
+@pytest.mark.slow
 def test_audit_by_own_features(command, photos, tmp_path):
     images = open_data(photos).load("all")
     means = images.pixels.float().view(48, 3, 4, 12).mean(dim=(2, 3)).numpy()

@@ -54,6 +54,7 @@ class Page:
         return json.loads(self.opener.open(request).read())
 
 
+@pytest.mark.slow
 def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp_path, command):
     folder, start = served
     process, address = start("--reviewer", "anna")
@@ -80,6 +81,7 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp
     assert "holds no decisions by 'carl'" in none.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decided", [0, 1, 2])
 def test_ctrl_c_ends_it_with_what_is_saved_and_what_to_do(served, decided):
     folder, start = served
@@ -111,7 +113,7 @@ def test_a_missing_package_is_said(tmp_path):
     )
     environment = {**os.environ, "COLUMNS": "300"}
     command = [sys.executable, "-c", code, str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert ended.returncode == 1
     assert "needs the package starlette: pip install 'hitnet[review]'" in ended.stderr
     assert "Traceback" not in ended.stderr

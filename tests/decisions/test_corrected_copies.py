@@ -80,7 +80,7 @@ def test_classes_that_only_the_audit_knows_can_be_given(folder, tmp_path):
     images = open_data(folder).load("all")
     table = audit_of(images)
     csv = write_csv(tmp_path / "c.csv", table, {0: ("relabel", "emu")})
-    with pytest.raises(HitNetError, match="'emu' is not a class of the set or of the audit"):
+    with pytest.raises(HitNetError, match="'emu' is not a class"):
         correct(open_data(folder), table, csv, tmp_path / "out")
     done = correct(open_data(folder), table, csv, tmp_path / "out", class_names=["cat", "emu", "dog"])
     assert (done.relabelled, done.emptied) == (1, ())

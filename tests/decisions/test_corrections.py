@@ -109,7 +109,7 @@ def test_two_new_labels_for_an_image_are_a_conflict(tmp_path):
     images = make_images()
     csv = tmp_path / "c.csv"
     csv.write_text(HEADER + "1,,class 1,relabel,class 2\n1,,class 1,relabel,class 3\n")
-    with pytest.raises(HitNetError, match=r"has a mistake; nothing was written\.\n  line 3: .*otherwise on line 2"):
+    with pytest.raises(HitNetError, match=r"line 3: .*on line 2"):
         correct(open_data(images), audit_of(images), csv, tmp_path / "out")
 
 
@@ -119,7 +119,7 @@ def test_columns_are_found_by_their_names(tmp_path):
     ((_, change),) = read_corrections(csv).corrections
     assert change == (7, "a.png", "cat", "relabel", "dog")
     csv.write_text("note,label,decision,given,path,id\nwhy,dog\n")
-    with pytest.raises(HitNetError, match="line 2: 2 fields where the first line names 6"):
+    with pytest.raises(HitNetError, match=r"line 2: 2 fields .* 6"):
         read_corrections(csv)
 
 
@@ -140,9 +140,9 @@ def test_a_set_that_has_changed_is_refused(tmp_path):
     table = audit_of(images)
     csv = write_csv(tmp_path / "c.csv", table, {1: ("drop", "")})
     changed = images.with_labels((images.labels + 1) % 5)
-    with pytest.raises(HitNetError, match=r"not the set that was audited: image 59, .* is now '' labelled 'class 0'"):
+    with pytest.raises(HitNetError, match=r"image 59, .* 'class 0'"):
         correct(open_data(changed), table, csv, tmp_path / "out")
-    with pytest.raises(HitNetError, match=r"not the set that was audited: image 59, .* is not there"):
+    with pytest.raises(HitNetError, match=r"image 59, .* not there"):
         correct(open_data(images.select(range(30))), table, csv, tmp_path / "out")
     twice = type(images)(**{**vars(images), "ids": images.ids.clamp_min(1)})
     with pytest.raises(HitNetError, match="two images have the same id"):
@@ -172,7 +172,7 @@ def test_corrections_of_files_that_are_gone_are_named(folder, tmp_path):
     gone = [path for i, path in zip(images.ids.tolist(), images.paths, strict=True) if i in (0, 9)]
     for path in gone:
         os.remove(folder / path)
-    with pytest.raises(HitNetError, match="decides on 2 images that photos no longer has") as caught:
+    with pytest.raises(HitNetError, match="2 images that photos") as caught:
         correct(open_data(folder), table, csv, tmp_path / "out")
     assert f"\n  line 2: {gone[0]}\n  line 4: {gone[1]}\n" in str(caught.value)
     shutil.rmtree(folder / "cat")
@@ -201,7 +201,7 @@ def test_a_table_whose_labels_have_changed_is_refused(folder, tmp_path):
     table = audit_of(open_data(source).load("all"))
     csv = write_csv(tmp_path / "c.csv", table, {0: ("drop", "")})
     source.write_text("path,label\ndog/4.png,x\ncat/0.png,x\ncat/1.png,y\ndog/0.png,y\n")
-    with pytest.raises(HitNetError, match=r"image 1, 'cat/1\.png' labelled 'x', is now 'cat/1\.png' labelled 'y'"):
+    with pytest.raises(HitNetError, match=r"'x', is now .* 'y'"):
         correct(open_data(source), table, csv, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -90,7 +90,7 @@ def test_a_set_of_links_out_of_it_leaves_nothing_to_copy(photos, tmp_path):
     for file in FILES:
         (links / file).parent.mkdir(parents=True, exist_ok=True)
         (links / file).symlink_to(photos / file)
-    with pytest.raises(HitNetError, match=r"6 links lead out .* put the files themselves into the set\. No image is"):
+    with pytest.raises(HitNetError, match="6 links lead out"):
         corrected(links, tmp_path, {})
     assert not (tmp_path / "out").exists()
 
@@ -110,7 +110,7 @@ def test_a_table_names_what_its_links_lead_to_outside(photos, tmp_path):
 def test_names_that_windows_has_no_files_of(photos, tmp_path, monkeypatch, name):
     (photos / "cat").rename(photos / name)
     monkeypatch.setattr(copying, "WINDOWS", True)
-    with pytest.raises(HitNetError, match=r"Windows has no files or folders named .*; nothing was written"):
+    with pytest.raises(HitNetError, match="Windows has no files"):
         corrected(photos, tmp_path, {})
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(copying, "WINDOWS", False)

@@ -213,6 +213,7 @@ def test_a_step_that_undoes_itself_or_a_later_one_is_ignored(undone):
     assert len(decisions.steps) == 1
 
 
+@pytest.mark.slow
 def test_an_undoing_can_be_undone_any_number_of_times():
     steps = [step(1, "keep", name="0"), *(Step("anna", undoes=str(i), name=str(i + 1)) for i in range(3000))]
     decisions = Decisions(steps)

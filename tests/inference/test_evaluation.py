@@ -185,7 +185,7 @@ def test_damaged_files_are_left_out_unless_they_must_not_be(run, tmp_path):
 
 
 def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_path):
-    with pytest.raises(HitNetError, match=r"^The data that the run was trained on cannot be read: .*'toy'"):
+    with pytest.raises(HitNetError, match=r"^The data .*'toy'"):
         hitnet.evaluate(run, device="cpu")
     with pytest.raises(HitNetError, match=r"^/.*none\.npz does not exist"):
         hitnet.evaluate(run, tmp_path / "none.npz", device="cpu")
@@ -196,7 +196,7 @@ def test_data_of_a_run_that_are_not_there_any_more_are_told_as_its_own(run, tmp_
 def test_data_that_was_in_memory_is_not_taken_for_a_known_set_of_its_name():
     images = replace(toy_images(12), name="mnist-sample")
     run = hitnet.train(images, model="hitnet-small", recipe=hitnet.choose_recipe(epochs=1), device="cpu")
-    with pytest.raises(HitNetError, match=r"cannot be read: 'mnist-sample' was in memory, not in files\. Name other"):
+    with pytest.raises(HitNetError, match="'mnist-sample' was in memory"):
         hitnet.evaluate(run, device="cpu")
 
 
@@ -212,14 +212,14 @@ def test_the_folder_of_known_sets_that_a_run_recorded_gives_way_to_the_environme
 
 
 def test_no_images_are_refused_in_words(run):
-    with pytest.raises(HitNetError, match="toy holds no images to evaluate"):
+    with pytest.raises(HitNetError, match="toy holds no images"):
         hitnet.evaluate(run, toy_images(6).select([]), device="cpu")
 
 
 def test_images_of_another_size_are_refused_in_words(run):
-    with pytest.raises(HitNetError, match=r"trained on .* Give images of that size"):
+    with pytest.raises(HitNetError, match=r"trained on .* that size"):
         hitnet.evaluate(run, toy_images(6, shape=(1, 14, 14)), device="cpu")
-    with pytest.raises(HitNetError, match=r"trained on .* Give grey images\.$"):
+    with pytest.raises(HitNetError, match=r"trained on .* grey images"):
         hitnet.evaluate(run, toy_images(6, shape=(3, *run.config.model.in_shape[1:])), device="cpu")
 
 

@@ -153,14 +153,14 @@ def test_a_network_that_onnx_runtime_computes_otherwise_is_refused(tmp_path, mon
         return torch.sigmoid(self.vectors(features)) + 0.01 * int(features.shape[0])
 
     monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", shifted)
-    with pytest.raises(HitNetError, match="ONNX Runtime computes other values than PyTorch"):
+    with pytest.raises(HitNetError, match="ONNX Runtime computes other"):
         hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_operator_that_onnx_lacks_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", lambda self, x: torch.special.i1(self.vectors(x)))
-    with pytest.raises(HitNetError, match=r"PyTorch cannot export this network to ONNX: .*special_i1"):
+    with pytest.raises(HitNetError, match=r"PyTorch cannot .*special_i1"):
         hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
     assert capsys.readouterr().out == ""
 

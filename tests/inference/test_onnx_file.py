@@ -186,18 +186,18 @@ def test_no_other_file_is_read_for_weights(tmp_path, monkeypatch, hide):
     monkeypatch.chdir(tmp_path)
     graph = network_graph()
     hide(graph)
-    with pytest.raises(HitNetError, match="refers to another file for its weights"):
+    with pytest.raises(HitNetError, match="refers to another file"):
         open_onnx(save(tmp_path / "x.onnx", graph))
 
 
 def test_operators_of_others_are_not_run(tmp_path):
-    with pytest.raises(HitNetError, match=r"not ONNX's own \(com\.microsoft\)"):
+    with pytest.raises(HitNetError, match=r"\(com\.microsoft\)"):
         open_onnx(save(tmp_path / "x.onnx", network_graph(), domains=("", "com.microsoft")))
 
 
 def test_a_graph_that_cannot_be_run_is_refused(tmp_path):
     node = helper.make_node("NoSuchOperator", ["images"], ["distances"])
-    with pytest.raises(HitNetError, match="not a network that ONNX Runtime can run"):
+    with pytest.raises(HitNetError, match="that ONNX Runtime can run"):
         open_onnx(save(tmp_path / "x.onnx", graph_of([node])))
 
 
@@ -220,7 +220,7 @@ def test_odd_metadata_is_refused(tmp_path, shape, names, version):
 def test_metadata_that_does_not_fit_the_graph_is_refused(tmp_path):
     about = about_of("classifier", (1, 4, 4), ("a", "b", "c"), None, format=1)
     network = open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
-    with pytest.raises(HitNetError, match=r"its distances have the shape \(2, 2\)"):
+    with pytest.raises(HitNetError, match=r"distances .*\(2, 2\)"):
         network.distances(np.zeros((2, 1, 4, 4), np.uint8))
     with pytest.raises(HitNetError, match="cannot be run"):
         network.distances(np.zeros((2, 1, 5, 5), np.uint8))

@@ -30,12 +30,12 @@ def test_images_with_the_same_misfit_are_kept_together():
 
 @pytest.mark.parametrize("keep", [0, -0.1, 1.01, 95, float("nan"), "95 %", None])
 def test_a_share_that_is_none_is_refused(keep):
-    with pytest.raises(HitNetError, match=r"`keep` must be a share above 0 and at most 1, e\.g\. 0\.95; got "):
+    with pytest.raises(HitNetError, match=r"`keep` must be .*0\.95; got "):
         misfit_limit(np.ones((30, 2)), keep)
 
 
 def test_a_limit_is_not_set_on_a_handful_of_images():
-    with pytest.raises(HitNetError, match=r"`keep` needs at least 20 images of known classes .* got 19"):
+    with pytest.raises(HitNetError, match=r"`keep` .* 20 images .* got 19"):
         misfit_limit(np.ones((19, 2)), 0.95)
 
 
@@ -53,5 +53,5 @@ def test_a_rule_by_radii_and_by_a_limit():
 def test_a_rule_without_radii_has_no_limit_to_set():
     rule = DecisionRule(("a", "b"), False, None)
     assert rule.predict("x", np.array([0.3, 0.7])).misfit is None
-    with pytest.raises(HitNetError, match=r"`keep` needs a network whose capsules hit or miss"):
+    with pytest.raises(HitNetError, match="`keep` needs a network"):
         rule.keeping(0.9, np.ones((30, 2)))

@@ -28,6 +28,7 @@ def plain(images, first, second, *, relu):
     return (F.relu(out) if relu else out), parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "shape", "side", "relu"),
     [(3, (1, 7, 8), 3, True), (3, (3, 9, 6), 3, False), (130, (1, 6, 5), 2, True)],

@@ -121,7 +121,7 @@ def test_a_backbone_that_takes_one_size_says_which(monkeypatch):
     monkeypatch.setattr(backbones, "architecture", lambda _: (Patches(), settings))
     assert BackboneFeatures((3, 224, 224), "timm:patches").num_features == 8
     for shape in ((3, 120, 160), (1, 28, 28)):
-        with pytest.raises(HitNetError, match=r"Wrong image height\. It was .* 224 pixels: set `image_size` to 224\."):
+        with pytest.raises(HitNetError, match="set `image_size` to 224"):
             BackboneFeatures(shape, "timm:patches")
 
 
@@ -132,9 +132,9 @@ def test_load_pretrained_takes_a_file_or_what_is_published(weights):
     model.load_pretrained()
     for name, value in module.state_dict().items():
         assert torch.equal(model.features.module.state_dict()[name], value)
-    with pytest.raises(HitNetError, match="No weights are published for the backbone timm:tiny"):
+    with pytest.raises(HitNetError, match=r"No weights .* timm:tiny"):
         network().load_pretrained()
-    with pytest.raises(HitNetError, match=r"there is no file .*gone.safetensors"):
+    with pytest.raises(HitNetError, match=r"no file .*gone.safetensors"):
         network(weights="gone.safetensors").check_pretrained()
 
 
@@ -159,7 +159,7 @@ def test_other_networks_have_nothing_to_load():
 
 
 def test_weights_are_for_backbones_only():
-    with pytest.raises(HitNetError, match="`weights` are for a pretrained backbone, not for features 'small'"):
+    with pytest.raises(HitNetError, match=r"`weights` .* features 'small'"):
         choose_model("hitnet-small", weights="w.safetensors").config((1, 12, 12), 3)
     config = ModelConfig((3, 32, 32), 3, features="timm:tiny", decoder="none", weights="w.safetensors")
     assert ModelConfig.from_dict(config.to_dict()) == config
@@ -201,7 +201,7 @@ def test_weights_that_cannot_be_had_leave_no_folder(weights, tmp_path):
     with pytest.raises(HitNetError, match="file as `weights`"):
         train(None)
     save_file({"conv.weight": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(HitNetError, match="does not fit the backbone timm:tiny"):
+    with pytest.raises(HitNetError, match=r"not fit .* timm:tiny"):
         train(str(tmp_path / "other.safetensors"))
     assert not RunFolder(tmp_path / "run").exists
     assert train(file).folder == tmp_path / "run"

@@ -71,7 +71,7 @@ def test_weights_from_a_file(tmp_path):
     ):
         open_backbone(Tiny(), file)
     file.write_bytes(b"no tensors")
-    with pytest.raises(HitNetError, match="not a readable safetensors file"):
+    with pytest.raises(HitNetError, match="readable safetensors file"):
         open_backbone(Tiny(), file)
     with pytest.raises(HitNetError, match="there is no file"):
         open_backbone(Tiny(), tmp_path / "gone")
@@ -92,9 +92,9 @@ def test_unknown_names(name, said):
 
 
 def test_modules_that_do_not_fit():
-    with pytest.raises(HitNetError, match=r"must give features \(B, D\); for one image it gave \(1, 3, 224, 224\)"):
+    with pytest.raises(HitNetError, match=r"gave \(1, 3, 224, 224\)"):
         open_backbone(nn.Identity())
-    with pytest.raises(HitNetError, match=r"fails on an image \(1, 3, 32, 32\).*Is `input_size` right"):
+    with pytest.raises(HitNetError, match=r"\(1, 3, 32, 32\).*`input_size`"):
         open_backbone(nn.Linear(5, 5), input_size=32)
     with pytest.raises(HitNetError, match="std must be above 0"):
         open_backbone(Tiny(), std=(0, 1, 1))
@@ -152,10 +152,10 @@ def test_timm_takes_files_with_the_names_of_the_first_publication(tmp_path):
         torch.testing.assert_close(network.head.fc(backbone.module(images)), network(images))
     del state["norm.weight"]
     save_file(state, tmp_path / "published.safetensors")
-    with pytest.raises(HitNetError, match=r"1 parameters are missing \(first: head\.norm\.weight\), 0 are unknown"):
+    with pytest.raises(HitNetError, match=r"1 .*head\.norm\.weight\), 0"):
         open_backbone("timm:edgenext_xx_small", tmp_path / "published.safetensors")
     save_file({"other": torch.zeros(2, 2)}, tmp_path / "published.safetensors")
-    with pytest.raises(HitNetError, match=r"1 are unknown or of another shape \(first: other\)"):
+    with pytest.raises(HitNetError, match=r"1 are unknown .*: other\)"):
         open_backbone("timm:edgenext_xx_small", tmp_path / "published.safetensors")
 
 
@@ -167,7 +167,5 @@ def test_offline_the_error_says_what_to_put_where(monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr(hub, "hf_hub_download", offline)
-    with pytest.raises(
-        HitNetError, match=r"huggingface.co/timm/resnet18.*model.safetensors.*give its path as `weights`"
-    ):
+    with pytest.raises(HitNetError, match=r"timm/resnet18.*`weights`"):
         open_backbone("timm:resnet18")

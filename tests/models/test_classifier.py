@@ -60,20 +60,20 @@ def test_a_backbone_by_name_says_which_images_it_takes():
 
 
 def test_mistakes():
-    with pytest.raises(HitNetError, match="`weights` are read, but `pretrained` is False"):
+    with pytest.raises(HitNetError, match="`pretrained` is False"):
         hitnet.with_backbone("efficientnet-lite0", 2, weights="own.safetensors", pretrained=False)
-    with pytest.raises(HitNetError, match="num_classes must be a whole number from 2 on"):
+    with pytest.raises(HitNetError, match="num_classes must be"):
         hitnet.with_backbone(TinyBackbone(), 1)
-    with pytest.raises(HitNetError, match="`weights` are for a backbone by name"):
+    with pytest.raises(HitNetError, match="`weights` are for a backbone"):
         hitnet.with_backbone(TinyBackbone(), 3, weights="w.safetensors")
     with pytest.raises(HitNetError, match="Set `num_features`"):
         hitnet.with_backbone(nn.Linear(7, 6), 3)
     with pytest.raises(HitNetError, match="no backbone named"):
         hitnet.with_backbone("resnet99", 3)
-    with pytest.raises(HitNetError, match="backbone must be a name or a module; got function"):
+    with pytest.raises(HitNetError, match=r"backbone .*; got function"):
         hitnet.with_backbone(lambda images: images, 3)
     several = hitnet.with_backbone(Several(), 3, num_features=5)
-    with pytest.raises(HitNetError, match=r"features must be a tensor \(B, 5\); got list"):
+    with pytest.raises(HitNetError, match=r"features .*\(B, 5\); got list"):
         several(torch.rand(2, 5))
 
 

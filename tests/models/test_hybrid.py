@@ -94,7 +94,7 @@ def test_it_can_be_captured():
 
 def test_a_change_of_another_shape_is_refused(network):
     images, labels = torch.rand(3, 1, 12, 12), torch.arange(3)
-    with pytest.raises(HitNetError, match=r"change must have shape \(3, \d+\), one row per image; got \(3, 1\)"):
+    with pytest.raises(HitNetError, match=r"change .*; got \(3, 1\)"):
         hybrid(network, images, labels, torch.zeros(3, 1))
 
 

@@ -139,17 +139,17 @@ def test_names_and_shapes_are_checked():
         build("hitnet-smal", (1, 28, 28), 10)
     with pytest.raises(HitNetError, match="at least two classes"):
         build("hitnet", (1, 28, 28), 1)
-    with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
+    with pytest.raises(HitNetError, match="Did you mean 'capsule_dim'"):
         build("hitnet", (1, 28, 28), 10, capsule_dims=3)
-    with pytest.raises(HitNetError, match=r"'capsule_dims'\. Did you mean 'capsule_dim'"):
+    with pytest.raises(HitNetError, match="Did you mean 'capsule_dim'"):
         choose_model("hitnet", capsule_dims=None)
     with pytest.raises(HitNetError, match=r"\(B, 1, 28, 28\)"):
         HitNet((1, 28, 28), 10)(torch.rand(2, 3, 28, 28))
     with pytest.raises(HitNetError, match="floats"):
         HitNet((1, 28, 28), 10)(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))
-    with pytest.raises(HitNetError, match=r"images must be a tensor \(B, 1, 28, 28\); got list"):
+    with pytest.raises(HitNetError, match=r"images .*28, 28\); got list"):
         HitNet((1, 28, 28), 10)([0.5])
-    with pytest.raises(HitNetError, match="takes grey or colour images; got 4 channels"):
+    with pytest.raises(HitNetError, match="got 4 channels"):
         choose_model("hitnet-pretrained").config((4, 32, 32), 3)
 
 
@@ -173,9 +173,9 @@ def test_the_batch_norm_of_each_network():
 def test_another_head_has_its_own_batch_norm():
     for name in ("hitnet-small", "hitnet"):
         assert choose_model(name, head="softmax", decoder="none").config((3, 17, 17), 3).norm == "each"
-    with pytest.raises(HitNetError, match="norm: the head 'softmax' has only the batch-norm each; got 'shared'"):
+    with pytest.raises(HitNetError, match=r"norm: .*'softmax' .*'shared'"):
         build("n1", (1, 28, 28), 10, norm="shared")
-    with pytest.raises(HitNetError, match=r"norm: the head 'hit-or-miss' has only .*; got 'none'"):
+    with pytest.raises(HitNetError, match=r"norm: .*; got 'none'"):
         build("hitnet", (1, 28, 28), 10, norm="none")
 
 

@@ -53,7 +53,7 @@ def test_a_head_brings_its_own_loss_and_its_options():
 def test_the_batch_norm_of_a_head_is_its_first_or_one_of_its_own():
     assert hitnet.build("own-origin", (1, 12, 12), 3).config.norm == "each"
     assert hitnet.build("own-origin", (1, 12, 12), 3, norm="shared").head.norm.num_features == 16
-    with pytest.raises(HitNetError, match="norm: the head 'own-origin' has only the batch-norm each and shared"):
+    with pytest.raises(HitNetError, match=r"'own-origin' .*each and shared"):
         hitnet.build("own-origin", (1, 12, 12), 3, norm="class")
 
 
@@ -88,9 +88,9 @@ def test_a_run_of_a_network_that_nobody_registers_says_so(tmp_path):
 
 @pytest.mark.usefixtures("_own_names")
 def test_registering_is_checked():
-    with pytest.raises(HitNetError, match=r"not a class derived from hitnet\.models\.Features"):
+    with pytest.raises(HitNetError, match=r"hitnet\.models\.Features"):
         register_features("mine", torch.nn.Linear)
-    with pytest.raises(HitNetError, match=r"not a class derived from hitnet\.models\.Head"):
+    with pytest.raises(HitNetError, match=r"hitnet\.models\.Head"):
         register_head("mine", OriginHead(4, 3))
 
     class Empty(Head):

@@ -37,6 +37,7 @@ def test_uint8_images(tmp_path):
     assert pixels[height // 2, width // 2].tolist() == pytest.approx([51] * 3, abs=1)
 
 
+@pytest.mark.slow
 def test_many_classes_take_several_pages(tmp_path):
     figures = plots.prototype_figures(prototypes(count=130))
     assert len(figures) > 1

@@ -57,6 +57,7 @@ def test_long_capsules_take_several_pages():
     assert all(figure.get_size_inches()[1] <= 9.7 for figure in figures)
 
 
+@pytest.mark.slow
 def test_nothing_global_is_touched(tmp_path, caplog):
     before = dict(mpl.rcParams)
     had_pyplot = "matplotlib.pyplot" in sys.modules
@@ -152,6 +153,7 @@ def test_small_changes_are_no_zeros():
     assert len([text for text in texts(figure) if text.endswith("e-04")]) == 3
 
 
+@pytest.mark.slow
 def test_long_names_of_many_classes_get_wider_images():
     names = tuple(f"a species that is rare, no. {k}" for k in range(150))
     wide = plots.prototype_figures(prototypes(150, names=names))

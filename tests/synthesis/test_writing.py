@@ -72,7 +72,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_too_few_images(tmp_path):
-    with pytest.raises(HitNetError, match="announced 20 images but gave 16"):
+    with pytest.raises(HitNetError, match="20 images but gave 16"):
         write_images(stream(toy_images(16), total=20), tmp_path / "a.npz")
 
 

@@ -60,7 +60,7 @@ def test_the_fill_changes_neither_draws_nor_what_stays_in_the_frame():
     assert not inside.all()
     assert torch.equal(by_zeros[inside], by_nearest[inside])
     assert (by_nearest > 0).all()
-    with pytest.raises(HitNetError, match="shift_fill must be one of zeros, nearest"):
+    with pytest.raises(HitNetError, match="shift_fill must be one of"):
         Recipe(shift_fill="mirror")
 
 

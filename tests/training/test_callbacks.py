@@ -107,10 +107,10 @@ def test_many_networks_have_curves_of_their_own(toy, tmp_path):
 
 
 def test_curves_need_a_run_folder_and_the_package(toy, monkeypatch):
-    with pytest.raises(HitNetError, match="TensorBoard needs a run folder: set `out`"):
+    with pytest.raises(HitNetError, match=r"TensorBoard needs .* `out`"):
         hitnet.train(toy, callbacks=[TensorBoard()], **SMALL)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(HitNetError, match=r"needs the package tensorboard: pip install 'hitnet\[tensorboard\]'"):
+    with pytest.raises(HitNetError, match=r"'hitnet\[tensorboard\]'"):
         TensorBoard()
 
 

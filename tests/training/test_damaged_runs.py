@@ -55,7 +55,7 @@ def test_a_run_folder_that_is_moved_while_it_is_trained(toy, tmp_path, monkeypat
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     old, new = tmp_path / "old", tmp_path / "new"
     whole = hitnet.train(toy, out=tmp_path / "whole", **OPTIONS)
-    with pytest.raises(HitNetError, match=r"old was moved to .*new while it was trained.*nothing is lost"):
+    with pytest.raises(HitNetError, match=r"old was moved to .*new"):
         hitnet.train(toy, out=old, progress=Moving(old, new, after), **OPTIONS)
     assert not old.exists()
     assert RunFolder(new).finished == (after == 6)
@@ -75,7 +75,7 @@ def test_a_run_folder_that_is_removed_while_it_is_trained(toy, tmp_path, monkeyp
                 file.unlink()
 
     removing = Removing(tmp_path / "old", tmp_path / "new", 4)
-    with pytest.raises(HitNetError, match="was moved or removed while it was trained"):
+    with pytest.raises(HitNetError, match="was moved or removed"):
         hitnet.train(toy, out=tmp_path / "old", progress=removing, **OPTIONS)
     assert not (tmp_path / "old").exists()
 
@@ -127,7 +127,7 @@ def test_the_same_tensors_give_the_same_file(tmp_path):
 def test_weights_without_a_checksum_are_damaged(finished):
     file = finished / "weights.safetensors"
     save_file(load_file(file), file, {"epoch": str(EPOCHS)})
-    with pytest.raises(HitNetError, match=r"weights\.safetensors is damaged"):
+    with pytest.raises(HitNetError, match=r"safetensors is damaged"):
         hitnet.open_run(finished)
 
 

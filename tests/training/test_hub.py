@@ -134,13 +134,13 @@ def test_a_download_is_opened(run, tmp_path):
     run.save_pretrained(repository / "snapshots" / commit)
     opened = Run.from_pretrained("someone/bands", cache_dir=tmp_path / "cache", local_files_only=True)
     assert opened.class_names == run.class_names
-    with pytest.raises(HitNetError, match="other/bands is not a local folder and could not be downloaded"):
+    with pytest.raises(HitNetError, match="other/bands is not a local"):
         Run.from_pretrained("other/bands", cache_dir=tmp_path / "cache", local_files_only=True)
 
 
 def test_a_missing_package_is_named(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(HitNetError, match=r"needs the package huggingface_hub: pip install 'hitnet\[hf\]'"):
+    with pytest.raises(HitNetError, match=r"'hitnet\[hf\]'"):
         run.save_pretrained(tmp_path / "bands")
     assert not list(tmp_path.iterdir())
 

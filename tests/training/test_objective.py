@@ -20,7 +20,7 @@ def test_label_smoothing_changes_cross_entropy_and_is_refused_elsewhere():
         for value in (0.0, 0.2)
     )
     assert plain != smooth
-    with pytest.raises(HitNetError, match="label_smoothing needs a network with softmax"):
+    with pytest.raises(HitNetError, match="label_smoothing needs"):
         hitnet.train(images, recipe=choose_recipe(epochs=1, label_smoothing=0.1), **SMALL)
 
 
@@ -38,5 +38,5 @@ def test_the_weight_of_the_misses(weight):
 @pytest.mark.parametrize("capsule_dim", [1, 3])
 def test_capsules_of_few_components_cannot_miss(capsule_dim):
     in_cube = choose_model("hitnet-small", capsule_dim=capsule_dim)
-    with pytest.raises(HitNetError, match=r"at most 0\.\d\d from the centre, so none could miss it by 0\.9"):
+    with pytest.raises(HitNetError, match=r"at most 0\.\d\d .* 0\.9"):
         hitnet.train(toy_images(12), model=in_cube, recipe=choose_recipe(epochs=1), device="cpu")

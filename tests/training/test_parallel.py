@@ -59,6 +59,7 @@ TWICE = """
 """
 
 
+@pytest.mark.slow(seconds=180)
 def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     script = tmp_path / "twice.py"
     script.write_text(textwrap.dedent(TWICE))
@@ -76,6 +77,7 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
             assert row["train_error"] == pytest.approx(other["train_error"], abs=2)
 
 
+@pytest.mark.slow(seconds=180)
 def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
     """Its gradients never come."""
     save_npz(toy_images(60), tmp_path / "toy.npz")
@@ -89,6 +91,7 @@ def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
     assert hitnet.open_run(tmp_path / "two").history[-1]["loss"] == pytest.approx(run.history[-1]["loss"], rel=1e-3)
 
 
+@pytest.mark.slow(seconds=180)
 def test_seeds_are_dealt_out(tmp_path):
     save_npz(toy_images(60), tmp_path / "toy.npz")
     command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
@@ -113,6 +116,7 @@ def test_seeds_are_dealt_out(tmp_path):
     assert " ".join(again.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
 
 
+@pytest.mark.slow(seconds=180)
 def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
     save_npz(toy_images(360), tmp_path / "toy.npz")
     script = tmp_path / "train.py"

@@ -70,6 +70,7 @@ def test_evaluation_on_a_cpu_is_in_float32(monkeypatch):
     torch.testing.assert_close(distances, exact, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(tmp_path):
     """PyTorch switches oneDNN off when a CPU fails at bfloat16; the next test must not inherit that."""
     suite = tmp_path / "test_two.py"

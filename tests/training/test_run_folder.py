@@ -40,7 +40,7 @@ def test_a_configuration_that_is_not_understood_is_named(toy, tmp_path):
     file = tmp_path / "run" / "config.json"
     values = json.loads(file.read_text())
     file.write_text(json.dumps({**values, "recipe": {**values["recipe"], "speed": 3}}))
-    with pytest.raises(HitNetError, match=r"config\.json is not one that .* can read\. There is no entry .* 'speed'"):
+    with pytest.raises(HitNetError, match=r"config\.json .* 'speed'"):
         hitnet.open_run(tmp_path / "run")
 
 
@@ -52,7 +52,7 @@ def test_a_limit_that_changes_nothing_is_no_other_run(toy, tmp_path):
 def test_a_new_default_of_an_option_that_is_off_is_no_other_run(toy, tmp_path):
     run = hitnet.train(toy, out=tmp_path / "run", **with_recipe(augment_share=0.75))
     assert hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL).history == run.history
-    with pytest.raises(HitNetError, match=r"recipe\.shift was 2, now 1\. Give the same"):
+    with pytest.raises(HitNetError, match=r"recipe\.shift was 2, now 1"):
         hitnet.train(toy, out=tmp_path / "run", resume=True, **with_recipe(shift=1))
 
 
@@ -70,16 +70,16 @@ def test_data_that_has_changed_is_said_in_words(toy, tmp_path):
     pixels[0] = 255 - pixels[0]
     assert not torch.equal(swapped, toy.labels)
     for other in (toy.with_labels(swapped), replace(toy, pixels=pixels)):
-        with pytest.raises(HitNetError, match=r"images or their labels have changed since\. Choose another `out`") as e:
+        with pytest.raises(HitNetError, match=r"changed .* another `out`") as e:
             hitnet.train(other, out=tmp_path / "run", resume=True, **SMALL)
         assert "fingerprint" not in str(e.value)
-        with pytest.raises(HitNetError, match=r"data\.flip was False, now True.*Give the same options"):
+        with pytest.raises(HitNetError, match=r"data\.flip was False, now True"):
             hitnet.train(open_data(other, flip=True), out=tmp_path / "run", resume=True, **SMALL)
 
 
 def test_a_folder_of_seeds_is_no_run_but_names_some(toy, tmp_path):
     hitnet.train_many(toy, seeds=[3, 5], out=tmp_path / "runs", **SMALL)
-    with pytest.raises(HitNetError, match=r"those of 2 seeds; name one of them, e\.g\. .*runs/seed-3\."):
+    with pytest.raises(HitNetError, match=r"2 seeds; .*runs/seed-3\."):
         hitnet.open_run(tmp_path / "runs")
 
 
@@ -87,7 +87,7 @@ def test_a_finished_run_whose_history_was_lost_still_predicts_but_is_not_taken_a
     hitnet.train(toy, out=tmp_path / "run", **SMALL)
     (tmp_path / "run" / "history.json").unlink()
     assert hitnet.open_run(tmp_path / "run").history == []
-    with pytest.raises(HitNetError, match=r"history\.json of a finished run is missing"):
+    with pytest.raises(HitNetError, match=r"history\.json .* is missing"):
         hitnet.train(toy, out=tmp_path / "run", resume=True, **SMALL)
 
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_whose_history_was_lost_is_not_resumed(tmp_path):
     folder.save({"weights": torch.zeros(1)}, [{"epoch": 1}, {"epoch": 2}], step=1)
     assert folder.saved() is not None
     folder.history_file.write_text('[{"epoch": 1}]')
-    with pytest.raises(HitNetError, match=r"history\.json lacks epochs .* has done 2"):
+    with pytest.raises(HitNetError, match=r"history\.json lacks .* 2"):
         folder.saved()
     folder.history_file.unlink()
     with pytest.raises(HitNetError, match=r"history\.json lacks epochs"):
@@ -139,7 +139,7 @@ def test_a_run_that_another_process_trains_is_left_alone(toy, tmp_path):
     folder.mkdir(parents=True)
     with (folder / ".training").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(HitNetError, match=r"seed-1: another process is training this run\. Wait for it"):
+        with pytest.raises(HitNetError, match="seed-1: another process"):
             train_seeds(toy, tmp_path / "run", 2)
         assert not (tmp_path / "run" / "seed-0" / ".training").exists()  # the claim on the first one is given up
         assert not run_folder.RunFolder(folder).exists
@@ -177,7 +177,7 @@ def test_damaged_files_are_named(toy, tmp_path, file, text):
 
 def test_a_checkpoint_that_does_not_say_how_far_it_is_is_damaged(tmp_path):
     tensor_files.write_tensors(tmp_path / "state.safetensors", {"a": torch.zeros(2)}, {"step": "3"})
-    with pytest.raises(HitNetError, match=r"state\.safetensors is damaged: it does not say how far it is"):
+    with pytest.raises(HitNetError, match=r"state.*damaged: it does not"):
         run_folder.RunFolder(tmp_path).position()
 
 
@@ -186,7 +186,7 @@ def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(tensor_files, "save_file", full)
-    with pytest.raises(HitNetError, match=r"Cannot write .*weights.*No space left on device.*Choose another place"):
+    with pytest.raises(HitNetError, match=r"weights.*No space left"):
         tensor_files.write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)}, {})
     assert list(tmp_path.iterdir()) == []
 

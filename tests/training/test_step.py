@@ -94,7 +94,7 @@ def test_weights_that_the_last_step_spoils_are_no_result(monkeypatch, tmp_path):
             next(self.model.parameters()).data[0] = torch.inf
 
     monkeypatch.setattr(Trainer, "take", spoiling)
-    with pytest.raises(hitnet.HitNetError, match="diverged in epoch 2: some weights are not finite"):
+    with pytest.raises(hitnet.HitNetError, match="diverged in epoch 2"):
         hitnet.train(
             toy_images(40), model="hitnet-small", recipe=choose_recipe(epochs=2), device="cpu", out=tmp_path / "run"
         )

@@ -76,6 +76,7 @@ def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch)
         assert same(run, hitnet.train(open_data(photos, stream=False), seed=run.config.seed, **OPTIONS))
 
 
+@pytest.mark.slow
 def test_killed_in_mid_epoch_it_resumes_to_the_same_weights(photos, tmp_path):
     """Streamed until kill -9 after seven of ten steps; then from memory, which is the same run."""
     train_until_killed(photos, tmp_path / "cut", step=8, recipe=RECIPE, stream=True)
