@@ -1,6 +1,5 @@
-"""How well features of a frozen backbone find wrong labels of photographs, against cleanlab and neighbours on the same.
+"""Features of a frozen backbone: who judges small grey images, and how fast and in how much memory it is done.
 
-    python benchmarks/photographs.py labels --photos CLOTHING --data-dir DATA --cifar10n FILE.npz --cache FOLDER
     python benchmarks/photographs.py grey --data-dir DATA
     python benchmarks/photographs.py features --photos CLOTHING
     python benchmarks/photographs.py heads
@@ -9,15 +8,8 @@
 CLOTHING is a copy of github.com/alexeygrigorev/clothing-dataset-small (CC0): 3,781 photographs of ten classes, its
 three splits taken together. Each step puts its rows into benchmarks/records/photographs.json.
 
-`labels`: average precision of ranking labels that were made wrong, for noise seeds 0, 1 and 2. What was tuned was tuned
-on seeds from 100 on. Cases: clothing-uniform (5 % of the labels replaced by another class at random),
-clothing-look-alike (5 % replaced by the class that looks alike; see parts/noisy_labels.py), cifar10-uniform and
-cifar10-people (the first 1,000 training images of CIFAR-10 at 224 px; 5 % random, and the aggregate labels of
-CIFAR-10N; there the seed is only that of the heads). The rival is cleanlab's `get_label_quality_scores`, on logistic
-regression of the same features in five folds, and on the probabilities that our own judges give.
-
-`grey`: the same for 500 to 4,000 images of MNIST and Fashion-MNIST with 5 % random labels, by heads on features, by
-networks from scratch, and by both, one draw each: who judges small grey images by default?
+`grey`: average precision of ranking labels that were made wrong, for 500 to 4,000 images of MNIST and Fashion-MNIST with
+5 % random labels, by heads on features, by networks from scratch, and by both, one draw each.
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
 `memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
@@ -39,94 +31,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cleanlab.rank import get_label_quality_scores
 from PIL import Image, ImageOps
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import hitnet
-from hitnet.audit.noise_model import fit_noise_model
-from hitnet.audit.scoring import logits_by_kind, score_labels
-from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import fit_heads
-from hitnet.features.neighbours import neighbour_votes
 from hitnet.features.opinions import judge_features
 from hitnet.models.backbones import Backbone, open_backbone
 from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
-from parts.noisy_labels import KINDS, clothing_files, with_noise
+from parts.noisy_labels import clothing_files, with_noise
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "photographs.json"
-SEEDS = (0, 1, 2)
-RIVAL = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=200))  # the best C of four on clothing
-METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 
 
 def keep(rows: list[Row]) -> None:
     """Put rows into the record as soon as they are measured."""
     replace_rows(RECORD, rows, "case", "method", "seed")
-
-
-def judged(case: str, features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: int) -> list[Row]:
-    """Average precision of every method on one case and seed."""
-    labels, wrong, images = torch.from_numpy(given), given != truth, np.arange(len(given))
-
-    def row(method: str, doubt: np.ndarray, seconds: float) -> Row:
-        precision = float(average_precision_score(wrong, doubt))
-        print(f"{case} seed {seed}: {method} {precision:.4f} ({seconds:.1f} s)", flush=True)
-        about_case = {"case": case, "method": method, "seed": seed, "images": len(given), "errors": int(wrong.sum())}
-        return about_case | {"ap": precision, "seconds": seconds} | about(torch.device("cpu"))
-
-    started = time.perf_counter()
-    opinions = judge_features(features, labels, 10, seed=seed)
-    scored = score_labels(opinions, given)
-    ours = time.perf_counter() - started
-    flagged = np.array(scored.flag) == "wrong"
-    figures = {
-        "expected_errors": float((1 - scored.score).sum()),
-        "flagged": int(flagged.sum()),
-        "precision": float(wrong[flagged].mean()) if flagged.any() else None,
-    }
-    print(f"    {scored.sentence} In truth: {wrong.sum()} and {wrong[flagged].sum()}", flush=True)
-    rows = [row("hitnet", scored.doubt, ours) | figures]
-    capsules = score_labels([opinion for opinion in opinions if opinion.capsules], given)
-    rows.append(row("hitnet, capsules only", capsules.doubt, ours))
-    same = fit_noise_model(logits_by_kind(opinions), labels).log_prior.exp().numpy()
-    rows += [row(f"cleanlab {name}, our probabilities", quality(given, same, name), ours) for name in METHODS]
-    started = time.perf_counter()
-    theirs = cross_val_predict(RIVAL, features.float().numpy(), given, cv=5, method="predict_proba")
-    seconds = time.perf_counter() - started
-    rows += [row(f"cleanlab {name}, logistic regression", quality(given, theirs, name), seconds) for name in METHODS]
-    started = time.perf_counter()
-    votes = neighbour_votes(features, labels, 10, 20).numpy()
-    rows.append(row("20 neighbours", -votes[images, given], time.perf_counter() - started))
-    return rows
-
-
-def quality(given: np.ndarray, probabilities: np.ndarray, method: str) -> np.ndarray:
-    """Cleanlab's doubt (N,) about labels."""
-    return -get_label_quality_scores(given, probabilities, method=method)
-
-
-def measure_labels(args: argparse.Namespace) -> None:
-    backbone = open_backbone("efficientnet-lite0")
-    if args.photos is not None:
-        files, truth = clothing_files(args.photos)
-        features = cached_features(files, backbone, folder=args.cache)
-        for seed in SEEDS:
-            for kind in KINDS:
-                keep(judged(f"clothing-{kind}", features, with_noise(truth, kind, seed), truth, seed))
-    if args.cifar10n is not None:
-        images = hitnet.open_data("cifar10", data_dir=args.data_dir).load("train").first(1000)
-        people = np.load(args.cifar10n, allow_pickle=False)["aggregate"][:1000].astype(np.int64)
-        features, truth = extract(images.pixels, backbone), images.labels.numpy()
-        for seed in SEEDS:
-            keep(judged("cifar10-uniform", features, with_noise(truth, "uniform", seed), truth, seed))
-            keep(judged("cifar10-people", features, people, truth, seed))
 
 
 def measure_grey(args: argparse.Namespace) -> None:
@@ -252,7 +174,6 @@ def measure_memory(args: argparse.Namespace) -> None:
 
 
 STEPS = {
-    "labels": measure_labels,
     "grey": measure_grey,
     "features": measure_features,
     "heads": measure_heads,
@@ -265,8 +186,6 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--cifar10n", type=Path)
-    parser.add_argument("--cache", type=Path)
     parser.add_argument("--images", type=int, default=400)
     args = parser.parse_args(given)
     STEPS[args.step](args)
