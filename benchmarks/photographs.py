@@ -8,8 +8,8 @@
 CLOTHING is a copy of github.com/alexeygrigorev/clothing-dataset-small (CC0): 3,781 photographs of ten classes, its
 three splits taken together. Each step puts its rows into benchmarks/records/photographs.json.
 
-`grey`: average precision of ranking labels that were made wrong, for 500 to 4,000 images of MNIST and Fashion-MNIST with
-5 % random labels, by heads on features, by networks from scratch, and by both, one draw each.
+`grey`: average precision of ranking labels that were made wrong, for 500 to 4,000 images of MNIST and Fashion-MNIST
+with 5 % random labels, by heads on features, by networks from scratch, and by both, one draw each.
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
 `heads`: seconds of all heads for 10,000 images and ten classes.
 `memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
