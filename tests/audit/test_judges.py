@@ -261,5 +261,5 @@ def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():
 
 def test_neighbours_alone_do_not_say_how_many_are_wrong():
     distances = np.random.default_rng(0).random((2, 60, 3)).astype(np.float32)
-    network, neighbours = Opinion("networks", distances[0], True, True), Opinion("neighbours", distances[1])
+    network, neighbours = Opinion("networks", distances[0], True, True), Opinion("10 neighbours", distances[1])
     assert score_labels([network, neighbours], np.arange(60) % 3).sentence is None

@@ -33,10 +33,10 @@ def naive_votes(images, k):
 
 def test_neighbours_are_those_of_blurred_pixels():
     images = toy_images(60)
-    (opinion,) = judge_similar_images(images, CPU)
-    expected = -HIT_RADIUS * np.log(naive_votes(images, 20) + FLOOR)
-    assert (opinion.kind, opinion.in_sample, opinion.capsules) == ("neighbours", False, False)
-    np.testing.assert_allclose(opinion.distances, expected, atol=1e-4)
+    for opinion, k in zip(judge_similar_images(images, CPU), (10, 20), strict=True):
+        expected = -HIT_RADIUS * np.log(naive_votes(images, k) + FLOOR)
+        assert (opinion.kind, opinion.in_sample, opinion.capsules) == (f"{k} neighbours", False, False)
+        np.testing.assert_allclose(opinion.distances, expected, atol=1e-4)
 
 
 def test_neighbours_that_know_little_are_not_asked():
@@ -50,11 +50,11 @@ def test_neighbours_that_know_little_are_not_asked():
 def test_they_judge_beside_the_networks():
     judges = Judges("scratch", networks=2, recipe=quick_recipe(), neighbours=True)
     audit = hitnet.audit_labels(mislabelled(), judges=judges, device="cpu")
-    assert audit.summary.models == 3
+    assert audit.summary.models == 4
     assert audit.summary.model == "hitnet-small and neighbours"
     assert set(audit.table["id"].head(5)) == set(FLIPPED)
     assert audit.table["hits"].max() <= 2  # only capsules hit
-    assert [each.kind for each in audit.kept.opinions] == ["networks", "networks", "neighbours"]
+    assert [each.kind for each in audit.kept.opinions] == ["networks", "networks", "10 neighbours", "20 neighbours"]
 
 
 def test_views_of_grey_images():

@@ -10,7 +10,7 @@ from hitnet.features.opinions import FLOOR, NEIGHBOURS, judge_features
 def test_heads_come_first_and_neighbours_last():
     features, labels = blobs()
     opinions = judge_features(features, labels, 3, repeats=2)
-    kinds = ["Hit-or-Miss heads", "Hit-or-Miss heads", "least squares", "neighbours"]
+    kinds = ["Hit-or-Miss heads", "Hit-or-Miss heads", "least squares", "20 neighbours"]
     assert [opinion.kind for opinion in opinions] == kinds
     assert [opinion.capsules for opinion in opinions] == [True, True, False, False]
     assert not any(opinion.in_sample for opinion in opinions)

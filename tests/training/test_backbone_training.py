@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hitnet.data.options import LONGEST_SIDE
+from hitnet.data.opened import LONGEST_SIDE
 from PIL import Image
 from safetensors.torch import save_file
 

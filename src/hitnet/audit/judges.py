@@ -23,7 +23,7 @@ from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.neighbours import most_typical
 from hitnet.features.of_data import features_of
-from hitnet.features.opinions import NEIGHBOURS, Opinion, judge_features, judge_neighbours
+from hitnet.features.opinions import Opinion, judge_features, judge_neighbours
 from hitnet.features.user_features import read_features
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
@@ -31,6 +31,7 @@ from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 
 log = logging.getLogger("hitnet")
 FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
+SIMILAR = (10, 20)  # grey images whose labels are asked for
 BLUR = 3  # pixels: similar digits need not lie exactly on each other
 MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
 LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
@@ -208,10 +209,11 @@ def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion,
     from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
     photographs.
     """
-    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= NEIGHBOURS:
+    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(SIMILAR):
         return ()
     blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
-    opinions = judge_neighbours(blurred.flatten(1).to(device), images.labels, images.num_classes)
+    rows = blurred.flatten(1).to(device)
+    opinions = tuple(judge_neighbours(rows, images.labels, images.num_classes, count) for count in SIMILAR)
     agreement = float((opinions[0].distances.argmin(axis=1) == images.labels.numpy()).mean())
     if agreement < LEAST_AGREEMENT:
         log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)

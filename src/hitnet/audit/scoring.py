@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hitnet.audit import doubts
 from hitnet.audit.margins import Floats, Ints, Margins, margins
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
@@ -62,7 +63,7 @@ def logits_by_kind(opinions: Sequence[Opinion]) -> Tensor:
     """Logits (J, N, K) of the J kinds of judges: the mean of their distances, in hit radii, turned round."""
     kinds = dict.fromkeys(opinion.kind for opinion in opinions)
     means = [all_distances(each for each in opinions if each.kind == kind).mean(axis=0) for kind in kinds]
-    return -torch.from_numpy(np.stack(means)).double() / HIT_RADIUS
+    return -torch.from_numpy(np.stack(means)).float() / HIT_RADIUS
 
 
 def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
@@ -70,17 +71,18 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
     many labels are wrong. Networks that have seen them join with a fixed weight: they change the order of the labels,
-    not their scores as a whole. Alone, or with the most similar images, all count alike, and say no number.
+    not their scores as a whole. Alone, or with the most similar images, they say no number (see doubts.py).
     """
     given = torch.from_numpy(labels)
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
     can_tell = any(opinion.capsules for opinion in unseen)
     if can_tell:
         model = fit_noise_model(logits_by_kind(unseen), given)
-        joint = model.log_prior + model.errors.log().T[given]
+        joint = (model.log_prior + model.errors.log().T[given]).double()
+        doubt, rival = log_odds(joint, given)
     else:
-        joint = -torch.from_numpy(all_distances(opinions).mean(axis=0)).double() / HIT_RADIUS
-    doubt, rival = log_odds(joint, given)
+        found = doubts.doubt(margins(all_distances(opinions), labels), labels)
+        doubt, rival = found.value / HIT_RADIUS, found.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
     if can_tell and seen:
         doubt, rival = log_odds(joint + SEEN_WEIGHT * freed_logits(seen, given), given)

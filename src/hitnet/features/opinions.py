@@ -26,7 +26,7 @@ class Opinion:
     """What one judge says of N images and K classes.
 
     Attributes:
-        kind: What to call the judge: "networks", "Hit-or-Miss heads", "least squares", "neighbours".
+        kind: What to call the judge: "networks", "Hit-or-Miss heads", "least squares", "20 neighbours".
         distances: (N, K) float32, the lower the better the class fits; float16 where they are kept for a review.
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
@@ -66,10 +66,10 @@ def judge_features(
     fits = [fit_heads(rows, labels, num_classes, seed=seed + repeat, device=device) for repeat in range(repeats)]
     heads = [Opinion("Hit-or-Miss heads", fit.distances.numpy(), capsules=True) for fit in fits]
     squares = Opinion("least squares", (1 - fits[0].least_squares).numpy())
-    return (*heads, squares, *judge_neighbours(rows, labels, num_classes))
+    return (*heads, squares, judge_neighbours(rows, labels, num_classes))
 
 
-def judge_neighbours(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Opinion, ...]:
+def judge_neighbours(features: Tensor, labels: Tensor, num_classes: int, count: int = NEIGHBOURS) -> Opinion:
     """Judge every label by the labels of the most similar other images; features are (N, D)."""
-    votes = neighbour_votes(features, labels, num_classes, NEIGHBOURS).cpu()
-    return (Opinion("neighbours", (-HIT_RADIUS * torch.log(votes + FLOOR)).numpy()),)
+    votes = neighbour_votes(features, labels, num_classes, count).cpu()
+    return Opinion(f"{count} neighbours", (-HIT_RADIUS * torch.log(votes + FLOOR)).numpy())

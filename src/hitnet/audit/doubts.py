@@ -1,0 +1,84 @@
+"""How doubtful labels are by networks that were trained on them: pure functions on arrays.
+
+Shapes: distances (M, N, K) of M networks, N images and K classes; labels (N,). The centripetal loss pulls every image
+towards its given class, so a given class's capsule that stays far from the centre is strong evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hitnet.audit.margins import Floats, Ints, Margins
+from hitnet.capsules import HIT_RADIUS
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How doubtful N labels are.
+
+    Attributes:
+        value: (N,), higher is more doubtful; above 0, another class is the better label.
+        rival: (N,), the strongest other class.
+    """
+
+    value: Floats
+    rival: Ints
+
+
+def doubt(evidence: Margins, labels: Ints) -> Doubt:
+    """How doubtful each label (N,) is, and in favour of which class: the highest of `advantages` plus `pair_prior`."""
+    advantage = advantages(evidence, labels)
+    prior = pair_prior(highest(advantage), labels, advantage.shape[1])
+    return highest(advantage + prior[labels])
+
+
+def highest(advantage: Floats) -> Doubt:
+    """The class with the highest advantage (N, K) per image, and that advantage."""
+    return Doubt(advantage.max(axis=1), advantage.argmax(axis=1))
+
+
+def advantages(evidence: Margins, labels: Ints) -> Floats:
+    """By how much each class fits better than the given class (N, K); −∞ for the given class itself.
+
+    The mean of d_given − d_k, minus half its spread over the networks (networks that disagree prove less), minus half
+    of the difference between the class's median margin and the overall median (a hard class is not a wrong class).
+    """
+    advantage = evidence.given_distance[:, None] - evidence.mean - 0.5 * evidence.spread
+    overall = np.median(evidence.margin_mean)
+    for k in np.unique(labels):
+        members = labels == k
+        advantage[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
+    advantage[np.arange(len(labels)), labels] = -np.inf
+    return advantage
+
+
+def pair_prior(doubts: Doubt, labels: Ints, classes: int, *, strength: float = 16.0) -> Floats:
+    """What each pair of classes adds to the doubt: m ln(r_pair / r) + ½ m ln(n_pair / n).
+
+    Label errors come in pairs of classes. m is the hit radius, and r the fraction of labels with a doubt above 0. Among
+    the images of the given class whose rival is the other class, r_pair is that fraction and n_pair that number; n is
+    the number expected if errors were spread evenly over classes and pairs.
+
+    The score is the logistic function of −doubt / m, so by Bayes' rule r_pair acts as prior odds. n_pair favours the
+    frequent confusions of a class over the rare ones.
+
+    Args:
+        doubts: The doubt before the prior.
+        labels: (N,).
+        classes: K.
+        strength: Number of imagined errors that pull the numbers towards evenness. With few errors, no pair stands out.
+
+    Returns:
+        (K, K), by given class and other class.
+    """
+    shape = (classes, classes)
+    pair = labels * classes + doubts.rival
+    images = np.bincount(pair, minlength=classes * classes).reshape(shape)
+    doubted = np.bincount(pair, weights=doubts.value > 0, minlength=classes * classes).reshape(shape)
+    overall = max(float((doubts.value > 0).mean()), 1 / len(labels))
+    rate = (doubted + strength) / (images + strength / overall) / overall
+    even = overall * images.sum(axis=1, keepdims=True) / (classes - 1)
+    frequency = (doubted + strength) / (even + strength)
+    return HIT_RADIUS * (np.log(rate) + 0.5 * np.log(frequency))
