@@ -32,6 +32,7 @@ from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "audits.json"
 CHOSEN_ON = ("clothing", "caltech", "tiny", "cifar10n", "imagenette")
+SHARES = (0.01, 0.02, 0.05, 0.1)  # of the images, most doubtful first, after which wrong labels are counted
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 
 
@@ -65,7 +66,7 @@ def judged(features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: i
         method: float(average_precision_score(wrong, -get_label_quality_scores(given, same, method=method)))
         for method in METHODS
     }
-    found = flagged & wrong
+    found, order = flagged & wrong, np.argsort(-scored.doubt, kind="stable")
     low, high = scored.error_range or (0.0, float(len(given)))
     return {
         "ap": float(average_precision_score(wrong, scored.doubt)),
@@ -76,6 +77,7 @@ def judged(features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: i
         "flagged": int(flagged.sum()),
         "precision": float(wrong[flagged].mean()) if flagged.any() else None,
         "suggestion": float((scored.suggested[found] == truth[found]).mean()) if found.any() else None,
+        "found_after": {f"{share:.0%}": int(wrong[order[: round(share * len(order))]].sum()) for share in SHARES},
         "seconds": seconds,
     }
 

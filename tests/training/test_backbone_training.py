@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hitnet.data.opened import LONGEST_SIDE
 from PIL import Image
 from safetensors.torch import save_file
 
 import hitnet
 from hitnet import choose_model, choose_recipe, models, open_data
+from hitnet.data.opened import LONGEST_SIDE
 from hitnet.models import backbones
 from hitnet.training import engine
 from hitnet.training.configuration import at_backbone_size
