@@ -43,7 +43,7 @@ def test_the_matrix_of_errors_against_loops(pull):
     found = error_matrix(posteriors, labels, pull)
     counts = [[sum(float(posteriors[i, z]) for i in range(200) if labels[i] == g) for g in range(3)] for z in range(3)]
     wrong = [sum(counts[z]) - counts[z][z] for z in range(3)]
-    overall = sum(wrong) / 200
+    overall = (sum(wrong) + math.sqrt(200) / 2) / (200 + math.sqrt(200))
     for z in range(3):
         rate = (wrong[z] + pull) / (sum(counts[z]) + pull / overall)
         for g in range(3):

@@ -18,6 +18,7 @@ How much a judge counts can only be learned where it has not seen the label that
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -74,14 +75,16 @@ def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
     """T (K, K) from the posteriors (N, K) of labels (N,).
 
     Of n images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes; among
-    wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull).
+    wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
+    (E + √N / 2) / (N + √N) for E wrong labels of N: it does not fall to 0 where judges err more often than labels.
     """
     classes = posteriors.shape[1]
     counts = posteriors.new_zeros(classes, classes).index_add_(0, labels, posteriors).T  # by true and given class
     right = counts.diagonal()
     wrong = counts - torch.diag(right)
     total = wrong.sum(dim=1)
-    overall = (total.sum() / len(labels)).clamp(1 / (len(labels) + 1), 1 - 1 / classes)
+    few = math.sqrt(len(labels))
+    overall = (total.sum() + few / 2) / (len(labels) + few)
     rate = (total + pull) / (total + right + pull / overall)
     even = (1 - torch.eye(classes, dtype=counts.dtype, device=counts.device)) / (classes - 1)
     return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
