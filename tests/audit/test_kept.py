@@ -1,7 +1,5 @@
 """What judges saw and said is kept for the review, and a damaged file is not used."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from hitnet.audit.kept import NAME, Kept, read_kept, write_kept
 def kept():
     draw = torch.Generator().manual_seed(0)
     distances = torch.rand(2, 5, 3, generator=draw).half().numpy()
-    opinions = Opinion("networks", distances[0], True, True), Opinion("20 neighbours", distances[1])
+    opinions = Opinion("networks", distances[0]), Opinion("20 neighbours", distances[1])
     return Kept(opinions, torch.rand(5, 8, generator=draw).half())
 
 
@@ -24,7 +22,7 @@ def test_what_is_written_is_read(kept, tmp_path):
     again = read_kept(tmp_path, 5, 3)
     for opinion, written in zip(again.opinions, kept.opinions, strict=True):
         assert np.array_equal(opinion.distances, written.distances)
-        assert replace(opinion, distances=0) == replace(written, distances=0)
+        assert opinion.kind == written.kind
     assert torch.equal(again.features, kept.features)
 
 

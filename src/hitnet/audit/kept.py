@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +27,13 @@ MOST_BYTES = 4 * 2**30
 class Kept:
     """Of N images, in the order of the audit's table."""
 
-    opinions: tuple[Opinion, ...]  # with distances (N, K) in float16
+    opinions: tuple[Opinion, ...]  # kinds, and distances (N, K) in float16
     features: Tensor | None = None  # (N, D) float16, where judges stood on features
 
     @classmethod
     def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:
         """From opinions and features (N, D) in another order."""
-        kept = (replace(each, distances=each.distances[order.numpy()].astype(np.float16)) for each in opinions)
+        kept = (Opinion(each.kind, each.distances[order.numpy()].astype(np.float16)) for each in opinions)
         return cls(tuple(kept), None if features is None else _rescaled(features[order]))
 
 
@@ -54,8 +54,7 @@ def write_kept(folder: Path, kept: Kept) -> None:
         log.info("What the judges saw is not kept for the review: it would take %.1f GB.", size / 1e9)
         (folder / NAME).unlink(missing_ok=True)
         return
-    judges = [[each.kind, each.in_sample, each.capsules] for each in kept.opinions]
-    write_tensors(folder / NAME, tensors, {"judges": json.dumps(judges)})
+    write_tensors(folder / NAME, tensors, {"judges": json.dumps([each.kind for each in kept.opinions])})
 
 
 def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
@@ -65,8 +64,8 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
     try:
         tensors, metadata = read_tensors(own_file(folder, NAME))
         distances, features = tensors["distances"], tensors.get("features")
-        judges = zip(json.loads(metadata["judges"]), distances.numpy(), strict=True)
-        opinions = tuple(Opinion(str(kind), each, bool(a), bool(b)) for (kind, a, b), each in judges)
+        kinds = json.loads(metadata["judges"])
+        opinions = tuple(Opinion(str(kind), each) for kind, each in zip(kinds, distances.numpy(), strict=True))
         fits = distances.shape[1:] == (images, classes) and distances.dtype == torch.float16
         if features is not None:
             fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16

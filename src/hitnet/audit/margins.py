@@ -22,7 +22,6 @@ class Margins:
     """The distances of M judges, summarised per image."""
 
     mean: Floats  # (N, K), distances averaged over the judges
-    spread: Floats  # (N, K), standard deviation of d_given − d_k over the judges
     given_distance: Floats  # (N,), mean distance of the given class's capsule
     ghost: Ints  # (N,), class of the nearest other capsule, by mean distance
     ghost_distance: Floats  # (N,), its mean distance
@@ -48,7 +47,6 @@ def margins(distances: npt.NDArray[np.floating], labels: Ints) -> Margins:
     ghost = others(mean, labels).argmin(axis=1)
     return Margins(
         mean=mean,
-        spread=(given[:, :, None] - exact).std(axis=0),
         given_distance=mean[rows, labels],
         ghost=ghost,
         ghost_distance=mean[rows, ghost],

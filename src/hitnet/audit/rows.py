@@ -5,7 +5,6 @@ Texts that repeat (classes, flags) are numbers here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hitnet.audit.audit_table import class_codes
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
 
@@ -122,7 +122,6 @@ class Rows:
         part = self.table.iloc[rows]
         given, suggested, distances = self.given[rows], self.suggested[rows], self.distances[rows]
         near = nearest_classes(distances, given, suggested)
-        index = {name: k for k, name in enumerate(self.class_names)}
         columns: dict[str, Any] = {
             "id": self.ids[rows].tolist(),
             "path": [self.paths[row] for row in rows],
@@ -132,7 +131,7 @@ class Rows:
             "votes": part["votes"].tolist(),
             "flag": self.flag[rows].tolist(),
             "rule": [str(rule) for rule in part["rule"]],
-            "ghost": [index[name] for name in part["ghost"]],
+            "ghost": class_codes(part["ghost"], self.class_names).tolist(),
             "near": near.tolist(),
             "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
         }
@@ -155,12 +154,6 @@ class Rows:
             "images": len(rows),
             "with_neighbours": "like_given" in self.table,
         }
-
-
-def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
-    """The index of each name among the classes."""
-    index = {name: k for k, name in enumerate(class_names)}
-    return np.array([index[name] for name in names], np.int64)
 
 
 def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
