@@ -36,7 +36,7 @@ def test_features_of_files_are_written_in_order_and_kept(folder, backbone, monke
 
 
 def test_no_pixels_of_files_are_kept_in_memory(folder, backbone, monkeypatch, tmp_path):
-    monkeypatch.setattr("hitnet.data.formats.image_files.read_survey", None)
+    monkeypatch.setattr("hitnet.data.formats.image_files.read_images", None)
     assert hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu").shape == (12, 8)
 
 
