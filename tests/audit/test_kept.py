@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.audit import Opinion
-from hitnet.audit import kept as module
-from hitnet.audit.kept import NAME, Kept, read_kept, write_kept
+from hitnet.audit import Opinion, audit_folder
+from hitnet.audit.audit_folder import JUDGED, Kept, read_kept, write_kept
 
 
 @pytest.fixture
@@ -45,10 +44,10 @@ def test_nothing_kept(tmp_path):
 @pytest.mark.parametrize("damage", ["flip", "cut", "other images", "other classes", "other file"])
 def test_a_damaged_file_is_not_used(kept, tmp_path, caplog, damage):
     write_kept(tmp_path, kept)
-    content = bytearray((tmp_path / NAME).read_bytes())
+    content = bytearray((tmp_path / JUDGED).read_bytes())
     if damage == "flip":
         content[-1] ^= 1
-    (tmp_path / NAME).write_bytes({"cut": content[:-9], "other file": b"text"}.get(damage, content))
+    (tmp_path / JUDGED).write_bytes({"cut": content[:-9], "other file": b"text"}.get(damage, content))
     assert read_kept(tmp_path, 6 if damage == "other images" else 5, 4 if damage == "other classes" else 3) is None
     assert "is damaged or of another audit, and is not used" in caplog.text
 
@@ -61,9 +60,9 @@ def test_features_of_another_kind_are_not_used(kept, tmp_path):
 
 def test_a_huge_one_is_not_kept(kept, tmp_path, monkeypatch):
     write_kept(tmp_path, kept)
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(audit_folder, "MOST_JUDGED", 100)
     write_kept(tmp_path, kept)
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / JUDGED).exists()
 
 
 @pytest.mark.parametrize("scale", [1e9, 1.0, 1e-9])

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from hitnet.audit import audit_folder
-from hitnet.audit.audit_folder import SUMMARY, Settings, claimed
+from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
 from hitnet.audit.audit_table import add_annotators, add_likeness, duplicate_table, make_table
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
-from hitnet.audit.kept import Kept
 from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors

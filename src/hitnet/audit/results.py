@@ -10,9 +10,8 @@ import pandas as pd
 from torch import Tensor
 
 from hitnet.audit import export
-from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, own_file
+from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, Kept, own_file, write_kept
 from hitnet.audit.audit_table import check_table, class_codes
-from hitnet.audit.kept import Kept, write_kept
 from hitnet.audit.report import write_page
 from hitnet.audit.summary import Summary
 from hitnet.data import Data, Images, Source, open_data

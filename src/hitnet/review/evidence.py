@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet.audit.kept import Kept
+from hitnet.audit.audit_folder import Kept
 from hitnet.audit.rows import Ints, Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
