@@ -67,7 +67,8 @@ def claimed(
         yield None
         return
     folder = files.expand(out)
-    _check_same(folder, settings, begun=has_begun(folder, resume=resume), may_grow=may_grow)
+    if has_begun(folder, resume=resume):
+        _check_same(folder, settings, may_grow=may_grow)
     if not locks.claim(folder / CLAIM):
         raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
     try:
@@ -78,10 +79,8 @@ def claimed(
         locks.release(folder / CLAIM)
 
 
-def _check_same(folder: Path, settings: Settings, *, begun: bool, may_grow: bool) -> None:
+def _check_same(folder: Path, settings: Settings, *, may_grow: bool) -> None:
     """Raise HitNetError if the folder holds the audit of something else."""
-    if not begun:
-        return
     path = own_file(folder, SETTINGS)
     value = files.read_json(path)
     schemas.check(value, schemas.schema_of(Settings), path)

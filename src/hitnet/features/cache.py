@@ -134,19 +134,16 @@ def cached_features(
 ) -> Tensor:
     """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
 
+    Files of the same content are computed once; one that cannot be read as an image raises HitNetError.
+
     Args:
-        paths: Image files; files of the same content are computed once.
-        backbone: From `open_backbone`.
-        device: Where the network works.
-        workers: Threads; None: one per core.
+        paths: Image files.
+        backbone, device, workers: See `Extractor`.
         folder: Of the cache; None: `cache_folder()`.
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
             with the number of images.
         progress: Called for each file whose features are known.
         ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
-
-    Raises:
-        HitNetError: A file cannot be read as an image.
     """
     base = cache_folder() if folder is None else expand(folder)
     place = base / "features" / f"{backbone.fingerprint}-{backbone.input_size}"

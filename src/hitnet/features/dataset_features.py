@@ -103,14 +103,10 @@ def read_features(path: str | Path, images: Images) -> Tensor:
     if not file.is_file():
         raise HitNetError(f"`features`: there is no file {file}.")
     values, keys, key_name = _read(file, kind)
-    if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiu" or not _finite(values):
+    sound = values.ndim == 2 and values.shape[1] and values.dtype.kind in "fiu"
+    if not sound or not (np.abs(values) <= np.finfo(np.float32).max).all():
         raise HitNetError(f"{file}: features must be finite numbers (N, D); got {values.dtype} {values.shape}.")
     return torch.from_numpy(np.ascontiguousarray(values[_rows(file, keys, key_name, images, len(values))], np.float32))
-
-
-def _finite(values: np.ndarray) -> bool:
-    """Whether all values are finite in float32 too."""
-    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
 
 
 def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:

@@ -121,8 +121,6 @@ class GpuReader:
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
         """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""
-        if not contents:
-            return []
         try:
             return list(self.decode_jpeg(contents, device=self.device))
         except RuntimeError:

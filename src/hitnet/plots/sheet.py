@@ -105,15 +105,8 @@ def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, 
     array = image.detach().cpu().float().numpy() / (255 if image.dtype == torch.uint8 else 1)
     pixels = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
     limits = None if extent is None else (axes.get_xlim(), axes.get_ylim())
-    axes.imshow(
-        np.clip(pixels, 0, 1),
-        cmap="gray",
-        vmin=0,
-        vmax=1,
-        interpolation="nearest",
-        extent=extent,
-        aspect="equal" if extent is None else "auto",
-    )
+    place: dict[str, Any] = {"extent": extent, "aspect": "equal" if extent is None else "auto"}
+    axes.imshow(np.clip(pixels, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", **place)
     if limits is not None:
         axes.set(xlim=limits[0], ylim=limits[1])
     return axes

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hitnet.audit.report import finite_json, script_text, style_text
+from hitnet.audit.report import SCRIPTS, STYLES, asset_text, finite_json
 from hitnet.data.reading.pictures import NotReadyError
 from hitnet.decisions.correction_files import corrections_text, parse_corrections
 from hitnet.decisions.corrections import check_corrections
@@ -55,8 +55,8 @@ class ReviewApp:
         need_row, small, original = self.board.rows.need_row, self.pictures.thumbnail, self.pictures.original
         routes = [
             Route("/", answer(lambda _: _text(self.html, "text/html"))),
-            Route("/page.js", answer(lambda _: _text(script_text(), "text/javascript"))),
-            Route("/page.css", answer(lambda _: _text(style_text(), "text/css"))),
+            Route("/page.js", answer(lambda _: _text(asset_text(SCRIPTS), "text/javascript"))),
+            Route("/page.css", answer(lambda _: _text(asset_text(STYLES), "text/css"))),
             Route("/api/rows", answer(lambda request: _json(self.rows(request.query_params)))),
             Route("/api/state", answer(lambda _: _json(self.state()))),
             Route("/api/steps", answer(lambda _: _json({"steps": self.board.history()}))),

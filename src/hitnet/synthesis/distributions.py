@@ -54,18 +54,15 @@ class CapsuleDistributions:
             capsules = self.capsules[self.labels == k].double()
             if not len(capsules):
                 continue
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "class": name,
-                        "component": np.arange(capsules.shape[1]),
-                        "images": len(capsules),
-                        "mean": capsules.mean(dim=0).numpy(),
-                        "spread": capsules.std(dim=0, correction=0).numpy(),
-                        "within": self.within(capsules).double().mean(dim=0).numpy(),
-                    }
-                )
-            )
+            columns = {
+                "class": name,
+                "component": np.arange(capsules.shape[1]),
+                "images": len(capsules),
+                "mean": capsules.mean(dim=0).numpy(),
+                "spread": capsules.std(dim=0, correction=0).numpy(),
+                "within": self.within(capsules).double().mean(dim=0).numpy(),
+            }
+            tables.append(pd.DataFrame(columns))
         return pd.concat(tables, ignore_index=True)
 
     def by_class(self) -> pd.DataFrame:
