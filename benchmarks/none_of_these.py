@@ -45,8 +45,7 @@ from torch import Tensor
 import hitnet
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
-from hitnet.features.heads import _standardisation
-from hitnet.features.opinions import HIT_OR_MISS, SOFTMAX
+from hitnet.features.heads import standardisation
 from hitnet.models.backbones import open_backbone
 from hitnet.models.heads import Head, HitOrMissHead
 from hitnet.models.inference import evaluating, to_device
@@ -65,8 +64,8 @@ GREY = ("mnist", "fashion-mnist")
 PAIRS = {"mnist": "fashion-mnist", "cifar10": "svhn"}
 KNOWN, FOREIGN, TESTED = 4_500, 1_500, 10_000  # images
 FITTED = 5_000  # images that the classifier of scikit-learn gets
-STEPS, BATCH, DROPOUT = 100, SOFTMAX.batch, SOFTMAX.dropout  # as the audit's softmax heads
-RATES = {"hit-or-miss": HIT_OR_MISS.learning_rate, "plain-softmax": SOFTMAX.learning_rate}
+STEPS, BATCH, DROPOUT = 100, 256, 0.5
+RATES = {"hit-or-miss": 1e-2, "plain-softmax": 3e-3}
 NETWORKS = ("hit-or-miss", "softmax", "plain-softmax")  # heads of trained networks
 COLUMNS = {
     "error_percent": "error %",
@@ -136,7 +135,7 @@ def fit_head(name: str, features: Tensor, labels: Tensor, seed: int) -> Head:
 
 def scaled(features: Tensor, learned: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
     """Mean, and factor of each feature: its own, or one for all."""
-    mean, factor = _standardisation(features[learned][None])
+    mean, factor = standardisation(features[learned])
     spread = (features[learned] - mean).square().mean().sqrt()
     return {"standardised": (mean, factor), "one scale": (mean, 1 / spread)}
 

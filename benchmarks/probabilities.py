@@ -31,8 +31,8 @@ import torch
 from cleanlab.filter import find_label_issues
 
 import hitnet
-from hitnet.audit.label_probabilities import TEMPERATURE
 from hitnet.audit.networks import GREY_SHIFT, collect
+from hitnet.audit.results import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.known import samples
 from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature

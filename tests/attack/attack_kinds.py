@@ -21,7 +21,7 @@ from hitnet.decisions.corrections import audited_images, check_corrections
 from hitnet.decisions.rules import Decisions, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.features.cache import FeatureCache
-from hitnet.features.user_features import read_features
+from hitnet.features.dataset_features import read_features
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import Network
 from hitnet.plots import plot_history

@@ -21,7 +21,7 @@ from toy_book import add, toy_book
 
 import hitnet
 from hitnet.audit import Opinion
-from hitnet.audit.kept import Kept, write_kept
+from hitnet.audit.audit_folder import Kept, write_kept
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz

@@ -12,7 +12,7 @@ from audit_samples import Counting, audit_of, make_folder, mislabelled, quick_au
 
 import hitnet
 from hitnet import HitNetError, Judges, open_audit
-from hitnet.audit.kept import read_kept
+from hitnet.audit.audit_folder import read_kept
 from hitnet.data import open_data
 from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import correct

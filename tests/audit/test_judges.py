@@ -252,7 +252,7 @@ def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():
     scored = score_labels(opinions, given)
     assert scored.sentence.startswith("About 6")
     assert (1 - scored.score).sum() == pytest.approx(60, rel=0.2)
-    table, _ = make_table(images, opinions, scored)
+    table, *_ = make_table(images, opinions, scored)
     assert set(table["id"][:60]) == set(range(0, 600, 10))
     assert score_labels(trained, given).sentence is None
     assert set(table["flag"][:60]) == {"wrong"}

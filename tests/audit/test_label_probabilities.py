@@ -7,8 +7,8 @@ from audit_samples import mislabelled, quick_audit
 
 import hitnet
 from hitnet.audit.judgement import Case, Judgement
-from hitnet.audit.label_probabilities import PULL, TEMPERATURE, label_probabilities
 from hitnet.audit.labels import judged_audit
+from hitnet.audit.results import PULL, TEMPERATURE, label_probabilities
 from hitnet.features.opinions import Opinion
 from hitnet.probabilities import class_probabilities, fit_temperature
 from toy import toy_images

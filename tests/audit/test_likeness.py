@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from hitnet.audit import likeness
-from hitnet.audit.likeness import add_likeness, duplicate_table, nearest_with_label
+from hitnet.audit import audit_table
+from hitnet.audit.audit_table import add_likeness, duplicate_table, nearest_with_label
 from hitnet.data import Images
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def naive(features, labels, wanted):
 
 @pytest.mark.parametrize("block", [3, 1024])
 def test_the_nearest_of_a_label_against_a_double_loop(features, monkeypatch, block):
-    monkeypatch.setattr(likeness, "BLOCK", block)
+    monkeypatch.setattr(audit_table, "BLOCK", block)
     generator = torch.Generator().manual_seed(1)
     labels, wanted = (torch.randint(0, 4, (40,), generator=generator) for _ in range(2))
     assert nearest_with_label(features, labels, wanted, 4).tolist() == naive(features, labels, wanted)
@@ -121,7 +121,7 @@ def test_no_duplicates_and_images_without_paths(features, images):
 
 
 def test_too_many_images_are_not_compared(features, images, monkeypatch, caplog):
-    monkeypatch.setitem(likeness.MOST_IMAGES, "cpu", 39)
+    monkeypatch.setitem(audit_table.MOST_IMAGES, "cpu", 39)
     table = pd.DataFrame({"given": ["a"] * 40, "suggested": ["b"] * 40})
     with caplog.at_level(logging.INFO, "hitnet"):
         compared = add_likeness(table, features, images, CPU)

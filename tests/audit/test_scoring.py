@@ -50,8 +50,6 @@ def test_evidence_against_loops(distances, labels):
         rows = [distances[m, i].tolist() for m in range(models)]
         margins = [row[label] - row[nearest(row, leave_out=label)] for row in rows]
         assert evidence.mean[i] == pytest.approx(mean)
-        for k, spread in enumerate(evidence.spread[i].tolist()):
-            assert spread == pytest.approx(statistics.pstdev([row[label] - row[k] for row in rows]), abs=1e-12)
         assert evidence.given_distance[i] == pytest.approx(mean[label])
         assert evidence.ghost[i] == ghost != label
         assert evidence.ghost_distance[i] == pytest.approx(mean[ghost])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hitnet.cli import OptionFormatter
+from hitnet.cli import Messages
 from hitnet.cli.terminal import make_table
 from hitnet.runtime.terminal import make_console, printable
 
@@ -33,7 +33,7 @@ def test_consoles_print_no_control_characters(capsys, stderr):
 
 def test_log_messages_hold_no_control_characters():
     record = logging.LogRecord("hitnet", logging.INFO, "", 0, "left out: %s", (CLEAR,), None)
-    assert "\x1b" not in OptionFormatter("%(message)s").format(record)
+    assert "\x1b" not in Messages().format(record)
 
 
 def test_hostile_names_in_a_folder_are_printed_as_escapes(command, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from hitnet.audit import Judges
-from hitnet.cli import OPTIONS, OptionFormatter, app, with_options
+from hitnet.cli import OPTIONS, Messages, app, with_options
 from hitnet.cli.audit import JUDGES
 from hitnet.cli.audit import app as audit_app
 from hitnet.cli.options import DATA, MODEL, RECIPE, TRAINING_DATA, attribute_help
@@ -40,7 +40,7 @@ def train_options(monkeypatch):
 def test_parameters_become_options(train_options, message, said):
     assert with_options(message) == said
     record = logging.LogRecord("hitnet", logging.INFO, "", 0, "%s", (message,), None)
-    assert OptionFormatter("%(message)s").format(record) == said
+    assert Messages().format(record) == said
 
 
 def test_options_are_those_of_the_command_that_is_called(monkeypatch):

@@ -12,7 +12,7 @@ from PIL import Image
 from hitnet.data import check_data, open_data
 from hitnet.data.reading import decode
 from hitnet.errors import HitNetError
-from hitnet.features.user_features import read_features
+from hitnet.features.dataset_features import read_features
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".npz"])

@@ -9,11 +9,9 @@ from PIL import Image
 from torch import nn
 
 from hitnet.errors import HitNetError
-from hitnet.features import extraction, gpu_decoding
+from hitnet.features import extraction, photographs
 from hitnet.features.extraction import Extractor, extract
-from hitnet.features.folding import folded
-from hitnet.features.gpu_decoding import GpuReader, Jpeg, cropped, groups, plain_jpeg, turned
-from hitnet.features.photographs import read, shape_at
+from hitnet.features.photographs import GpuReader, Jpeg, cropped, groups, plain_jpeg, read, shape_at, turned
 from hitnet.models.backbones import open_backbone
 from hitnet.models.efficientnet_lite import EfficientNetLite0
 from toy import Counted
@@ -142,7 +140,7 @@ def test_a_thin_picture_takes_little_memory(tmp_path):
 
 
 def test_a_gpu_decodes_no_more_than_it_has_room_for(monkeypatch):
-    monkeypatch.setattr(gpu_decoding, "TOGETHER", 100)
+    monkeypatch.setattr(photographs, "TOGETHER", 100)
     jpegs = {i: Jpeg(1, pixels) for i, pixels in zip((0, 2, 3, 5, 6, 7), (60, 40, 1, 500, 50, 50), strict=True)}
     assert list(groups(jpegs)) == [[0, 2], [3], [5], [6, 7]]
     assert list(groups({})) == []
@@ -158,7 +156,7 @@ def test_what_is_not_plain_jpeg_is_left_to_pillow(photos, tmp_path):
 @pytest.mark.parametrize("together", [1, 1 << 26])
 def test_a_reader_for_gpus_falls_back_file_by_file(photos, monkeypatch, together):
     """With a decoder on the CPU in the GPU's place, which refuses one file and whole batches that hold it."""
-    monkeypatch.setattr(gpu_decoding, "TOGETHER", together)
+    monkeypatch.setattr(photographs, "TOGETHER", together)
     refused = photos[3].read_bytes()
 
     def decode_jpeg(contents, device):
@@ -209,7 +207,7 @@ def test_folding_changes_nothing_but_the_number_of_parts():
         if isinstance(part, nn.BatchNorm2d):
             part.running_mean.normal_(0, 0.1)
             part.running_var.uniform_(0.5, 2)
-    merged = folded(network, 64)
+    merged = extraction.folded(network, 64)
     assert not any(isinstance(part, nn.BatchNorm2d) for part in merged.modules())
     assert any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
     images = torch.randn(2, 3, 64, 64)
@@ -226,4 +224,4 @@ def test_a_network_that_uses_its_parts_in_another_order_is_left_as_it_is():
     network = Other().eval()
     images = torch.randn(2, 3, 32, 32)
     with torch.inference_mode():
-        torch.testing.assert_close(folded(network, 32)(images), network(images))
+        torch.testing.assert_close(extraction.folded(network, 32)(images), network(images))

@@ -7,7 +7,7 @@ import torch
 
 from hitnet.data import Images
 from hitnet.errors import HitNetError
-from hitnet.features.user_features import read_features
+from hitnet.features.dataset_features import read_features
 
 ROWS = np.arange(20, dtype=np.float32).reshape(5, 4)
 PATHS = ["a/0.png", "a/1.png", "b/0.png", "b/1.png", "b/2.png"]

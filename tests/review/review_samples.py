@@ -12,7 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from hitnet.audit import Audit, Opinion, open_audit
-from hitnet.audit.kept import Kept
+from hitnet.audit.audit_folder import Kept
 from hitnet.review.app import ReviewApp
 from hitnet.review.server import open_review
 

@@ -7,7 +7,7 @@ from review_samples import HOST, ORIGIN, PORT, TOKEN, client_of, open_folder
 from starlette.testclient import TestClient
 
 from hitnet.errors import HitNetError
-from hitnet.review.access import HEADERS
+from hitnet.review.app import HEADERS
 from hitnet.review.server import check_reviewer, listen, serve_review
 
 ADDRESSES = ["/", "/page.js", "/page.css", "/api/rows", "/api/state", "/api/steps", "/thumb/0", "/image/0"]

@@ -44,7 +44,7 @@ def root(tmp_path: Path) -> Path:
         ("src/hitnet/audit/score.py", [*PAGES, "tests/audit/test_ranks.py"]),  # nobody imports it: all of its folder
         ("src/hitnet/audit/__init__.py", [*PAGES, "tests/audit/test_ranks.py"]),
         ("src/hitnet/data/known/sample/clothing/1.jpg", ["tests/data/known/test_sample.py"]),
-        ("src/hitnet/sklearn/inputs.py", ["tests/scikit_learn/test_classifier.py"]),
+        ("src/hitnet/sklearn/learning.py", ["tests/scikit_learn/test_classifier.py"]),
         ("src/hitnet/__init__.py", CORE),
         ("tests/toy.py", ["tests/data/known/test_sample.py"]),
         ("tests/audit/audit_samples.py", ["tests/audit/test_page.py"]),

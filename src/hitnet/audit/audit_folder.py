@@ -14,16 +14,27 @@ models/                    the networks that judge, where they are trained for i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hitnet.errors import HitNetError
-from hitnet.runtime import files, locks, schemas
+import numpy as np
+import torch
+from torch import Tensor
 
+from hitnet.errors import HitNetError
+from hitnet.features.opinions import Opinion, all_distances
+from hitnet.runtime import files, locks, schemas
+from hitnet.runtime.tensor_files import read_tensors, write_tensors
+
+log = logging.getLogger("hitnet")
 TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
+JUDGED, MOST_JUDGED = "judged.safetensors", 4 << 30  # bytes: more are not kept for the review
 CLAIM = ".auditing"  # exists while a process audits into a folder
 LARGEST = 64 << 30  # bytes of a file that is read
 
@@ -56,7 +67,8 @@ def claimed(
         yield None
         return
     folder = files.expand(out)
-    _check_same(folder, settings, begun=has_begun(folder, resume=resume), may_grow=may_grow)
+    if has_begun(folder, resume=resume):
+        _check_same(folder, settings, may_grow=may_grow)
     if not locks.claim(folder / CLAIM):
         raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
     try:
@@ -67,10 +79,8 @@ def claimed(
         locks.release(folder / CLAIM)
 
 
-def _check_same(folder: Path, settings: Settings, *, begun: bool, may_grow: bool) -> None:
+def _check_same(folder: Path, settings: Settings, *, may_grow: bool) -> None:
     """Raise HitNetError if the folder holds the audit of something else."""
-    if not begun:
-        return
     path = own_file(folder, SETTINGS)
     value = files.read_json(path)
     schemas.check(value, schemas.schema_of(Settings), path)
@@ -112,3 +122,57 @@ def check_in_place(folder: Path) -> None:
             f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
             "repeat the audit in its new place with `resume`."
         )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What judges saw and said of N images, in the order of the audit's table, for the review."""
+
+    opinions: tuple[Opinion, ...]  # kinds, and distances (N, K) in float16
+    features: Tensor | None = None  # (N, D) float16, where judges stood on features
+
+    @classmethod
+    def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:
+        """From opinions and features (N, D) in another order."""
+        kept = (Opinion(each.kind, each.distances[order.numpy()].astype(np.float16)) for each in opinions)
+        return cls(tuple(kept), None if features is None else _rescaled(features[order]))
+
+
+def _rescaled(features: Tensor) -> Tensor:
+    """Features as float16, at a scale that it can hold: similarities do not depend on the scale."""
+    largest = features.abs().amax().item() if features.numel() else 0.0
+    scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e4 or 0 < largest < 1e-2 else 1.0
+    return (features.float() / scale).to("cpu", torch.float16)
+
+
+def write_kept(folder: Path, kept: Kept) -> None:
+    """Write the file, unless it would be huge: a review then has only the order and the evidence of the table."""
+    tensors = {"distances": torch.from_numpy(all_distances(kept.opinions))}
+    if kept.features is not None:
+        tensors["features"] = kept.features
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    if size > MOST_JUDGED:
+        log.info("What the judges saw is not kept for the review: it would take %.1f GB.", size / 1e9)
+        (folder / JUDGED).unlink(missing_ok=True)
+        return
+    write_tensors(folder / JUDGED, tensors, {"judges": json.dumps([each.kind for each in kept.opinions])})
+
+
+def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
+    """What an audit kept; None if it kept nothing, or if the file is damaged or of another audit."""
+    if not (folder / JUDGED).exists():
+        return None
+    try:
+        tensors, metadata = read_tensors(own_file(folder, JUDGED))
+        distances, features = tensors["distances"], tensors.get("features")
+        kinds = json.loads(metadata["judges"])
+        opinions = tuple(Opinion(str(kind), each) for kind, each in zip(kinds, distances.numpy(), strict=True))
+        fits = distances.shape[1:] == (images, classes) and distances.dtype == torch.float16
+        if features is not None:
+            fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16
+    except (HitNetError, KeyError, TypeError, ValueError, RecursionError):
+        fits = False
+    if not fits:
+        log.warning("%s is damaged or of another audit, and is not used.", folder / JUDGED)
+        return None
+    return Kept(opinions, features)

@@ -15,24 +15,37 @@ agreement           share of the votes for the given label
 other_label         the class most voted for after the given one; empty where there is none
 ghost_is_other      whether the ghost is that class
 ghost_hits          whether the ghost lies in the hit zone
+
+Where features show which images are alike, also:
+
+like_given          id of the most similar image under the given label; −1 where there is none
+like_suggested      the same under the suggested label
+unlike              how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from pandas.api.types import infer_dtype
+from torch import Tensor
 
 from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
 from hitnet.errors import HitNetError
+from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
 from hitnet.features.opinions import Opinion, all_distances
 
+log = logging.getLogger("hitnet")
+MOST_IMAGES = {"cpu": 50_000, "cuda": 1_000_000}  # to compare: the work grows with the square of their number
+BLOCK = 1024  # images that are compared at once
 # Columns by the kinds of their types: i and u whole numbers, f fractions, O text.
 COLUMNS = {
     **dict.fromkeys(("id", "hits", "votes", "models"), "iu"),
@@ -42,8 +55,10 @@ COLUMNS = {
 CLASS_COLUMNS = ("given", "suggested", "ghost")
 
 
-def make_table(images: Images, opinions: Sequence[Opinion], scored: Scores) -> tuple[pd.DataFrame, np.ndarray]:
-    """The table, and the mean distances (N, K) of the capsules in its order."""
+def make_table(
+    images: Images, opinions: Sequence[Opinion], scored: Scores
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """The table, the mean distances (N, K) of the capsules in its order, and the place (N,) of each row's image."""
     labels, names = images.labels.numpy(), np.array(images.class_names, dtype=object)
     shown: Margins = margins(all_distances(capsule_opinions(opinions)), labels)
     nearest = all_distances(opinions).argmin(axis=2)
@@ -66,7 +81,7 @@ def make_table(images: Images, opinions: Sequence[Opinion], scored: Scores) -> t
         }
     )
     order = np.lexsort((table["id"], -scored.doubt))
-    return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32)
+    return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
 
 
 def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.DataFrame:
@@ -102,3 +117,65 @@ def check_table(table: pd.DataFrame, class_names: Sequence[str], where: str | Pa
     unknown = {name for column in CLASS_COLUMNS for name in table[column].unique()} - set(class_names)
     if unknown:
         raise HitNetError(f"{where} names a class that the audit does not have: {min(map(repr, unknown))}.")
+
+
+def class_codes(names: pd.Series, class_names: Sequence[str]) -> np.ndarray:
+    """The index of each name among the classes."""
+    index = {name: k for k, name in enumerate(class_names)}
+    return np.array([index[name] for name in names], np.int64)
+
+
+def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
+    """For each image, the most similar other image that has the label `wanted` (N,) of it; −1 where there is none."""
+    rows = directions(features)
+    nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
+    labels, wanted = labels.to(rows.device), wanted.to(rows.device)
+    for k in range(num_classes):
+        members, asking = torch.nonzero(labels == k)[:, 0], torch.nonzero(wanted == k)[:, 0]
+        if not len(members):
+            continue
+        for part in asking.split(BLOCK):
+            similarity = rows[part] @ rows[members].T
+            similarity[part[:, None] == members] = -torch.inf  # an image is no neighbour of itself
+            best = similarity.max(dim=1)
+            nearest[part] = torch.where(best.values > -torch.inf, members[best.indices], -1)
+    return nearest.cpu()
+
+
+def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+    """The table with what features (N, D) show of each image, all in one order."""
+    if len(images) > MOST_IMAGES[device.type]:
+        log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
+        return table
+    features = features.to(device)
+    ids = np.append(images.ids.numpy(), -1)
+    compared = table.copy()
+    for column in ("given", "suggested"):
+        wanted = torch.from_numpy(class_codes(table[column], images.class_names))
+        nearest = nearest_with_label(features, images.labels, wanted, images.num_classes)
+        compared[f"like_{column}"] = ids[nearest.numpy()]
+    compared["unlike"] = strangeness(features, min(5, len(images) - 1)).cpu().numpy() if len(images) > 1 else 1.0
+    return compared
+
+
+def duplicate_table(features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+    """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
+
+    Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most
+    10 others that it chooses, those under other labels first.
+    """
+    pairs, similarity = torch.zeros((0, 2), dtype=torch.int64), torch.zeros(0)
+    if len(images) <= MOST_IMAGES[device.type]:
+        pairs, similarity = near_duplicates(features.to(device), labels=images.labels)
+    if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
+        log.info(
+            "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
+            MOST_DUPLICATES,
+        )
+    given = np.array(images.class_names, dtype=object)[images.labels.numpy()]
+    paths = images.paths or [""] * len(images)
+    about = pd.DataFrame({"id": images.ids.numpy(), "path": paths, "given": given})
+    sides = [about.iloc[pairs[:, side].cpu().numpy()].reset_index(drop=True) for side in (0, 1)]
+    rows = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"))
+    rows = rows.assign(similarity=similarity.cpu().numpy(), labels_differ=rows["given_a"] != rows["given_b"])
+    return rows.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)

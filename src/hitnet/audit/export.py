@@ -11,6 +11,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import pandas as pd
 
+from hitnet.audit.audit_table import class_codes
 from hitnet.data.formats.table import TABLES
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, replacing, write_json, write_text
@@ -32,7 +33,7 @@ def write_pred_probs(
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)
     rows.insert(0, "row", rows.index)
-    rows["label"] = rows["given"].map({name: k for k, name in enumerate(class_names)})
+    rows["label"] = class_codes(rows["given"], class_names)
     text = without_formulas(rows).to_csv(index=False, lineterminator="\n")
     beside = _free(target.with_suffix(".rows.csv"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
     with replacing(target) as temporary, temporary.open("wb") as file:
@@ -51,23 +52,15 @@ def label_studio(
 ) -> list[Path]:
     """Write the audit as Label Studio tasks (.json), worst image first, and the labelling set-up beside them as .xml.
 
-    Each task predicts the suggested class, with its probability as score. The given label and the audit's score, flag
-    and rule are columns of the task.
-
-    Args:
-        table: The audit's table.
-        probabilities: (N, K) of classes, in the table's order.
-        class_names: The K classes.
-        path: A file whose name ends in .json.
-        image_root: Prefix of each image's path; see `local_files`. An absolute path is put behind `LOCAL_FILES`,
-            without its first "/".
+    Each task predicts the suggested class, with its probability (N, K) as score. The given label and the audit's score,
+    flag and rule are columns of the task. `image_root` is put before each image's path (see `local_files`); an absolute
+    path is put behind `LOCAL_FILES`, without its first "/".
     """
     target = _target(path, ".json", table, probabilities)
     beside = _free(target.with_suffix(".xml"), label_studio_config(class_names))
     if not all(table["path"].fillna("")):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
-    index = {name: k for k, name in enumerate(class_names)}
-    sure = probabilities[np.arange(len(table)), table["suggested"].map(index).to_numpy()]
+    sure = probabilities[np.arange(len(table)), class_codes(table["suggested"], class_names)]
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
     rows = zip(table.to_dict("records"), sure.tolist(), strict=True)
     write_json(target, [_task(row, probability, root) for row, probability in rows])

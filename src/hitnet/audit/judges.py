@@ -21,10 +21,9 @@ from hitnet.audit.networks import MANY_IMAGES, Model, judge_by_networks, judge_b
 from hitnet.data import Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
+from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.neighbours import most_typical
-from hitnet.features.of_data import features_of
 from hitnet.features.opinions import Opinion, judge_features, judge_neighbours
-from hitnet.features.user_features import read_features
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run

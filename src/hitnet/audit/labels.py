@@ -11,12 +11,10 @@ from typing import Any
 import torch
 
 from hitnet.audit import audit_folder
-from hitnet.audit.audit_folder import SUMMARY, Settings, claimed
-from hitnet.audit.audit_table import add_annotators, make_table
+from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
+from hitnet.audit.audit_table import add_annotators, add_likeness, duplicate_table, make_table
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
-from hitnet.audit.kept import Kept
-from hitnet.audit.likeness import add_likeness, duplicate_table
 from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors
@@ -91,10 +89,9 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, without any training."""
     images, opinions = judgement.images, judgement.opinions
     scored = score_labels(opinions, images.labels.numpy())
-    table, distances = make_table(images, opinions, scored)
+    table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
-    place = {number: i for i, number in enumerate(images.ids.tolist())}
-    order = torch.tensor([place[number] for number in table["id"].tolist()])
+    order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
         features = judgement.features[order]
@@ -123,19 +120,8 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         seconds=time.perf_counter() - started,
         **about,
     )
-    kept = Kept.of(opinions, judgement.features, order)
-    return Audit(
-        table,
-        distances,
-        images.class_names,
-        summary,
-        arranged,
-        judgement.prototypes,
-        duplicates,
-        kept,
-        case.folder,
-        case.data,
-    )
+    kept, found = Kept.of(opinions, judgement.features, order), (table, distances, images.class_names, summary)
+    return Audit(*found, arranged, judgement.prototypes, duplicates, kept, case.folder, case.data)
 
 
 def _warn_of_other_judges(folder: Path, summary: Summary) -> None:

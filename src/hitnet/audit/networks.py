@@ -98,8 +98,7 @@ def judge_by_networks(
     networks: Sequence[Planned], recipe: Recipe | RecipeChoice, seed: int, case: Case, *, shifted: bool = False
 ) -> Judgement:
     """Train networks on the labels as given, or resume them, and let them judge; `shifted`: grey images in views."""
-    distances: dict[int, np.ndarray] = {}
-    runs: dict[int, Run] = {}
+    judged: dict[int, tuple[Run, np.ndarray]] = {}
     for pretrained in (False, True):
         places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
         if not places:
@@ -108,11 +107,10 @@ def judge_by_networks(
         if pretrained:
             seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
         trained = _train(networks, places, recipe, seed, replace(case, images=seen))
-        runs |= zip(places, trained, strict=True)
-        judged = collect(trained, seen, case.device, grey_shift=GREY_SHIFT if shifted else 0)
-        distances |= zip(places, judged, strict=True)
-    places = sorted(runs)
-    return _judgement([runs[i] for i in places], [distances[i] for i in places], case.images)
+        distances = collect(trained, seen, case.device, grey_shift=GREY_SHIFT if shifted else 0)
+        judged |= zip(places, zip(trained, distances, strict=True), strict=True)
+    runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
+    return _judgement(runs, all_distances, case.images)
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:

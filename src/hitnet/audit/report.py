@@ -204,24 +204,16 @@ def _check(table: pd.DataFrame, distances: np.ndarray, names: list[str], prototy
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(names)} classes.")
 
 
-def script_text() -> str:
-    """All scripts of the page as one."""
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
-
-
-def style_text() -> str:
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
+def asset_text(names: Sequence[str]) -> str:
+    """All scripts of the page, or all its styles, as one."""
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 
 def render_page(title: str, data: str, *, server: bool = False) -> str:
-    """The page: one file with everything in it or, for the review server, one that asks for the rest.
-
-    Args:
-        title: Title of the page.
-        data: JSON from `finite_json`.
-        server: Whether style and script come from the review server, which also says what the page may do.
+    """The page with data from `finite_json`: one file with everything in it or, for the review `server`, without style
+    and script, which come from the server. It also says what the page may do.
     """
-    style, script = ("", "") if server else (style_text(), script_text())
+    style, script = ("", "") if server else (asset_text(STYLES), asset_text(SCRIPTS))
     policy = (
         f"default-src 'none'; img-src data: blob:; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'"

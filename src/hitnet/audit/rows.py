@@ -5,8 +5,6 @@ Texts that repeat (classes, flags) are numbers here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hitnet.audit.audit_table import class_codes
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
 
@@ -27,41 +26,19 @@ FLAG_CODES = {flag: code for code, flag in enumerate(FLAG_NAMES)}
 LARGEST_ID = 2**63
 
 
-@dataclass(frozen=True)
 class Rows:
-    """The audit's table as columns, most doubtful label first."""
+    """The audit's table as columns, most doubtful label first; distances (N, K) are in the table's order."""
 
-    table: pd.DataFrame
-    distances: np.ndarray  # (N, K), in the table's order
-    class_names: tuple[str, ...]
+    def __init__(self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...]) -> None:
+        self.table, self.distances, self.class_names = table, distances, class_names
+        self.ids: Ints = table["id"].to_numpy(np.int64)
+        self.paths = [str(path) for path in table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
+        self.given, self.suggested = (class_codes(table[column], class_names) for column in ("given", "suggested"))
+        self.flag = np.array([FLAG_CODES.get(flag, -1) for flag in table["flag"]], np.int8)
+        self.score = table["score"].to_numpy(np.float64)  # 0 = surely wrong, 1 = surely right
 
     def __len__(self) -> int:
         return len(self.table)
-
-    @cached_property
-    def ids(self) -> Ints:
-        return self.table["id"].to_numpy(np.int64)
-
-    @cached_property
-    def paths(self) -> list[str]:
-        return [str(path) for path in self.table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
-
-    @cached_property
-    def given(self) -> Ints:
-        return class_codes(self.table["given"], self.class_names)
-
-    @cached_property
-    def flag(self) -> npt.NDArray[np.int8]:
-        return np.array([FLAG_CODES.get(flag, -1) for flag in self.table["flag"]], np.int8)
-
-    @cached_property
-    def score(self) -> npt.NDArray[np.float64]:
-        """0 = surely wrong, 1 = surely right."""
-        return self.table["score"].to_numpy(np.float64)
-
-    @cached_property
-    def suggested(self) -> Ints:
-        return class_codes(self.table["suggested"], self.class_names)
 
     @cached_property
     def _searchable(self) -> pa.Array:
@@ -115,14 +92,13 @@ class Rows:
 
     def warm(self) -> None:
         """Compute what a first request would otherwise wait for."""
-        self.row_of_key, self.given, self.suggested, self.flag, self._by_id, self.by_path, self.outliers_first  # noqa: B018
+        self.row_of_key, self._by_id, self.by_path, self.outliers_first  # noqa: B018
 
     def columns(self, rows: Ints) -> dict[str, Any]:
         """What the page shows of these rows, by column; classes and flags as indices."""
         part = self.table.iloc[rows]
         given, suggested, distances = self.given[rows], self.suggested[rows], self.distances[rows]
         near = nearest_classes(distances, given, suggested)
-        index = {name: k for k, name in enumerate(self.class_names)}
         columns: dict[str, Any] = {
             "id": self.ids[rows].tolist(),
             "path": [self.paths[row] for row in rows],
@@ -132,7 +108,7 @@ class Rows:
             "votes": part["votes"].tolist(),
             "flag": self.flag[rows].tolist(),
             "rule": [str(rule) for rule in part["rule"]],
-            "ghost": [index[name] for name in part["ghost"]],
+            "ghost": class_codes(part["ghost"], self.class_names).tolist(),
             "near": near.tolist(),
             "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
         }
@@ -155,12 +131,6 @@ class Rows:
             "images": len(rows),
             "with_neighbours": "like_given" in self.table,
         }
-
-
-def class_codes(names: pd.Series, class_names: Sequence[str]) -> Ints:
-    """The index of each name among the classes."""
-    index = {name: k for k, name in enumerate(class_names)}
-    return np.array([index[name] for name in names], np.int64)
 
 
 def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:

@@ -163,15 +163,11 @@ def with_options(message: str) -> str:
 
 
 class Messages(logging.StreamHandler[IO[str]]):
-    """Prints log messages on standard error, which a progress bar replaces while it is shown."""
+    """Prints log messages in the words of the command line, on standard error, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
         super().emit(record)
-
-
-class OptionFormatter(logging.Formatter):
-    """Prints log messages of the library in the words of the command line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(with_options(super().format(record)))
@@ -198,9 +194,7 @@ def main(program: typer.Typer = app) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
-    handler = Messages()
-    handler.setFormatter(OptionFormatter("%(message)s"))
-    logging.basicConfig(handlers=[handler])
+    logging.basicConfig(handlers=[Messages()], format="%(message)s")
     logging.getLogger("hitnet").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     OPTIONS.clear()

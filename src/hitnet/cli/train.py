@@ -25,7 +25,7 @@ from hitnet.cli.options import (
 from hitnet.cli.terminal import console, make_table, print_json, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
-from hitnet.features.of_data import extract_features
+from hitnet.features.dataset_features import extract_features
 from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import DEFAULT, unknown_backbone
 from hitnet.models.registry import is_backbone

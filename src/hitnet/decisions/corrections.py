@@ -59,13 +59,8 @@ def correct(
 ) -> Applied:
     """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
-    Args:
-        data: The data that was audited, with its `split`.
-        table: The audit's table.
-        corrections: A file that `read_corrections` reads, or what was decided in a review.
-        out: A new folder.
-        class_names: The classes that the audit knows; of those that the set has no image of, new ones can be made.
-        split: The split that was audited.
+    The `split` of the data was audited. Corrections are a file that `read_corrections` reads, or what was decided in a
+    review. Of `class_names`, which the audit knows, also those can be given that the set has no image of.
     """
     # What can be known at once comes before the images, which may take long to read.
     check_vacant(expand(out))

@@ -60,7 +60,6 @@ class Decisions:
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps: dict[str, Step] = {}
-        self.reviewers: set[str] = set()
         self._undone: Counter[str] = Counter()  # how many steps that stand undo each step
         self._touching: dict[Key, list[tuple[str, Change]]] = {}
         for step in steps:
@@ -71,7 +70,6 @@ class Decisions:
         if step.name in self.steps or (step.undoes is not None and step.undoes not in self.steps):
             return set()  # steps count once, and undo earlier ones only
         self.steps[step.name] = step
-        self.reviewers.add(step.reviewer)
         for change in step.changes:
             self._touching.setdefault(change.key, []).append((step.name, change))
         undone, by = step.undoes, 1

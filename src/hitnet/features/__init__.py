@@ -1,10 +1,10 @@
 """Features of images by a frozen backbone, computed once and kept; heads fitted on them, all folds at once."""
 
 from hitnet.features.cache import cached_features
+from hitnet.features.dataset_features import extract_features
 from hitnet.features.extraction import Extractor, extract
 from hitnet.features.heads import HeadOptions, fit_heads
 from hitnet.features.neighbours import most_typical, near_duplicates, neighbour_votes
-from hitnet.features.of_data import extract_features
 from hitnet.features.opinions import Opinion, all_distances, judge_features
 
 __all__ = [

@@ -47,18 +47,13 @@ def file_key(path: str | AnyFile) -> bytes:
 
 
 class FeatureCache:
-    """Features (n, D) under keys of 16 bytes, in shards of one folder.
-
-    Args:
-        folder: Created when features are computed.
-        num_features: D. Shards of another width count as damaged.
-    """
+    """Features (n, D) under keys of 16 bytes, in shards of one folder. Shards of another width count as damaged."""
 
     def __init__(self, folder: Path, num_features: int) -> None:
         self.folder, self.num_features = folder, num_features
         self.shards: list[Path] = []
         remove_litter(folder, shared=True)
-        keys, places = [np.zeros(0, f"V{KEY_BYTES}")], [np.zeros((0, 2), np.int64)]
+        keys, places = [_as_keys(b"")], [np.zeros((0, 2), np.int64)]
         for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
             own = self._keys(path)
             if own is None:
@@ -83,12 +78,12 @@ class FeatureCache:
         except SafetensorError:
             return None
         except FileNotFoundError:  # another process found it damaged
-            return np.zeros(0, f"V{KEY_BYTES}")
+            return _as_keys(b"")
         except OSError as error:
             raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
-        return _as_keys(keys) if fits and checksum == _checksum(keys, features) else None
+        return _as_keys(keys.numpy().tobytes()) if fits and checksum == _checksum(keys, features) else None
 
     def check_writable(self) -> None:
         """Raise HitNetError if the folder cannot be written, before anything is computed."""
@@ -134,28 +129,25 @@ def cached_features(
     workers: int | None = None,
     folder: str | Path | None = None,
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = Progress(),
     ranks: Ranks = SINGLE,
 ) -> Tensor:
     """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
 
+    Files of the same content are computed once; one that cannot be read as an image raises HitNetError.
+
     Args:
-        paths: Image files; files of the same content are computed once.
-        backbone: From `open_backbone`.
-        device: Where the network works.
-        workers: Threads; None: one per core.
+        paths: Image files.
+        backbone, device, workers: See `Extractor`.
         folder: Of the cache; None: `cache_folder()`.
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
             with the number of images.
         progress: Called for each file whose features are known.
         ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
-
-    Raises:
-        HitNetError: A file cannot be read as an image.
     """
     base = cache_folder() if folder is None else expand(folder)
     place = base / "features" / f"{backbone.fingerprint}-{backbone.input_size}"
-    keys = _file_keys(paths)
+    keys = _as_keys(b"".join(in_threads(file_key, paths)))
     cache = FeatureCache(place, backbone.num_features)
     # The first process decides what is missing: another may look when the first shards are there already.
     missing = ranks.from_first(lambda: _missing(cache, keys))
@@ -164,7 +156,7 @@ def cached_features(
         cache.check_writable()
         extractor = Extractor(backbone, device=device, workers=workers)
         _fill(cache, extractor, paths, keys, mine, progress)
-    elif progress is not None:
+    else:
         progress.step(len(paths))
     ranks.wait()
     if len(missing):
@@ -206,11 +198,10 @@ def _fill(
     paths: Sequence[str | AnyFile],
     keys: Keys,
     missing: npt.NDArray[np.int64],
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Compute the features of the missing files and write them, shard by shard."""
-    if progress is not None:
-        progress.step(len(paths) - len(missing))
+    progress.step(len(paths) - len(missing))
     waiting: list[Tensor] = []
     start = 0
     for which, part in extractor.run(Lazy(paths.__getitem__, missing)):
@@ -218,16 +209,11 @@ def _fill(
         if which.stop - start >= PER_SHARD or which.stop == len(missing):
             cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))
             start, waiting = which.stop, []
-        if progress is not None:
-            progress.step(len(which))
+        progress.step(len(which))
 
 
-def _file_keys(paths: Sequence[str | AnyFile]) -> Keys:
-    return np.frombuffer(b"".join(in_threads(file_key, paths)), f"V{KEY_BYTES}")
-
-
-def _as_keys(tensor: Tensor) -> Keys:
-    return np.frombuffer(tensor.numpy().tobytes(), f"V{KEY_BYTES}")
+def _as_keys(content: bytes) -> Keys:
+    return np.frombuffer(content, f"V{KEY_BYTES}")
 
 
 def _checksum(keys: Tensor, features: Tensor) -> str:

@@ -7,6 +7,8 @@ JPEG files are decoded on the GPU itself where torchvision can, and other files 
 
 from __future__ import annotations
 
+import copy
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hitnet.data.reading.stored import AnyFile
 from hitnet.errors import HitNetError, whole
 from hitnet.features import photographs
-from hitnet.features.folding import folded
-from hitnet.features.gpu_decoding import gpu_reader
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
 from hitnet.runtime.progress import Progress
@@ -33,27 +34,15 @@ PER_TASK = 16  # images that a thread takes at a time
 
 
 class Extractor:
-    """A backbone made ready to compute features on a device.
+    """A backbone made ready to compute features on a device, with one thread per core or as many `workers`."""
 
-    Args:
-        backbone: From `open_backbone`.
-        device: Where the network works.
-        workers: Threads; None: one per core.
-    """
-
-    def __init__(
-        self,
-        backbone: Backbone,
-        *,
-        device: torch.device | str = "cpu",
-        workers: int | None = None,
-    ) -> None:
+    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu", workers: int | None = None) -> None:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
         self.workers = _cores(self.device) if workers is None else whole("Extractor", "workers", workers, 1)
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
         self.module = module.to(torch.bfloat16) if self.half else module
-        self.gpu_decoder = gpu_reader() if self.device.type == "cuda" else None
+        self.gpu_decoder = photographs.gpu_reader() if self.device.type == "cuda" else None
 
     def features(self, pixels: Tensor) -> Tensor:
         """uint8 images (B, 1 or 3, H, W) of any size → float32 features (B, D) on the same device as the network."""
@@ -71,11 +60,7 @@ class Extractor:
     def run(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         """Features of consecutive images, in order: (which, float32 (b, D) on the CPU).
 
-        Args:
-            source: Image files, or uint8 images (N, 1 or 3, H, W).
-
-        Raises:
-            HitNetError: A file cannot be read as an image.
+        The source is image files, of which one that cannot be read raises HitNetError, or uint8 (N, 1 or 3, H, W).
         """
         if isinstance(source, Tensor) and (source.dtype != torch.uint8 or source.ndim != 4):
             raise HitNetError(f"images must be uint8 (N, C, H, W); got {source.dtype} {tuple(source.shape)}.")
@@ -151,15 +136,13 @@ def extract(
     *,
     device: torch.device | str = "cpu",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = Progress(),
 ) -> Tensor:
     """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
-    extractor = Extractor(backbone, device=device, workers=workers)
-    for which, part in extractor.run(source):
+    for which, part in Extractor(backbone, device=device, workers=workers).run(source):
         features[which.start : which.stop] = in_half(part)
-        if progress is not None:
-            progress.step(len(which))
+        progress.step(len(which))
     return features
 
 
@@ -178,3 +161,32 @@ def _cores(device: torch.device) -> int:
     if device.type == "cpu":
         return torch.get_num_threads()
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def folded(module: nn.Module, input_size: int) -> nn.Module:
+    """A copy for inference, in which each batch normalisation is part of the convolution registered just before it.
+
+    A network may use its parts in another order than they are registered in. So the copy is compared with the original
+    on random images, and where they differ, the copy is given with nothing folded.
+    """
+    merged = copy.deepcopy(module).eval()
+    place = next(module.parameters(), torch.zeros(0))
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, 3, input_size, input_size, generator=generator).to(place.device, place.dtype)
+    with torch.inference_mode():
+        before = merged(images)
+    for part in list(merged.modules()):
+        names = list(part._modules)
+        for first, second in itertools.pairwise(names):
+            convolution, norm = part._modules[first], part._modules[second]
+            if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
+                setattr(part, first, fuse_conv_bn_eval(convolution, norm))
+                # timm's normalisation may end with the activation.
+                activation = getattr(norm, "act", None)
+                setattr(part, second, activation if isinstance(activation, nn.Module) else nn.Identity())
+    try:
+        with torch.inference_mode():
+            same = torch.allclose(merged(images), before, rtol=1e-3, atol=1e-3 * float(before.abs().max()))
+    except RuntimeError:  # shapes that do not fit: parts are used in another order
+        same = False
+    return merged if same else copy.deepcopy(module).eval()

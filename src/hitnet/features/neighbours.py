@@ -25,11 +25,13 @@ def directions(features: Tensor) -> Tensor:
     return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1e-12)
 
 
-def _blocks(rows: Tensor, others: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Similarities (b, M) of consecutive rows to all others, with the first row's number."""
-    size = max(1, BLOCK // max(1, len(others)))
+def _blocks(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Similarities (b, N) of consecutive rows to all, −∞ to themselves, with the first row's number."""
+    size = max(1, BLOCK // max(1, len(rows)))
     for start in range(0, len(rows), size):
-        yield start, rows[start : start + size] @ others.T
+        block = rows[start : start + size] @ rows.T
+        block.diagonal(start).fill_(-torch.inf)
+        yield start, block
 
 
 def nearest(features: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
@@ -38,13 +40,7 @@ def nearest(features: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
     if k < 1:
         raise HitNetError("nearest: at least two images are needed.")
     rows = directions(features)
-    similarities, which = [], []
-    for start, block in _blocks(rows, rows):
-        own = torch.arange(len(block), device=block.device)
-        block[own, start + own] = -torch.inf
-        top = block.topk(k, dim=1)
-        similarities.append(top.values)
-        which.append(top.indices)
+    similarities, which = zip(*(block.topk(k, dim=1) for _, block in _blocks(rows)), strict=True)
     return torch.cat(similarities), torch.cat(which)
 
 
@@ -53,21 +49,15 @@ def near_duplicates(
 ) -> tuple[Tensor, Tensor]:
     """Pairs of images that show the same: (P, 2) numbers with the smaller first, and similarities (P,), highest first.
 
-    Args:
-        features: (N, D).
-        threshold: Pairs at least as similar as this count. On photographs of clothes, pairs above 0.95 were the same
-            photograph or the same thing photographed twice.
-        labels: (N,). If given, each image chooses those under another label before those under its own.
-        most: How many others each image chooses, the most similar first. There are at most N · `most` pairs, also
-            where thousands of images are the same.
+    Pairs at least as similar as `threshold` count: on photographs of clothes, those above 0.95 were the same photograph
+    or the same thing photographed twice. Each image chooses at most `most` others, the most similar first, so that
+    there are at most N · `most` pairs; with `labels` (N,), those under another label before those under its own.
     """
     most = min(whole("near_duplicates", "most", most, 1), len(features))
     rows = directions(features)
     labels = None if labels is None else labels.to(rows.device)
     pairs, similarities = [], []
-    for start, block in _blocks(rows, rows):
-        own = torch.arange(len(block), device=block.device)
-        block[own, start + own] = -torch.inf
+    for start, block in _blocks(rows):
         asking = torch.nonzero((block >= threshold).any(dim=1))[:, 0]
         alike = block[asking]
         preference = alike.masked_fill(alike < threshold, -torch.inf)

@@ -52,15 +52,9 @@ def judge_features(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> tuple[Opinion, ...]:
-    """Judge every label by heads and least squares that have not seen the image, and by its neighbours.
+    """Judge labels (N,) by heads and least squares on features (N, D) that have not seen the image, and by neighbours.
 
-    Args:
-        features: (N, D).
-        labels: (N,) class indices.
-        num_classes: K.
-        repeats: Heads per image.
-        seed: Decides folds, first weights, batches and dropout.
-        device: Where to compute.
+    `repeats` heads judge each image; `seed` decides folds, first weights, batches and dropout.
     """
     rows = features.to(device)
     fits = [fit_heads(rows, labels, num_classes, seed=seed + repeat, device=device) for repeat in range(repeats)]

@@ -1,19 +1,32 @@
 """One image file as a backbone sees it: the square middle, upright and in colour.
 
 The shorter side is scaled to the backbone's size and the middle of the longer one is kept. On photographs of clothes,
-that finds more wrong labels than the whole picture squeezed into a square, or centred on black.
+that finds more wrong labels than the whole picture squeezed into a square, or centred on black. Pillow decodes the
+files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
 
-from hitnet.data.reading.decode import decode, header
+from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, decode, header
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
 from hitnet.errors import HitNetError
 
 LONGEST = 16  # times the shorter side: a picture that is thinner is scaled to this and centred on black
+TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
+# What turns a picture of each EXIF orientation upright: t transposes it, then r flips its rows, and c its columns.
+TURNS = dict(enumerate(("", "c", "rc", "r", "t", "tc", "trc", "tr"), start=1))
 
 
 def shape_at(height: int, width: int, size: int) -> tuple[int, int]:
@@ -33,3 +46,108 @@ def read(path: str | AnyFile, size: int) -> npt.NDArray[np.uint8]:
         raise HitNetError(f"{path}: {error}.") from error
     top, left = (height - size) // 2, (width - size) // 2
     return picture[:, top : top + size, left : left + size]
+
+
+def turned(image: Tensor, orientation: int) -> Tensor:
+    """A picture (C, H, W) turned upright as its EXIF orientation says."""
+    turn = TURNS.get(orientation, "")
+    image = image.transpose(1, 2) if "t" in turn else image
+    axes = [axis for axis, flip in ((1, "r"), (2, "c")) if flip in turn]
+    return image.flip(axes) if axes else image
+
+
+def cropped(images: Tensor, size: int) -> Tensor:
+    """The square middle of uint8 pictures (B, C, H, W) at (B, C, size, size), as `read` does."""
+    height, width = shape_at(images.shape[2], images.shape[3], size)
+    if (height, width) != images.shape[2:]:
+        scaled = F.interpolate(images.float(), (height, width), mode="bilinear", antialias=True)
+        images = scaled.round_().clamp_(0, 255).to(torch.uint8)
+    top, left = (height - size) // 2, (width - size) // 2
+    return images[:, :, top : top + size, left : left + size]
+
+
+class Jpeg(NamedTuple):
+    """What the header of a JPEG file says; the orientation is that of EXIF."""
+
+    orientation: int
+    pixels: int
+
+
+def groups(jpegs: dict[int, Jpeg]) -> Iterator[list[int]]:
+    """The keys in their order, as many at once as have no more than `TOGETHER` pixels; a larger picture by itself."""
+    group: list[int] = []
+    pixels = 0
+    for key, jpeg in jpegs.items():
+        if group and pixels + jpeg.pixels > TOGETHER:
+            yield group
+            group, pixels = [], 0
+        group.append(key)
+        pixels += jpeg.pixels
+    if group:
+        yield group
+
+
+class GpuReader:
+    """Image files → uint8 (B, 3, size, size) on the GPU.
+
+    JPEG files are read by the calling thread: the GPU decodes them faster than threads, which take turns to run Python,
+    hand them over. All other files are decoded by the threads of a pool. `decode_jpeg` is torchvision's, in RGB.
+    """
+
+    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device, pool: Executor) -> None:
+        self.decode_jpeg, self.size, self.device, self.pool = decode_jpeg, size, device, pool
+
+    def __call__(self, paths: Sequence[str | AnyFile]) -> Tensor:
+        files = [as_file(path) for path in paths]
+        plain = {i: jpeg for i, file in enumerate(files) if (jpeg := plain_jpeg(file)) is not None}
+        images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+        on_gpu: set[int] = set()
+        for group in groups(plain):
+            contents = [torch.from_numpy(np.frombuffer(bytearray(files[i].read_bytes()), np.uint8)) for i in group]
+            alike: dict[torch.Size, dict[int, Tensor]] = {}
+            for i, picture in zip(group, self.decoded(contents), strict=True):
+                if picture is not None:
+                    upright = turned(picture, plain[i].orientation)
+                    alike.setdefault(upright.shape, {})[i] = upright
+            # Pictures of one shape are scaled at once: most cameras write few shapes.
+            for same in alike.values():
+                images[list(same)] = cropped(torch.stack(list(same.values())), self.size)
+                on_gpu.update(same)
+        others = [i for i in range(len(paths)) if i not in on_gpu]
+        if others:
+            pictures = self.pool.map(lambda i: torch.from_numpy(read(paths[i], self.size)), others)
+            images[others] = torch.stack(list(pictures)).to(self.device)
+        return images
+
+    def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
+        """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""
+        try:
+            return list(self.decode_jpeg(contents, device=self.device))
+        except RuntimeError:
+            return [None] if len(contents) == 1 else [self.decoded([content])[0] for content in contents]
+
+
+def plain_jpeg(file: AnyFile) -> Jpeg | None:
+    """A JPEG in grey or RGB that is neither too large nor too thin; None: Pillow must read it, or refuse it."""
+    try:
+        with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
+            pixels = image.width * image.height
+            thin = max(image.size) > LONGEST * min(image.size)
+            if thin or image.mode not in ("L", "RGB") or pixels > LARGEST_PICTURE:
+                return None
+            orientation = int(image.getexif().get(ORIENTATION, 1))
+            return Jpeg(orientation if orientation in TURNS else 1, pixels)
+    except Exception:  # whatever is odd about it, the usual reader says it in words
+        return None
+
+
+def gpu_reader() -> Callable[[int, torch.device, Executor], GpuReader] | None:
+    """What makes a `GpuReader`, or None where torchvision has no decoder for this GPU."""
+    try:
+        from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg
+
+        decode = partial(decode_jpeg, mode=ImageReadMode.RGB)
+        decode([encode_jpeg(torch.zeros(3, 16, 16, dtype=torch.uint8))], device="cuda")
+    except (ImportError, RuntimeError, AttributeError, TypeError):
+        return None
+    return partial(GpuReader, decode)

@@ -20,12 +20,7 @@ FARTHEST = 2.0  # √n/2 for capsules of 16 components
 
 
 def capsule_figure(capsules: Tensor, labels: Tensor) -> Figure:
-    """Two panels: capsules around the centre, and their distances from it.
-
-    Args:
-        capsules: (B, K, n) in [0, 1], as `Output.capsules` has them.
-        labels: (B,), the classes of the images.
-    """
+    """Two panels: capsules (B, K, n) in [0, 1] of images with labels (B,), around the centre, and their distances."""
     figure = blank_figure(WIDTH, WIDTH / 2)
     left, right = figure.subplots(1, 2)
     draw_capsules(left, capsules, labels)

@@ -35,11 +35,7 @@ def plot_history(runs: Sequence[str | Path]) -> Figure:
 
 
 def history_figure(histories: Histories) -> Figure:
-    """Two panels over the epochs, error and loss, with one colour per run.
-
-    Args:
-        histories: The history of each run, by the name to show.
-    """
+    """Two panels over the epochs, error and loss, with one colour per run; histories are by the name to show."""
     if not histories:
         raise HitNetError("histories must have at least one run; got none.")
     empty = [name for name, rows in histories.items() if not rows]

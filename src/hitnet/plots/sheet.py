@@ -100,22 +100,13 @@ def text_width(text: str, size: float, *, math: bool = False) -> float:
 def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, float] | None = None) -> Axes:
     """Draw an image (C, H, W), floats in [0, 1] or uint8, on axes.
 
-    Args:
-        extent: (left, right, bottom, top) on axes whose limits do not change. None: fit the axes to the image, with
-            square pixels.
+    It takes the `extent` (left, right, bottom, top) of them, or else they are fitted to it, with square pixels.
     """
     array = image.detach().cpu().float().numpy() / (255 if image.dtype == torch.uint8 else 1)
     pixels = array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
     limits = None if extent is None else (axes.get_xlim(), axes.get_ylim())
-    axes.imshow(
-        np.clip(pixels, 0, 1),
-        cmap="gray",
-        vmin=0,
-        vmax=1,
-        interpolation="nearest",
-        extent=extent,
-        aspect="equal" if extent is None else "auto",
-    )
+    place: dict[str, Any] = {"extent": extent, "aspect": "equal" if extent is None else "auto"}
+    axes.imshow(np.clip(pixels, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="nearest", **place)
     if limits is not None:
         axes.set(xlim=limits[0], ylim=limits[1])
     return axes

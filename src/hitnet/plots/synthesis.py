@@ -145,10 +145,7 @@ def distribution_figures(features: CapsuleDistributions) -> list[Figure]:
     else:
         panels = [(f"component {i}", column[:, None]) for i, column in enumerate(features.capsules.T)]
         title = f"{features.data}, class {features.class_names[present[0]]}: components of the true class's capsule"
-    reach = max(
-        3 * features.spread,
-        3 * float((features.capsules - features.centre).double().square().mean().sqrt()),
-    )
+    reach = 3 * max(features.spread, float((features.capsules - features.centre).double().square().mean().sqrt()))
     columns, height = min(4, len(panels)), 1.62
     figures = []
     for rows in pages(math.ceil(len(panels) / columns), height, above=0.9):
@@ -173,9 +170,7 @@ def draw_distribution(
 ) -> Axes:
     """Draw the distribution of capsule components (N, d): all together filled, each as a line, the expected one dashed.
 
-    Args:
-        features: Gives the expected distribution.
-        reach: How far the x-axis reaches to each side of the centre.
+    `features` give the expected distribution; the x-axis has the `reach` to each side of the centre.
     """
     values = capsules.double().numpy()
     edges = np.linspace(features.centre - reach, features.centre + reach, 41)
@@ -202,14 +197,8 @@ def draw_distribution(
     share = 100 * float(features.within(capsules).double().mean())
     spread = float(np.sqrt(values.var(axis=0).mean()))
     axes.set_title(title, fontsize=8, color=INK, loc="left", pad=12, parse_math=False)
-    axes.text(
-        0,
-        1.02,
-        f"{values.mean():.3f} ± {spread:.3f}, {share:.0f} % within 2σ",
-        transform=axes.transAxes,
-        fontsize=6.5,
-        color=SOFT,
-    )
+    figures = f"{values.mean():.3f} ± {spread:.3f}, {share:.0f} % within 2σ"
+    axes.text(0, 1.02, figures, transform=axes.transAxes, fontsize=6.5, color=SOFT)
     axes.set(xlim=(edges[0], edges[-1]), yticks=[])
     ticks = [low, features.centre, high]
     if reach > 6 * features.spread:  # their labels would overlap

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from hitnet.audit.kept import Kept
+from hitnet.audit.audit_folder import Kept
 from hitnet.audit.rows import Ints, Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
@@ -38,12 +38,9 @@ class Evidence:
         classes, labels = len(self.rows.class_names), torch.from_numpy(self.rows.given).long()
         if self.features is not None:
             return [part.tolist() for part in most_typical(self.features, labels, classes, TYPICAL)]
-        typical = []
-        for k in range(classes):
-            members = np.flatnonzero(self.rows.given == k)
-            nearest = np.argsort(self.rows.distances[members, k], kind="stable")[:TYPICAL]
-            typical.append(members[nearest].tolist())
-        return typical
+        members = [np.flatnonzero(self.rows.given == k) for k in range(classes)]
+        nearest = [np.argsort(self.rows.distances[own, k], kind="stable")[:TYPICAL] for k, own in enumerate(members)]
+        return [own[best].tolist() for own, best in zip(members, nearest, strict=True)]
 
     def typical(self, k: int) -> list[int]:
         """Rows of the most typical images of a class, most typical first."""
@@ -84,19 +81,12 @@ class Evidence:
         return {str(name).removeprefix("votes_"): int(count) for name, count in ballots.items() if count}
 
     def of(self, row: int, labels: Ints) -> dict[str, Any]:
-        """All evidence on an image.
-
-        Args:
-            row: The image.
-            labels: (N,), the labels as they are now, with what was decided.
-        """
+        """All evidence on an image; `labels` (N,) are as they are now, with what was decided."""
         given, suggested = int(self.rows.given[row]), int(self.rows.suggested[row])
 
         def shown(pairs: list[tuple[int, float]]) -> list[dict[str, Any]]:
-            return [
-                {"id": int(self.rows.ids[other]), "label": int(labels[other]), "similarity": value}
-                for other, value in pairs
-            ]
+            ids = self.rows.ids
+            return [{"id": int(ids[i]), "label": int(labels[i]), "similarity": value} for i, value in pairs]
 
         roles = {"given": given} if given == suggested else {"given": given, "suggested": suggested}
         return {

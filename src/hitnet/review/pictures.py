@@ -29,13 +29,7 @@ class Picture(NamedTuple):
 
 
 class Pictures:
-    """Pictures by row.
-
-    Args:
-        data: The audited data.
-        rows: The audit.
-        split: The audited split.
-    """
+    """Pictures of the audited split of the data, by row."""
 
     def __init__(self, data: Data, rows: Rows, split: str) -> None:
         self.read, self.rows = data.pictures(split), rows

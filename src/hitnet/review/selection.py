@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -120,23 +120,18 @@ def select_rows(rows: Rows, states: States, query: Query) -> Selection:
 
 
 def _mask(rows: Rows, states: States, query: Query) -> Mask | None:
-    masks = list[Mask]()
-    if query.given is not None:
-        masks.append(rows.given == query.given)
-    if query.suggested is not None:
-        masks.append(rows.suggested == query.suggested)
-    if query.either is not None:
-        masks.append((rows.given == query.either) | (rows.suggested == query.either))
-    if query.flags:
-        masks.append(np.isin(rows.flag, query.flags))
-    if query.lowest is not None:
-        masks.append(rows.score >= query.lowest)
-    if query.highest is not None:
-        masks.append(rows.score <= query.highest)
-    if query.state is not None:
-        masks.append(states.which(query.state))
-    if query.text:
-        masks.append(rows.matching(query.text))
+    filters: dict[str, Callable[[Any], Mask]] = {
+        "given": lambda k: rows.given == k,
+        "suggested": lambda k: rows.suggested == k,
+        "either": lambda k: (rows.given == k) | (rows.suggested == k),
+        "flags": lambda flags: np.isin(rows.flag, flags),
+        "lowest": lambda score: rows.score >= score,
+        "highest": lambda score: rows.score <= score,
+        "state": states.which,
+        "text": rows.matching,
+    }
+    asked = {name: value for name in filters if (value := getattr(query, name)) not in (None, (), "")}
+    masks = [filters[name](value) for name, value in asked.items()]
     return np.logical_and.reduce(masks) if masks else None
 
 

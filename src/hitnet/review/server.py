@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 import uvicorn
 
-from hitnet.audit.audit_folder import DUPLICATES, own_file
-from hitnet.audit.kept import read_kept
+from hitnet.audit.audit_folder import DUPLICATES, own_file, read_kept
 from hitnet.audit.report import finite_json, page_head, render_page
 from hitnet.audit.results import Audit, opened
 from hitnet.audit.rows import Rows

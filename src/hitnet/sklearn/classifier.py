@@ -12,16 +12,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS
+from hitnet.capsules import HIT_RADIUS, HitOrMiss
 from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
 from hitnet.inference import check_share, misfit_limit, misfits
-from hitnet.models import ModelChoice, choose_model
+from hitnet.models import ModelChoice, Network, choose_model
 from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import pick_device
-from hitnet.sklearn.inputs import check_shape, images_of, kind_of, read_at, read_paths
-from hitnet.sklearn.learners import Learner, fit_features, fit_images
+from hitnet.sklearn.learning import fit_features, fit_images, images_of, judge, kind_of, read_at, read_paths
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
@@ -107,7 +106,7 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME}: X has {len(inputs)} rows, but y has {len(labels)} labels.")
         self._shape: Any = tuple(inputs.shape[1:])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._learner, rows, distances = self._learn(inputs, labels, calibration, seed)
+        self._learned, rows, distances = self._learn(inputs, labels, calibration, seed)
         self._n_features_out = len(self.classes_) * self.capsule_dim
         self.temperature_ = HIT_RADIUS
         self.largest_misfit_ = None
@@ -142,7 +141,7 @@ class HitNetClassifier(
 
     def _learn(
         self, inputs: Tensor, labels: np.ndarray, calibration: float, seed: int
-    ) -> tuple[Learner, np.ndarray, np.ndarray]:
+    ) -> tuple[HitOrMiss | Network, np.ndarray, np.ndarray]:
         """What has learned, the rows to calibrate on, and their distances (R, K) by what has not seen them."""
         ghosts = whole(NAME, "ghosts", self.ghosts, 0)
         epochs = None if self.epochs is None else whole(NAME, "epochs", self.epochs, 1)
@@ -150,16 +149,11 @@ class HitNetClassifier(
         classes, rows = len(self.classes_), np.arange(len(labels))
         if self._kind == "features":
             used = self._calibrating(labels, float(calibration > 0))
-            learner, unseen = fit_features(
-                inputs,
-                torch.from_numpy(labels),
-                classes,
-                capsule_dim=capsule_dim,
-                ghosts=ghosts,
-                epochs=epochs,
-                seed=seed,
+            given = torch.from_numpy(labels)
+            layer, unseen = fit_features(
+                inputs, given, classes, capsule_dim=capsule_dim, ghosts=ghosts, epochs=epochs, seed=seed
             )
-            return learner, rows[:used], unseen[:used].double().numpy()
+            return layer, rows[:used], unseen[:used].double().numpy()
         used, learned, held_out = self._calibrating(labels, calibration), rows, rows[:0]
         if used:
             learned, held_out = next(StratifiedShuffleSplit(1, test_size=used, random_state=seed).split(rows, labels))
@@ -167,7 +161,7 @@ class HitNetClassifier(
         images = Images.from_arrays(inputs[learned], labels[learned], class_names=names, name="X")
         choice = self._choice(images, capsule_dim)
         network = fit_images(images, choice, ghosts=ghosts, epochs=epochs, seed=seed, device=self.device)
-        distances = network.judge(inputs[held_out])[1] if used else torch.empty(0, classes)
+        distances = judge(network, inputs[held_out])[1] if used else torch.empty(0, classes)
         return network, held_out, distances.double().numpy()
 
     def _choice(self, images: Images, capsule_dim: int) -> ModelChoice:
@@ -202,9 +196,12 @@ class HitNetClassifier(
         if kind == "features":
             X = validate_data(self, X, reset=False, dtype=np.float64)
         inputs = read_at(X, self._shape) if kind == "paths" else self._inputs(X)
-        if kind == "images":
-            check_shape(inputs, self._shape)
-        return self._learner.judge(inputs)
+        if kind == "images" and tuple(inputs.shape[1:]) != self._shape:
+            raise HitNetError(
+                f"{NAME} was fitted on images of shape {self._shape} (channels, height, width), but X holds images of "
+                f"shape {tuple(inputs.shape[1:])}."
+            )
+        return judge(self._learned, inputs)
 
     def distances(self, X: Any) -> np.ndarray:
         """Distance of each class's capsule from the centre (N, K): a hit is at most 0.1, a miss at least 0.9."""

@@ -20,15 +20,10 @@ RunLike = Run | str | Path
 
 @dataclass(frozen=True)
 class Prototypes:
-    """One prototype per class.
+    """One prototype per class."""
 
-    Attributes:
-        images: (K, C, H, W), floats in [0, 1] on the CPU.
-        class_names: The K classes.
-    """
-
-    images: Tensor
-    class_names: tuple[str, ...]
+    images: Tensor  # (K, C, H, W), floats in [0, 1] on the CPU
+    class_names: tuple[str, ...]  # (K,)
 
 
 def prototypes(

@@ -34,23 +34,14 @@ GAUSSIANS_FILE = "capsule_gaussians.safetensors"
 
 @dataclass(frozen=True)
 class CapsuleDistributions:
-    """The true-class capsules of a set of images.
+    """The true-class capsules of a set of images."""
 
-    Attributes:
-        capsules: (N, n), float32.
-        labels: (N,).
-        class_names: The name of each class.
-        data: The name of the dataset.
-        centre: Mean of the Gaussian that the paper expects, 0.5.
-        spread: Its standard deviation, m/√n.
-    """
-
-    capsules: Tensor
-    labels: Tensor
+    capsules: Tensor  # (N, n), float32
+    labels: Tensor  # (N,)
     class_names: tuple[str, ...]
-    data: str
-    centre: float
-    spread: float
+    data: str  # name of the dataset
+    centre: float  # mean of the Gaussian that the paper expects, 0.5
+    spread: float  # its standard deviation, m/√n
 
     def within(self, capsules: Tensor) -> Tensor:
         """Whether each component lies within two expected spreads of the centre (95.4 % if the paper is right)."""
@@ -63,18 +54,15 @@ class CapsuleDistributions:
             capsules = self.capsules[self.labels == k].double()
             if not len(capsules):
                 continue
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "class": name,
-                        "component": np.arange(capsules.shape[1]),
-                        "images": len(capsules),
-                        "mean": capsules.mean(dim=0).numpy(),
-                        "spread": capsules.std(dim=0, correction=0).numpy(),
-                        "within": self.within(capsules).double().mean(dim=0).numpy(),
-                    }
-                )
-            )
+            columns = {
+                "class": name,
+                "component": np.arange(capsules.shape[1]),
+                "images": len(capsules),
+                "mean": capsules.mean(dim=0).numpy(),
+                "spread": capsules.std(dim=0, correction=0).numpy(),
+                "within": self.within(capsules).double().mean(dim=0).numpy(),
+            }
+            tables.append(pd.DataFrame(columns))
         return pd.concat(tables, ignore_index=True)
 
     def by_class(self) -> pd.DataFrame:

@@ -25,15 +25,10 @@ LAWS: tuple[Law, ...] = get_args(Law)
 
 
 class Generated(NamedTuple):
-    """A batch of new images.
+    """A batch of new images."""
 
-    Attributes:
-        images: (B, C, H, W), floats in [0, 1] on the network's device.
-        labels: (B,).
-    """
-
-    images: Tensor
-    labels: Tensor
+    images: Tensor  # (B, C, H, W), floats in [0, 1] on the network's device
+    labels: Tensor  # (B,)
 
 
 def generate(

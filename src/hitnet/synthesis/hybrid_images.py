@@ -50,13 +50,9 @@ def hybrid_examples(
     seed: int = 0,
     device: str | torch.device = "auto",
 ) -> list[HybridExamples]:
-    """Modify each of a few images `count` times (paper: 23).
+    """Modify each of a few images, with the classes of the run, `count` times (paper: 23).
 
-    Args:
-        run: A run, or its folder.
-        images: The images, with the classes of the run.
-        count: Modifications per image.
-        strength: Standard deviation of the noise in units of m/√n.
+    `strength` is the standard deviation of the noise, in units of m/√n.
     """
     _check_numbers(strength, seed, count=count)
     trained = open_decoder(run, device=device)
@@ -112,6 +108,7 @@ def augment(
 def _augmented(
     network: Network, train: Images, test: Images, copies: int, strength: float, originals: bool, seed: int
 ) -> Iterator[tuple[str, Images]]:
+    device = next(network.parameters()).device
     if originals:
         yield "train", train
     for copy in range(copies):
@@ -119,14 +116,10 @@ def _augmented(
         change = _noise(network, len(train), strength, [seed, copy])
         for start in range(0, len(train), BATCH):
             part = range(start, min(start + BATCH, len(train)))
-            yield "train", _modified(network, train.select(part), change[part.start : part.stop])
+            images, noise = train.select(part), change[part.start : part.stop].to(device)
+            augmented = hybrid(network, to_device(images.pixels, device), images.labels.to(device), noise)
+            yield "train", replace(images, pixels=to_pixels(augmented.result))
     yield "test", test
-
-
-def _modified(network: Network, images: Images, change: Tensor) -> Images:
-    device = next(network.parameters()).device
-    augmented = hybrid(network, to_device(images.pixels, device), images.labels.to(device), change.to(device))
-    return replace(images, pixels=to_pixels(augmented.result))
 
 
 def _noise(network: Network, count: int, strength: float, seed: list[int]) -> Tensor:

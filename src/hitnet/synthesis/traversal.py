@@ -24,21 +24,13 @@ from hitnet.training.runs import Run
 
 @dataclass(frozen=True)
 class Traversal:
-    """A sweep of each component of one capsule.
+    """A sweep of each component of one capsule."""
 
-    Attributes:
-        images: (n, S, C, H, W), floats in [0, 1]: one row per component, one column per value.
-        values: (S,), the values of the swept component.
-        start: (n,), the capsule: the central capsule, or that of an image.
-        class_name: The class of the capsule.
-        original: (C, H, W), the image whose capsule was swept. None for the central capsule.
-    """
-
-    images: Tensor
-    values: Tensor
-    start: Tensor
-    class_name: str
-    original: Tensor | None = None
+    images: Tensor  # (n, S, C, H, W), floats in [0, 1]: one row per component, one column per value
+    values: Tensor  # (S,), the values of the swept component
+    start: Tensor  # (n,), the capsule: the central capsule, or that of an image
+    class_name: str  # of the capsule
+    original: Tensor | None = None  # (C, H, W), the image whose capsule was swept; None for the central capsule
 
     @property
     def change(self) -> np.ndarray:
@@ -53,14 +45,8 @@ class Traversal:
     def summary(self) -> pd.DataFrame:
         """One row per component, largest change first: component, change, share."""
         change = self.change
-        total = float(change.sum())
-        table = pd.DataFrame(
-            {
-                "component": np.arange(len(change)),
-                "change": change,
-                "share": change / total if total else np.zeros(len(change)),
-            }
-        )
+        share = change / (float(change.sum()) or 1.0)
+        table = pd.DataFrame({"component": np.arange(len(change)), "change": change, "share": share})
         return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -30,23 +30,13 @@ UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that 
 
 @dataclass(frozen=True)
 class ImageStream:
-    """Labelled images that are made on demand.
-
-    Attributes:
-        batches: Pairs (split, images). All images have the same shape, labels that index class_names, and either all
-            or none of them have masks.
-        total: The number of images.
-        class_names: The name of each class.
-        shape: (C, H, W) of an image.
-        name: As in `hitnet.data.Images`.
-        flip: As in `hitnet.data.Images`.
-    """
+    """Labelled images that are made on demand, in pairs (split, images); all or none of them have masks."""
 
     batches: Iterator[tuple[str, Images]]
-    total: int
+    total: int  # number of images
     class_names: tuple[str, ...]
-    shape: tuple[int, int, int]
-    name: str
+    shape: tuple[int, int, int]  # (C, H, W) of all images
+    name: str  # this and `flip` as in `hitnet.data.Images`
     flip: bool = False
 
 

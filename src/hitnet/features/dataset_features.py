@@ -1,0 +1,158 @@
+"""The features of a dataset: of its files, which are kept, of its images in memory, or those that a user has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.opened import ImageSet
+from hitnet.data.reading.array_files import read_npy, read_npz
+from hitnet.data.reading.parquet import read_parquet
+from hitnet.data.reading.streamed import Streamed
+from hitnet.errors import HitNetError
+from hitnet.features.cache import cached_features
+from hitnet.features.extraction import extract
+from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.runtime.bar import shown
+from hitnet.runtime.device import pick_device
+from hitnet.runtime.files import expand, replacing
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
+
+USER_FILES = (".npy", ".npz", ".parquet")  # of features
+
+
+def extract_features(
+    data: Source,
+    *,
+    out: str | Path,
+    backbone: str | Backbone = DEFAULT,
+    weights: str | Path | None = None,
+    split: str | None = None,
+    device: str | torch.device = "auto",
+    progress: Progress | bool = True,
+) -> Tensor:
+    """Compute the features of all images of a data set, (N, D) in float16, in the order of their ids.
+
+    The features of image files are also kept, so that an audit of the same files finds them. Under torchrun, the
+    processes share the files.
+
+    Args:
+        data: Opened data, or what `open_data` takes.
+        out: The .npy file to write. The result is mapped to it: features and images are not kept in memory.
+        backbone: "efficientnet-lite0" (in the package), "timm:NAME", or a `Backbone`.
+        weights: A .safetensors file with the backbone's weights. None: its published weights.
+        split: train, test or all. None: what an audit looks at.
+        device: auto, cpu, cuda, cuda:1, or a torch.device.
+        progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
+    """
+    target = expand(out)
+    if target.suffix != ".npy":
+        raise HitNetError(f"`out` must be an .npy file; got {out}.")
+    where = pick_device(device)
+    ranks = connect(where)
+    with watched(ranks):
+        opened = open_data(data)
+        opened.check_outside(target)
+        stream = True if opened.by_path else None  # no pixels of files in memory
+        [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
+        network = open_backbone(backbone, weights)
+        with shown(progress, f"Features of {opened.name}") as bar:
+            return features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
+
+
+def features_of(
+    data: Data,
+    images: ImageSet,
+    backbone: Backbone,
+    *,
+    device: torch.device,
+    out: Path | None = None,
+    progress: Progress = Progress(),
+    ranks: Ranks = SINGLE,
+) -> Tensor:
+    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
+    progress.part("features", len(images), "images")
+    files = data.image_files(images)
+    if files is not None:
+        return cached_features(files, backbone, device=device, out=out, progress=progress, ranks=ranks)
+    if isinstance(images, Streamed):
+        raise HitNetError(f"{images.name} is read from disk, but not from image files.")
+    features = ranks.from_first(lambda: extract(images.pixels, backbone, device=device, progress=progress))
+    if out is not None and ranks.first:
+        with replacing(out) as temporary:
+            np.save(temporary, features.numpy(), allow_pickle=False)
+    return features
+
+
+def read_features(path: str | Path, images: Images) -> Tensor:
+    """Features (N, D) of the images, in their order, as float32.
+
+    An .npy has one row per image, in the order of ids. An .npz has the arrays `features` and `id` or `path`. A .parquet
+    has a column `id` or `path`; all its columns of numbers are features.
+    """
+    file = expand(path)
+    kind = file.suffix.lower()
+    if kind not in USER_FILES:
+        raise HitNetError(f"{file}: `features` must be a file of type {', '.join(USER_FILES)}.")
+    if not file.is_file():
+        raise HitNetError(f"`features`: there is no file {file}.")
+    values, keys, key_name = _read(file, kind)
+    sound = values.ndim == 2 and values.shape[1] and values.dtype.kind in "fiu"
+    if not sound or not (np.abs(values) <= np.finfo(np.float32).max).all():
+        raise HitNetError(f"{file}: features must be finite numbers (N, D); got {values.dtype} {values.shape}.")
+    return torch.from_numpy(np.ascontiguousarray(values[_rows(file, keys, key_name, images, len(values))], np.float32))
+
+
+def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
+    """Values (N, D), the key of each row (None: the order of ids), and whether keys are ids or paths."""
+    if kind == ".npy":
+        return read_npy(file), None, "id"
+    if kind == ".npz":
+        arrays = read_npz(file, ("features", "id", "path"))
+        name = next((name for name in ("id", "path") if name in arrays), None)
+        if name is None or "features" not in arrays:
+            held = ", ".join(arrays) or "none of these"
+            raise HitNetError(f"{file} must hold `features` and `id` or `path`; it holds {held}.")
+        return arrays["features"], arrays[name], name
+    frame = read_parquet(file)
+    name = next((name for name in ("id", "path") if name in frame), None)
+    if name is None:
+        raise HitNetError(f"{file} must have a column `id` or `path`; it has {', '.join(map(str, frame.columns))}.")
+    numbers = frame.drop(columns=["id", "path"], errors="ignore").select_dtypes("number")
+    return numbers.to_numpy(), frame[name].to_numpy(), name
+
+
+def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, count: int) -> np.ndarray:
+    """The row of each image."""
+    if keys is None:
+        ids = images.ids.numpy()
+        if count != len(images) and (not len(ids) or ids.max() >= count):
+            raise HitNetError(f"{file} has {count:,} rows, but there are {len(images):,} images.")
+        return np.argsort(np.argsort(ids)) if count == len(images) else ids
+    if key_name == "path" and images.paths is None:
+        raise HitNetError(f"{file} names its rows by path, but {images.name} has no paths. Use `id`.")
+    if keys.shape != (count,):
+        raise HitNetError(
+            f"{file}: `{key_name}` must have one entry per row of features, ({count},); got {keys.shape}."
+        )
+    names = keys.tolist()
+    sound = all(isinstance(key, str) for key in names) if key_name == "path" else keys.dtype.kind in "iuf"
+    if not sound:
+        raise HitNetError(f"{file}: `{key_name}` must hold {'text' if key_name == 'path' else 'whole numbers'}.")
+    wanted = list(images.paths or ()) if key_name == "path" else images.ids.tolist()
+    place: dict[Any, int] = {}
+    for i, key in enumerate(names):
+        if place.setdefault(key, i) != i:
+            raise HitNetError(f"{file} has two rows for the {key_name} {key!r}.")
+    missing = [key for key in wanted if key not in place]
+    if missing:
+        raise HitNetError(
+            f"{file} has no features of {len(missing):,} of {len(images):,} images; the first is {missing[0]!r}."
+        )
+    return np.array([place[key] for key in wanted])
