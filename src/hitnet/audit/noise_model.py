@@ -8,7 +8,7 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 - w: the maximum of Σ posterior · ln q, by Newton's method;
 - T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
   on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
-  out: little where errors follow pairs of classes, much where they are random.
+  out: little where errors follow pairs of classes, else much.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -122,7 +122,11 @@ def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: 
 
 
 def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
-    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half."""
+    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half.
+
+    Judges confuse classes too, which looks like errors between pairs of classes. So the strongest pull, under which
+    errors fall on all classes alike, stays, unless another makes each wrong label at least twice as likely.
+    """
     likelihood = dict.fromkeys(PULLS, 0.0)
     half = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device) % 2 == 0
     for known in (half, ~half):
@@ -132,4 +136,6 @@ def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
             for _ in range(4):
                 fitted = error_matrix(posterior(prior_known, known_labels, fitted), known_labels, pull)
             likelihood[pull] += float(torch.logsumexp(prior_new + fitted.log().T[new_labels], dim=1).sum())
-    return max(PULLS, key=lambda pull: likelihood[pull])
+    best = max(PULLS, key=lambda pull: likelihood[pull])
+    wrong = len(labels) - float(posterior(prior, labels, errors).gather(1, labels[:, None]).sum())
+    return best if likelihood[best] - likelihood[PULLS[-1]] > math.log(2) * wrong else PULLS[-1]
