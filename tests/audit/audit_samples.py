@@ -212,3 +212,23 @@ class Counting(Progress):
         self.steps += count
         if self.steps > self.most:
             raise Stop
+
+
+def random_case(models, images, classes, seed=0):
+    random = np.random.default_rng(seed)
+    distances = random.uniform(0, 1.5, (models, images, classes))
+    labels = random.integers(0, classes, images)
+    distances[:, np.arange(images), labels] *= random.choice([0.05, 1.0], images)
+    return distances, labels
+
+
+CASES = [random_case(5, 40, 4), random_case(3, 30, 2, seed=1), random_case(1, 25, 10, seed=2), random_case(1, 9, 2)]
+
+
+def nearest(row, leave_out=None):
+    """The first class of the smallest distance."""
+    best = None
+    for k, value in enumerate(row):
+        if k != leave_out and (best is None or value < row[best]):
+            best = k
+    return best

@@ -5,35 +5,10 @@ import statistics
 
 import numpy as np
 import pytest
+from audit_samples import CASES, nearest, random_case
 
-from hitnet.audit import doubts as scores
+from hitnet.audit import doubts as module
 from hitnet.audit.margins import margins as margins_of
-
-
-def random_case(models, images, classes, seed=0):
-    random = np.random.default_rng(seed)
-    distances = random.uniform(0, 1.5, (models, images, classes))
-    labels = random.integers(0, classes, images)
-    distances[:, np.arange(images), labels] *= random.choice([0.05, 1.0], images)
-    return distances, labels
-
-
-CASES = [random_case(5, 40, 4), random_case(3, 30, 2, seed=1), random_case(1, 25, 10, seed=2), random_case(1, 9, 2)]
-
-
-def mean_of(distances, i):
-    """Mean distance of each class over the networks, for image i."""
-    models, _, classes = distances.shape
-    return [sum(float(distances[m, i, k]) for m in range(models)) / models for k in range(classes)]
-
-
-def nearest(row, leave_out=None):
-    """The first class of the smallest distance."""
-    best = None
-    for k, value in enumerate(row):
-        if k != leave_out and (best is None or value < row[best]):
-            best = k
-    return best
 
 
 def prior_by_loops(doubts, labels, rivals, classes, strength=16):
@@ -57,18 +32,18 @@ def test_pair_prior_against_loops(distances, labels):
     doubts[:4] = 0  # not above 0
     classes, rivals = distances.shape[2], margins_of(distances, labels).ghost
     for values in (doubts, -np.abs(doubts), np.abs(doubts)):
-        prior = scores.pair_prior(scores.Doubt(values, rivals), labels, classes)
+        prior = module.pair_prior(module.Doubt(values, rivals), labels, classes)
         expected = prior_by_loops(values.tolist(), labels.tolist(), rivals.tolist(), classes)
         assert prior == pytest.approx(np.array(expected), abs=1e-12)
-    loose = scores.pair_prior(scores.Doubt(doubts, rivals), labels, classes, strength=2)
+    loose = module.pair_prior(module.Doubt(doubts, rivals), labels, classes, strength=2)
     expected = prior_by_loops(doubts.tolist(), labels.tolist(), rivals.tolist(), classes, 2)
     assert loose == pytest.approx(np.array(expected), abs=1e-12)
 
 
 def test_a_pair_with_many_mistakes_is_doubted_more():
     """Of 40 images of one class 10 are doubted, all with the same rival: 30 in pair (0, 1), 10 in pair (0, 2)."""
-    doubts = scores.Doubt(np.array([0.5] * 10 + [-0.5] * 30), np.array([1] * 30 + [2] * 10))
-    prior = scores.pair_prior(doubts, np.zeros(40, dtype=np.int64), 3)
+    doubts = module.Doubt(np.array([0.5] * 10 + [-0.5] * 30), np.array([1] * 30 + [2] * 10))
+    prior = module.pair_prior(doubts, np.zeros(40, dtype=np.int64), 3)
     assert prior[0, 1] == pytest.approx(0.1 * math.log(26 / (30 + 64) / 0.25) + 0.05 * math.log(26 / (5 + 16)))
     assert prior[0, 2] == pytest.approx(0.1 * math.log(16 / (10 + 64) / 0.25) + 0.05 * math.log(16 / (5 + 16)))
     assert prior[0, 1] > 0 > prior[0, 2]
@@ -80,7 +55,7 @@ def test_of_two_classes_as_near_the_frequent_confusion_is_the_rival():
     distances = np.array([[wrong] * 30 + [right] * 300 + [even]])
     labels = np.zeros(331, dtype=np.int64)
     evidence = margins_of(distances, labels)
-    doubt = scores.doubt(evidence, labels)
+    doubt = module.doubt(evidence, labels)
     assert (evidence.ghost[-1], doubt.rival[-1]) == (1, 2)
     assert doubt.value[-1] > 0
 
@@ -114,7 +89,7 @@ def doubt_by_loops(distances, labels):
 @pytest.mark.parametrize(("distances", "labels"), CASES)
 def test_doubt_against_loops(distances, labels):
     evidence = margins_of(distances, labels)
-    doubt = scores.doubt(evidence, labels)
+    doubt = module.doubt(evidence, labels)
     values, rivals = doubt_by_loops(distances, labels)
     assert doubt.value == pytest.approx(values)
     assert doubt.rival.tolist() == rivals
@@ -125,7 +100,7 @@ def test_doubt_changes_none_of_the_evidence():
     distances, labels = CASES[0]
     evidence = margins_of(distances, labels)
     before = evidence.margin_mean.copy()
-    scores.doubt(evidence, labels)
+    module.doubt(evidence, labels)
     assert evidence.margin_mean.tolist() == before.tolist()
     assert distances.tolist() == random_case(5, 40, 4)[0].tolist()
 
@@ -136,7 +111,7 @@ def test_a_spread_over_the_networks_lowers_the_doubt():
     labels = np.zeros(2, dtype=np.int64)
     evidence = margins_of(np.stack([agreed, split], axis=1), labels)
     assert evidence.margin_mean == pytest.approx([0.5, 0.5])
-    doubts = scores.doubt(evidence, labels).value
+    doubts = module.doubt(evidence, labels).value
     assert doubts[0] - doubts[1] == pytest.approx(0.5 * 0.4)
 
 
@@ -147,6 +122,6 @@ def test_a_class_that_is_hard_as_a_whole_is_doubted_less():
     distances = np.array([[[1.0, 1.0]] * 8])
     for i, (margin, label) in enumerate(zip(margins, labels.tolist(), strict=True)):
         distances[0, i, label] = 1.0 + margin
-    doubts = scores.doubt(margins_of(distances, labels), labels).value
+    doubts = module.doubt(margins_of(distances, labels), labels).value
     # Medians: -0.9 and -0.1, of all -0.1; so the first class's doubts rise by 0.4. Both pairs have the same rate.
     assert doubts == pytest.approx([-0.5, -0.5, -0.5, 0.5, -0.1, -0.1, -0.1, 0.1])

@@ -120,8 +120,18 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         seconds=time.perf_counter() - started,
         **about,
     )
-    kept, found = Kept.of(opinions, judgement.features, order), (table, distances, images.class_names, summary)
-    return Audit(*found, arranged, judgement.prototypes, duplicates, kept, case.folder, case.data)
+    return Audit(
+        table,
+        distances,
+        images.class_names,
+        summary,
+        images=arranged,
+        prototypes=judgement.prototypes,
+        duplicates=duplicates,
+        kept=Kept.of(opinions, judgement.features, order),
+        folder=case.folder,
+        data=case.data,
+    )
 
 
 def _warn_of_other_judges(folder: Path, summary: Summary) -> None:

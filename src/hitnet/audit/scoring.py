@@ -81,14 +81,14 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
         joint = (model.log_prior + model.errors.log().T[given]).double()
         doubt, rival = log_odds(joint, given)
     else:
-        found = doubts.doubt(margins(all_distances(opinions), labels), labels)
-        doubt, rival = found.value / HIT_RADIUS, found.rival
+        by_networks = doubts.doubt(margins(all_distances(opinions), labels), labels)
+        doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
     if can_tell and seen:
         doubt, rival = log_odds(joint + SEEN_WEIGHT * freed_logits(seen, given), given)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = single_images(labels)
-    score[lonely] = 0.5
+    score[lonely], doubt[lonely] = 0.5, 0.0
     wrong = flagged(1 - score) if can_tell else score < 0.5
     told: tuple[tuple[float, float] | None, str | None] = (None, None)
     if can_tell:
@@ -125,7 +125,7 @@ def freed_logits(opinions: Sequence[Opinion], labels: Tensor) -> Tensor:
 
 
 def single_images(labels: Ints) -> npt.NDArray[np.bool_]:
-    """Which labels (N,) no other image has: nothing can be said of them."""
+    """Which labels (N,) belong to a single image; such labels cannot be judged."""
     lonely: npt.NDArray[np.bool_] = np.bincount(labels)[labels] < 2
     if lonely.any():
         log.warning("%d classes have a single image; their labels cannot be judged.", lonely.sum())

@@ -98,19 +98,19 @@ def capsules_command(
     With only one --class, one panel per component.
     """
     plots.check_file_type(out)
-    found = synthesis.capsule_distributions(run, data, split=str(split), classes=classes, limit=limit, device=device)
-    written = plots.save(plots.distribution_figures(found), out)
+    measured = synthesis.capsule_distributions(run, data, split=str(split), classes=classes, limit=limit, device=device)
+    written = plots.save(plots.distribution_figures(measured), out)
     if as_json:
-        rows = found.table().to_dict("records")
-        about = {"data": found.data, "expected_mean": found.centre, "expected_spread": found.spread}
+        rows = measured.table().to_dict("records")
+        about = {"data": measured.data, "expected_mean": measured.centre, "expected_spread": measured.spread}
         print_json({**about, "components": rows, "written": list(map(str, written))})
         return
     table = make_table("class", "images", "mean", "spread", "within 2σ, %")
-    for row in found.by_class().to_dict("records"):
+    for row in measured.by_class().to_dict("records"):
         figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
         table.add_row(row["class"], str(row["images"]), *figures)
     console.print(table)
-    console.print(f"expected: mean {found.centre}, spread m/√n = {found.spread:.3g}, 95.4 % within 2σ")
+    console.print(f"expected: mean {measured.centre}, spread m/√n = {measured.spread:.3g}, 95.4 % within 2σ")
     print_written(written)
 
 

@@ -122,7 +122,7 @@ function isStep(step) {
     && (typeof step.undoes === "string" || (Array.isArray(step.changes) && step.changes.length > 0 && step.changes.every(isChange)));
 }
 
-// A decision on an image that the page shows under another label does not count.
+// A decision counts only if the image still has the label that the decision was made on.
 function isHere(audit, [id, path, given]) {
   const row = audit.rowOf.get(id);
   return row === undefined || (audit.path[row] === path && audit.names[audit.given[row]] === given);

@@ -203,7 +203,7 @@ class _Walk:
         return sorted(files, key=natural_path)
 
     def is_image(self, path: str) -> bool:
-        """Whether a file's name is that of an image that is read."""
+        """Whether a file is an image by its name."""
         suffix = _suffix(path)
         if suffix in UNREAD_SUFFIXES:
             self.skipped.append(Skipped(_printable(path), unread_reason(suffix)))
