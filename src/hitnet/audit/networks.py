@@ -28,7 +28,7 @@ from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe
 from hitnet.training.configuration import at_backbone_size, configure
 from hitnet.training.jobs import Job, JobSet, make_job, release, train_jobs
-from hitnet.training.recipes import complete_recipe
+from hitnet.training.recipes import FINE_TUNING, complete_recipe
 
 Model = str | models.ModelChoice
 BATCH = 10_000  # images on the device at once, in all their views
@@ -139,7 +139,7 @@ def _train(
         for i in places:
             network = networks[i]
             if network not in kinds:
-                own = _with_epochs(recipe, network.epochs)
+                own = _own_recipe(recipe, network)
                 kinds[network], _ = configure(
                     case.data, case.images, None, device=case.device, model=network.choice, recipe=own
                 )
@@ -153,11 +153,12 @@ def _train(
         release(jobs)
 
 
-def _with_epochs(recipe: Recipe | RecipeChoice, epochs: int) -> Recipe | RecipeChoice:
-    """The recipe; `fast` with the audit's own number of epochs, unless it names one."""
-    if isinstance(recipe, RecipeChoice) and recipe.name == "fast" and "epochs" not in recipe.changes:
-        return choose_recipe("fast", **recipe.changes, epochs=epochs)
-    return recipe
+def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | RecipeChoice:
+    """The recipe; `fast` with the audit's own number of epochs, unless it names one, and backbones that are tuned."""
+    if not isinstance(recipe, RecipeChoice) or recipe.name != "fast":
+        return recipe
+    tuned = {"backbone_rate": FINE_TUNING} if network.choice.pretrained else {}
+    return choose_recipe("fast", **{"epochs": network.epochs, **tuned, **recipe.changes})
 
 
 def same_images(images: Images, others: Images) -> Images:

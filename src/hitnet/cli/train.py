@@ -30,7 +30,7 @@ from hitnet.models import PRETRAINED, ModelChoice, choose_model, list_models
 from hitnet.models.backbones import DEFAULT, unknown_backbone
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import ranks
-from hitnet.training import Run, TensorBoard, choose_recipe, train, train_many
+from hitnet.training import MINUTES, Run, TensorBoard, choose_recipe, train, train_many
 
 app = typer.Typer()
 
@@ -64,6 +64,9 @@ def train_command(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
     ] = False,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Photographs, no --model: time to try more than a head on kept features")
+    ] = MINUTES,
     augment_from: Annotated[Path | None, typer.Option(help="Run whose network modifies images (hybrid)")] = None,
 ) -> None:
     """Train a network on DATA and keep it in a run folder.
@@ -85,6 +88,7 @@ def train_command(
         "device": device,
         "resume": resume,
         "augment_from": augment_from,
+        "minutes": minutes,
         "callbacks": [TensorBoard()] if tensorboard else [],
     }
     opened = open_data(data, **data_options)
@@ -109,12 +113,14 @@ def chosen_model(name: str | None, backbone: str | None, options: Values) -> Mod
 
 def print_training(run: Run) -> None:
     last, config = run.history[-1], run.config
-    seconds = sum(row["seconds"] for row in run.history)
-    speed = statistics.harmonic_mean([row["images_per_second"] for row in run.history])  # of all epochs together
-    console.print(
-        f"{config.model_name} on {config.data['name']}: {epochs_in_words(run)} of {config.data['images']:,} images "
-        f"in {seconds:.0f} s ({speed:,.0f} images/s)",
-    )
+    seconds, images = sum(row["seconds"] for row in run.history), f"{config.data['images']:,} images"
+    if "held_out_error" in last:
+        console.print(f"{config.model_name} on {config.data['name']}: head on features of {images} in {seconds:.0f} s")
+        console.print(f"error {100 * last['held_out_error']:.2f} % on these images, each by a head that did not see it")
+    else:
+        speed = statistics.harmonic_mean([row["images_per_second"] for row in run.history])  # of all epochs together
+        work = f"{epochs_in_words(run)} of {images} in {seconds:.0f} s ({speed:,.0f} images/s)"
+        console.print(f"{config.model_name} on {config.data['name']}: {work}")
     if "test_error" in last:
         hits = f", {100 * last['test_hits']:.1f} % hits" if "test_hits" in last else ""
         console.print(f"test error {100 * last['test_error']:.2f} % on {config.data['test_images']:,} images{hits}")
@@ -122,7 +128,8 @@ def print_training(run: Run) -> None:
 
 
 def epochs_in_words(run: Run) -> str:
-    return f"{len(run.history)} epoch{'' if len(run.history) == 1 else 's'}"
+    count = run.history[-1]["epoch"]
+    return f"{count} epoch{'' if count == 1 else 's'}"
 
 
 def print_trainings(runs: list[Run]) -> None:

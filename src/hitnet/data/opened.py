@@ -45,6 +45,7 @@ class DataOptions:
     Attributes:
         image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
             also (height, width).
+        crop: Scale images to fill `image_size` and keep their middle, instead of centring them on black.
         longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
         flip: Whether images may be mirrored. None: the dataset's default (False for your own files).
         limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
@@ -65,6 +66,7 @@ class DataOptions:
     test: Images | None = None
     data_dir: str | Path | None = None
     download: bool = True
+    crop: bool = False
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
@@ -258,9 +260,9 @@ class Data(ABC):
         """The same source, read anew, with other options."""
         return type(self)(self.source, replace(self.options, **changes))
 
-    def at_size(self, size: tuple[int, int]) -> Self:
-        """The same source at the size (height, width) that a network takes."""
-        return self.reopen(image_size=size)
+    def at_size(self, size: tuple[int, int], *, crop: bool = False) -> Self:
+        """The same source at the size (height, width) that a network takes; see `DataOptions` for `crop`."""
+        return self.reopen(image_size=size, crop=crop)
 
     def _with_flip(self, images: AnySet) -> AnySet:
         flip = self.options.flip

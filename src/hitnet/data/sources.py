@@ -51,6 +51,7 @@ def open_data(
     test: Images | None = None,
     data_dir: str | Path | None = None,
     download: bool = True,
+    crop: bool = False,
 ) -> Data:
     """Open a data source, once, with its options (see `DataOptions`).
 
@@ -64,7 +65,7 @@ def open_data(
             {"train": …, "test": …}; or opened data, which is returned as it is. Folders and tables may lie on other
             machines, where a path has a scheme: s3://, gs://, hf://.
     """
-    options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download)  # type: ignore[arg-type]
+    options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download, crop)  # type: ignore[arg-type]
     if isinstance(source, Data):
         if options != DataOptions():
             raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")

@@ -18,7 +18,6 @@ from hitnet import __version__
 from hitnet.errors import HitNetError, check_choice
 from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
 from hitnet.inference.prediction import DecisionRule
-from hitnet.losses import misfit
 from hitnet.models.network import Network, unit_images
 from hitnet.runtime.files import expand, replacing
 
@@ -57,7 +56,8 @@ def export_network(
     model.producer_name, model.producer_version = "hitnet", __version__
     model.doc_string = graph.words
     facts: Any = {"format": FORMAT, "part": part, "model_name": model_name, "data": data, "hitnet": __version__}
-    write_about(model, About(in_shape=network.config.in_shape, **facts, **vars(decide)))
+    config = network.config
+    write_about(model, About(in_shape=config.in_shape, crop=config.pretrained, **facts, **vars(decide)))
     with replacing(target) as temporary:
         temporary.write_bytes(model.SerializeToString())
     return target
@@ -83,8 +83,7 @@ class ClassifierGraph(Graph):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = with_plain_pools(network)
-        self.fits = network.head.loss == "centripetal"
-        extra, fit = ("extra",) if network.extra else (), ("misfit",) if self.fits else ()
+        extra, fit = ("extra",) if network.extra else (), ("misfit",) if network.head.loss == "centripetal" else ()
         self.inputs, self.outputs = ("images",), ("distances", "capsules", *extra, *fit)
 
     def examples(self, count: int) -> tuple[Tensor, ...]:
@@ -96,7 +95,8 @@ class ClassifierGraph(Graph):
         capsules = network.head(features)
         extra = () if network.extra is None else (network.extra(features),)
         distances = network.head.distances(capsules)
-        return distances, capsules, *extra, *((misfit(distances),) if self.fits else ())
+        unlike = network.misfits(features, distances)
+        return distances, capsules, *extra, *(() if unlike is None else (unlike,))
 
 
 class DecoderGraph(Graph):

@@ -41,7 +41,8 @@ class About(DecisionRule):
         model_name: The name that the network was chosen by.
         data: The data that it was trained on.
         hitnet: The version that wrote the file.
-        fit: How images of another size are brought to this one.
+        crop: Whether images of another size are scaled to fill this one and cropped to the middle, rather than
+            scaled to fit and centred on black (both bilinear, antialiased, with the aspect ratio).
     """
 
     format: int
@@ -50,7 +51,7 @@ class About(DecisionRule):
     model_name: str
     data: str
     hitnet: str
-    fit: str = "scaled to fit (bilinear, antialiased, with the aspect ratio) and centred on black"
+    crop: bool = False
 
     @classmethod
     def read(cls, text: str, path: Path) -> About:
@@ -85,25 +86,33 @@ class OnnxNetwork:
 
     def distances(self, pixels: np.ndarray) -> np.ndarray:
         """Distances (N, K) of uint8 images (N, C, H, W), in batches."""
+        return self._judge(pixels)[0]
+
+    def _judge(self, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distances (N, K) and, for HitNet, misfits (N,) of uint8 images (N, C, H, W), in batches."""
         size = max(1, BATCH_PIXELS // int(np.prod(self.about.in_shape)))
         parts = [self._run(pixels[start : start + size]) for start in range(0, len(pixels), size)]
-        return np.concatenate([np.empty((0, len(self.class_names)), np.float32), *parts])
+        parts.append((np.empty((0, len(self.class_names)), np.float32), np.empty(0, np.float32)))
+        distances, misfits = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return distances, misfits
 
-    def _run(self, batch: np.ndarray) -> np.ndarray:
+    def _run(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        names = ["distances", *(["misfit"] if self.about.radii else [])]
         try:
-            (distances,) = self.session.run(["distances"], {"images": batch})
+            distances, *rest = self.session.run(names, {"images": batch})
         except Exception as error:  # ONNX Runtime's errors have no common class
             raise HitNetError(f"{self.path} cannot be run: {error}") from error
-        if distances.shape != (len(batch), len(self.class_names)):
+        misfits = rest[0] if rest else np.zeros(len(batch))
+        if distances.shape != (len(batch), len(self.class_names)) or misfits.shape != (len(batch),):
             raise HitNetError(f"{self.path} is damaged: its distances have the shape {distances.shape}.")
-        return np.asarray(distances, np.float32)
+        return np.asarray(distances, np.float32), np.asarray(misfits, np.float32)
 
     def predict(self, images: Pictures) -> list[Prediction]:
         """Classify images, each brought to the size that the network takes; see `hitnet.predict`."""
         return [
-            self.about.predict(name, row)
-            for names, pixels in batches_of(images, self.about.in_shape)
-            for name, row in zip(names, self.distances(pixels.numpy()), strict=True)
+            self.about.predict(name, row, float(unlike) if self.about.radii else None)
+            for names, pixels in batches_of(images, self.about.in_shape, crop=self.about.crop)
+            for name, row, unlike in zip(names, *self._judge(pixels.numpy()), strict=True)
         ]
 
 

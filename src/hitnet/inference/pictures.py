@@ -25,26 +25,29 @@ Picture = str | Path | Image.Image | np.ndarray | Tensor
 Pictures = Picture | Sequence[Picture] | Images | Data
 
 
-def batches_of(images: Pictures, shape: tuple[int, int, int]) -> Iterator[tuple[list[str], Tensor]]:
+def batches_of(
+    images: Pictures, shape: tuple[int, int, int], *, crop: bool = False
+) -> Iterator[tuple[list[str], Tensor]]:
     """Names and pixels, uint8 (B, C, H, W), of all images, a batch at a time.
 
     Args:
         images: An image file, a folder of them, a picture of Pillow, an array or tensor of several images, a list of
             files, pictures, arrays or tensors of one image each, `Images`, or opened data.
         shape: (C, H, W) that a network takes; images of another shape are scaled to fit, and centred on black.
+        crop: Scale them to fill the shape instead, and keep their middle.
     """
     if isinstance(images, Data):
-        images = images.at_size(shape[1:]).load("all")
+        images = images.at_size(shape[1:], crop=crop).load("all")
     size = evaluation_batch(shape)
     if isinstance(images, Images) and images.shape == shape:
         names = images.paths or tuple(map(str, images.ids.tolist()))
         for start in range(0, len(images), size):
             yield list(names[start : start + size]), images.pixels[start : start + size]
         return
-    files = listed_files(images)
+    files, read = listed_files(images), partial(read_image, shape=shape, crop=crop)
     for start in range(0, len(files), size):
         part = files[start : start + size]
-        yield list(map(str, part)), torch.stack(list(in_threads(partial(read_image, shape=shape), part)))
+        yield list(map(str, part)), torch.stack(list(in_threads(read, part)))
 
 
 def listed_files(images: Picture | Sequence[Picture] | Images) -> list[AnyFile]:

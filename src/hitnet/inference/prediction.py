@@ -31,7 +31,7 @@ class Prediction:
             than HitNet.
         runner_up: The second-best class.
         runner_up_distance: Its distance.
-        misfit: How far the image is from what training asks for (see `misfit`); None for networks other than HitNet.
+        misfit: How unlike the images of every class it is (see `Network.misfits`); None for networks other than HitNet.
         probability: That of the winning class, if the image shows one of the classes; calibrated on the test images of
             the training, and None if there were too few.
     """
@@ -75,15 +75,14 @@ class DecisionRule:
         radii = (HIT_RADIUS, MISS_RADIUS) if network.head.loss == "centripetal" else None
         return cls(class_names, network.head.nearest_wins, radii, temperature=temperature)
 
-    def predict(self, image: str, distances: np.ndarray) -> Prediction:
-        """The prediction for an image with these distances (K,)."""
+    def predict(self, image: str, distances: np.ndarray, misfit: float | None) -> Prediction:
+        """The prediction for an image with these distances (K,) and this misfit."""
         lowest = distances if self.nearest_wins else -distances
         best, second = np.argsort(lowest, kind="stable")[:2].tolist()
         verdict = self.verdict(float(distances[best]))
-        unlike = None if self.radii is None else float(misfits(distances[None])[0])
         none = verdict == "miss"
-        if self.largest_misfit is not None and unlike is not None:
-            none = unlike > self.largest_misfit
+        if self.largest_misfit is not None and misfit is not None:
+            none = misfit > self.largest_misfit
         probability = None
         if self.temperature is not None:
             probability = float(class_probabilities(lowest[None], self.temperature)[0, best])
@@ -94,7 +93,7 @@ class DecisionRule:
             verdict=verdict,
             runner_up=self.class_names[second],
             runner_up_distance=float(distances[second]),
-            misfit=unlike,
+            misfit=misfit,
             probability=probability,
         )
 
@@ -106,11 +105,11 @@ class DecisionRule:
             return "hit"
         return "miss" if distance >= miss else "near"
 
-    def keeping(self, share: float, distances: np.ndarray) -> DecisionRule:
-        """The rule by which a share of known images keeps its class; see `misfit_limit`."""
+    def keeping(self, share: float, misfits: np.ndarray) -> DecisionRule:
+        """The rule by which a share of known images, with these misfits (N,), keeps its class; see `misfit_limit`."""
         if self.radii is None:
             raise HitNetError('`keep` needs a network whose capsules hit or miss: others never answer "none".')
-        return replace(self, largest_misfit=misfit_limit(distances, share))
+        return replace(self, largest_misfit=misfit_limit(misfits, share))
 
 
 def misfits(distances: np.ndarray) -> np.ndarray:
@@ -124,17 +123,17 @@ def check_share(keep: float) -> None:
         raise HitNetError(f"`keep` must be a share above 0 and at most 1, e.g. 0.95; got {keep!r}.")
 
 
-def misfit_limit(distances: np.ndarray, keep: float) -> float:
+def misfit_limit(misfits: np.ndarray, keep: float) -> float:
     """The largest misfit of those images of known classes that are to keep their class.
 
     Args:
-        distances: (N, K), of at least 20 images of known classes that the network was not trained on.
+        misfits: (N,), of at least 20 images of known classes that the network was not trained on.
         keep: Their share, e.g. 0.95.
     """
     check_share(keep)
-    if len(distances) < FEWEST_HELD_OUT:
+    if len(misfits) < FEWEST_HELD_OUT:
         raise HitNetError(
             f"`keep` needs at least {FEWEST_HELD_OUT} images of known classes that were not trained on; "
-            f"got {len(distances)}."
+            f"got {len(misfits)}."
         )
-    return float(np.quantile(misfits(distances), keep, method="inverted_cdf")) + ROUNDING
+    return float(np.quantile(misfits, keep, method="inverted_cdf")) + ROUNDING

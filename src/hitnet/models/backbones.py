@@ -56,23 +56,6 @@ class Backbone:
         return (pixels * scale).sub_(shift[:, None, None])
 
 
-class Halves(nn.Module):
-    """EfficientNet-Lite0 pooled over the upper and over the lower half of an image: (B, 3, H, W) → (B, 2560).
-
-    Where a thing is in the picture often tells its class: sleeves are above, legs below. Heads on both halves find more
-    wrong labels than heads on the mean over the whole. A middle row of maps belongs to both.
-    """
-
-    def __init__(self, network: efficientnet_lite.EfficientNetLite0) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps = self.network.maps(images)
-        half = (maps.shape[2] + 1) // 2
-        return torch.cat([maps[:, :, :half].mean(dim=(2, 3)), maps[:, :, -half:].mean(dim=(2, 3))], dim=1)
-
-
 def open_backbone(
     backbone: str | nn.Module | Backbone,
     weights: str | Path | None = None,
@@ -84,7 +67,7 @@ def open_backbone(
     """A backbone by name, or around a module.
 
     Args:
-        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `Halves`), "timm:NAME", or a module from
+        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `HalvedLite0`), "timm:NAME", or a module from
             normalised images (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
         weights: A .safetensors file. None: the weights that ship, or for timm those of the Hugging Face hub (from its
             cache, else downloaded). A module keeps the weights that it has.
@@ -105,8 +88,6 @@ def open_backbone(
         name = backbone
         module, settings = architecture(name)
         load_weights(module, name, weights)
-        if isinstance(module, efficientnet_lite.EfficientNetLite0):
-            module = Halves(module)
     size = settings.input_size if input_size is None else whole("open_backbone", "input_size", input_size, 8)
     means = settings.mean if mean is None else _triple("mean", mean)
     deviations = settings.std if std is None else _triple("std", std)
@@ -131,7 +112,7 @@ def architecture(name: str) -> tuple[nn.Module, Settings]:
     family, _, model = name.partition(":")
     if name == DEFAULT:
         lite = efficientnet_lite
-        return lite.EfficientNetLite0(), Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
+        return lite.HalvedLite0(), Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
     if family == "timm" and model:
         return _timm_architecture(model)
     raise unknown_backbone(name)

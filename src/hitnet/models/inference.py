@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from hitnet.models.network import Network, unit_images
+from hitnet.models.network import Network, Output, unit_images
 from hitnet.runtime.device import evaluation_batch, evaluation_precision, filled
 
 PRETRAINED_BATCH = 64  # images per step of a backbone's training: a GPU takes seconds to prepare another size
@@ -27,16 +27,26 @@ def evaluating(model: Network) -> Iterator[torch.device]:
         model.train(was_training)
 
 
-@torch.inference_mode()
 def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
+    return distances_and_misfits(model, pixels, batch_size=batch_size)[0]
+
+
+@torch.inference_mode()
+def distances_and_misfits(
+    model: Network, pixels: Tensor, *, batch_size: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W); see `Network.misfits`."""
     with evaluating(model) as device:
         known = PRETRAINED_BATCH if model.config.pretrained and device.type == "cuda" else None
         size = batch_size or known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
         batches = (to_device(part, device) for part in pixels.split(size))
         if known:
             batches = (filled(batch, size) for batch in batches)
-        return torch.cat([model(batch, reconstruct=False).distances.float() for batch in batches])[: len(pixels)]
+        outputs: list[Output] = [model(batch, reconstruct=False) for batch in batches]
+    found = torch.cat([output.distances.float() for output in outputs])[: len(pixels)]
+    unlike = [output.misfit for output in outputs if output.misfit is not None]
+    return found, torch.cat(unlike)[: len(pixels)].float() if unlike else None
 
 
 def to_device(pixels: Tensor, device: torch.device) -> Tensor:

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
+from hitnet.losses import misfit
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import Features, Pretrained
 from hitnet.models.registry import FEATURES, HEADS, build_features, is_backbone, not_registered
@@ -35,6 +37,7 @@ class ModelConfig:
         norm: Which values share a mean and a variance in the head's batch-norm: shared (those of one component, over
             all classes; paper), each (none) or class (those of one class). None: the head's first.
         weights: A .safetensors file that a backbone starts from. None: its published weights.
+        typical: Whether the network keeps the mean features of each class, to tell images that are unlike all of them.
     """
 
     in_shape: tuple[int, int, int]
@@ -47,6 +50,7 @@ class ModelConfig:
     extra_dim: int = 0
     weights: str | None = None
     norm: str | None = None
+    typical: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_shape", tuple(self.in_shape))
@@ -111,6 +115,7 @@ class Output(NamedTuple):
         reconstruction: (B, C, H, W) in [0, 1], decoded from the capsule of the true class in training, and of the
             predicted class otherwise. None without a decoder.
         extra: (B, e), the extra components. None for a network without them.
+        misfit: (B,), how unlike the images of every class it is; see `Network.misfits`.
     """
 
     capsules: Tensor
@@ -118,10 +123,13 @@ class Output(NamedTuple):
     prediction: Tensor
     reconstruction: Tensor | None
     extra: Tensor | None = None
+    misfit: Tensor | None = None
 
 
 class Network(nn.Module):
     """An image classifier, built from its configuration."""
+
+    typical: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -134,6 +142,8 @@ class Network(nn.Module):
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
             self.extra = ExtraComponents(self.features.num_features, config.extra_dim)
+        if config.typical:
+            self.register_buffer("typical", torch.zeros(config.num_classes, self.features.num_features))
         self.decoder: Decoder | None = build_decoder(
             config.decoder,
             config.in_shape,
@@ -164,7 +174,20 @@ class Network(nn.Module):
         if self.decoder is not None and reconstruct:
             classes = targets if self.training and targets is not None else prediction
             reconstruction = self.decoder(capsules, classes, extra)
-        return Output(capsules, distances, prediction, reconstruction, extra)
+        unlike = None if self.training else self.misfits(features, distances)
+        return Output(capsules, distances, prediction, reconstruction, extra, unlike)
+
+    def misfits(self, features: Tensor, distances: Tensor) -> Tensor | None:
+        """How unlike the images of every class B images are (B,); None for networks other than HitNet.
+
+        With `typical` (K, D), the mean directions of the classes' features: 1 − the cosine of the nearest of them.
+        Otherwise, the centripetal loss of the winning class; see `hitnet.misfit`.
+        """
+        if self.head.loss != "centripetal":
+            return None
+        if not self.config.typical:
+            return misfit(distances)
+        return 1 - (F.normalize(features.float(), dim=1) @ self.typical.T).amax(dim=1)
 
     def check_pretrained(self) -> None:
         """Raise if the weights that a pretrained backbone starts from cannot be had or do not fit."""

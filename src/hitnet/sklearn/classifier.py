@@ -113,7 +113,7 @@ class HitNetClassifier(
         if len(rows):
             self.temperature_ = fit_temperature(distances, labels[rows])
             if self.keep is not None:
-                self.largest_misfit_ = misfit_limit(distances, self.keep)
+                self.largest_misfit_ = misfit_limit(misfits(distances), self.keep)
         return self
 
     def _encode(self, y: Any) -> np.ndarray:

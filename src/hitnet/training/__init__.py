@@ -1,6 +1,7 @@
 """Training: recipes, the trainer, run folders, and what can be done with a finished run."""
 
 from hitnet.training.api import TrainingPlan, train, train_many, train_plans
+from hitnet.training.choosing import MINUTES
 from hitnet.training.committees import analyse_ghosts, evaluate
 from hitnet.training.recipes import RECIPES, Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_config import RunConfig
@@ -11,6 +12,7 @@ from hitnet.training.tensorboard import TensorBoard
 
 __all__ = [
     "AT_ONCE",
+    "MINUTES",
     "RECIPES",
     "Recipe",
     "RecipeChoice",

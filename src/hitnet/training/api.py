@@ -17,7 +17,9 @@ from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device, room_for_images
 from hitnet.runtime.progress import Progress, Together
 from hitnet.runtime.ranks import connect, watched
-from hitnet.training.configuration import at_backbone_size, configure, training_sets
+from hitnet.training.choosing import MINUTES, choose_training, leaves_open
+from hitnet.training.configuration import at_backbone_size, configure, is_frozen, training_sets
+from hitnet.training.frozen import FrozenTraining
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.jobs import Job, JobSet, Outcome, release, seed_jobs, train_job_sets, train_jobs
 from hitnet.training.recipes import Recipe, RecipeChoice
@@ -36,6 +38,7 @@ def train(
     resume: bool = False,
     device: str | torch.device = "auto",
     augment_from: Run | str | Path | None = None,
+    minutes: float = MINUTES,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
 ) -> Run:
@@ -44,18 +47,19 @@ def train(
     Args:
         data: Opened data, or what `open_data` takes.
         model: A name of `hitnet.models.MODELS`, or `choose_model(name, ...)`. None: one that suits the images and the
-            device.
+            device. For photographs, held-out images decide between a head on kept features and a network.
         recipe: The name of a recipe, `choose_recipe(name, ...)`, or a complete `Recipe`.
         seed: The same seed on the same machine gives the same result.
         out: Run folder.
         resume: Resume the run in `out`; a finished run is returned as it is.
         device: auto, cpu, cuda, cuda:1, mps, or a torch.device.
         augment_from: The run whose network modifies images, for recipes with hybrid augmentation.
+        minutes: For photographs without `model`: how long a network other than a head may take. 0: only a head.
         progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
         callbacks: Further hooks, e.g. `[hitnet.TensorBoard()]`.
     """
-    choices = {"model": model, "recipe": recipe, "augment_from": augment_from}
-    hooks = {"progress": progress, "callbacks": callbacks}
+    choices: dict[str, Any] = {"model": model, "recipe": recipe, "augment_from": augment_from}
+    hooks: dict[str, Any] = {"minutes": minutes, "progress": progress, "callbacks": callbacks}
     return _train(data, [seed], out, single=True, resume=resume, device=device, **hooks, **choices)[0]
 
 
@@ -69,6 +73,7 @@ def train_many(
     resume: bool = False,
     device: str | torch.device = "auto",
     augment_from: Run | str | Path | None = None,
+    minutes: float = MINUTES,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
 ) -> list[Run]:
@@ -80,8 +85,8 @@ def train_many(
 
     The other arguments are those of `train`.
     """
-    choices = {"model": model, "recipe": recipe, "augment_from": augment_from}
-    hooks = {"progress": progress, "callbacks": callbacks}
+    choices: dict[str, Any] = {"model": model, "recipe": recipe, "augment_from": augment_from}
+    hooks: dict[str, Any] = {"minutes": minutes, "progress": progress, "callbacks": callbacks}
     return _train(data, listed_seeds(seeds), out, single=False, resume=resume, device=device, **hooks, **choices)
 
 
@@ -93,6 +98,7 @@ def _train(
     single: bool,
     resume: bool,
     device: str | torch.device,
+    minutes: float,
     progress: Any,
     callbacks: Any,
     **choices: Any,
@@ -101,16 +107,28 @@ def _train(
     where = pick_device(device)
     ranks, opened = connect(where), open_data(data)
     with watched(ranks), shown(progress, f"Training on {opened.name}") as bar:
-        opened = at_backbone_size(opened, choices["model"])
+        hooks = Together([bar, *callbacks]) if callbacks else bar
         opened.check_outside(out)
+        heads: FrozenTraining | None = None
+        if ranks.size == 1 and leaves_open(opened, choices["model"], choices["recipe"]):
+            before = None if out is None or not resume else Path(out) / ("" if single else f"seed-{seeds[0]}")
+            chosen, heads = choose_training(opened, where, seeds[0], before=before, minutes=minutes, progress=bar)
+            choices |= chosen
+        frozen = is_frozen(choices["model"], choices["recipe"], where)
+        if not frozen or opened.options.image_size is not None:  # else the features of the files are kept
+            opened = at_backbone_size(opened, choices["model"])
         bar.part("reading images")
-        images, test = training_sets(opened, partial(room_for_images, where))
+        images, test = (
+            training_sets(opened, partial(room_for_images, where)) if heads is None else (heads.images, heads.test)
+        )
         config, modify = configure(opened, images, test, device=where, **choices)
         jobs = ranks.from_first(lambda: seed_jobs(config, where, seeds=seeds, out=out, resume=resume, single=single))
         try:
             if jobs[0].config.data != config.data:
                 raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
-            hooks = Together([bar, *callbacks]) if callbacks else bar
+            if frozen:
+                heads = heads or FrozenTraining(opened, images, test, where, hooks)
+                return ranks.from_first(lambda: heads.train(jobs))
             return train_jobs(JobSet(jobs, images, test, modify), device=where, progress=hooks, ranks=ranks)
         finally:
             release(jobs)

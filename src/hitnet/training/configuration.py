@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from hitnet import models
 from hitnet.data import Data, ImageSet
 from hitnet.data.opened import Room, match_classes
 from hitnet.errors import HitNetError
-from hitnet.models import ModelChoice
-from hitnet.models.network import Network
+from hitnet.models import ModelChoice, backbones
+from hitnet.models.network import ModelConfig, Network
 from hitnet.runtime.files import expand
 from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
@@ -55,11 +56,29 @@ def _warn_of_empty_classes(images: ImageSet, test: ImageSet) -> None:
 
 
 def at_backbone_size(data: Data, model: str | ModelChoice | None) -> Data:
-    """The data with larger images where the network is a pretrained backbone, which was trained on larger ones."""
-    choice = models.find_choice(model)
-    if not choice.pretrained or data.options.image_size is not None:
+    """The data as a pretrained backbone sees it, if the network has one: the square middle of each image file."""
+    if not models.find_choice(model).pretrained or not data.by_path:
         return data
-    return data.reopen(longest_side=max(BACKBONE_SIDE, data.options.longest_side))
+    return data.at_size(data.options.image_size or (BACKBONE_SIDE, BACKBONE_SIDE), crop=True)
+
+
+def is_frozen(model: str | ModelChoice | None, recipe: str | Recipe | RecipeChoice, device: torch.device) -> bool:
+    """Whether a training fits a head on the features of a frozen backbone (see `frozen`)."""
+    if not models.find_choice(model).pretrained:
+        return False
+    return not complete_recipe(recipe, features=backbones.DEFAULT, device=device.type).backbone_rate
+
+
+def frozen_network(model: ModelConfig, *, own_size: bool) -> ModelConfig:
+    """The network of a head on a frozen backbone: at its images' own size, or at that of the features that are kept."""
+    if (model.head, model.decoder, model.norm) != ("hit-or-miss", "none", "each"):
+        raise HitNetError(
+            "A frozen backbone takes a Hit-or-Miss head with batch-norm of each value, and no decoder. Leave out "
+            "`head`, `decoder` and `norm`, or give a `backbone_rate` above 0, e.g. 0.3."
+        )
+    with torch.device("meta"):
+        side = backbones.architecture(model.features)[1].input_size
+    return replace(model, in_shape=model.in_shape if own_size else (model.in_shape[0], side, side), typical=True)
 
 
 def configure(
@@ -75,7 +94,11 @@ def configure(
     """The configuration of a run, with seed 0, and what prepares the modification of its images, if there is any."""
     choice = models.find_choice(model).named(images.shape, device.type)
     built = choice.config(images.shape, images.num_classes)
-    completed = complete_recipe(recipe, features=built.features, images=len(images), side=max(images.shape[1:]))
+    if is_frozen(choice, recipe, device):
+        built = frozen_network(built, own_size=data.options.image_size is not None or not data.by_path)
+    shape = built.in_shape
+    facts = {"images": len(images), "side": max(shape[1:]), "device": device.type}
+    completed = complete_recipe(recipe, features=built.features, **facts)
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
         network = Network(built)
         Objective(network, completed, epoch=1)

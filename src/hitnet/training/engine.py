@@ -13,9 +13,10 @@ from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
+from hitnet.losses import misfit
 from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
-from hitnet.probabilities import FEWEST_HELD_OUT, fit_temperature
+from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
@@ -26,7 +27,7 @@ from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.parallel import Parallel
 from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
-from hitnet.training.run_folder import History, RunFolder, Saved
+from hitnet.training.run_folder import Calibration, History, RunFolder, Saved
 from hitnet.training.step import TERMS, Batch, Step, copy_into
 
 log = logging.getLogger("hitnet")
@@ -66,15 +67,13 @@ class Trainer:
         self.progress = progress if progress is not None and ranks.first else Progress()
         self.side_by_side = 1  # networks that are trained side by side, this one included
         augmentation = recipe.augmentation(flip=train.flip)
-        if not recipe.backbone_rate:  # before processes share the network: they wait for every gradient
-            self.model.features.requires_grad_(False)
         self.batches = Batches(train, recipe, augmentation, seed=seed, modify=modify, ranks=ranks)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
         self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
         self.history: History = []
         self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
-        self.temperature: float | None = None  # of the probabilities, once trained and if there are test images
+        self.calibration: Calibration | None = None  # once trained and if there are test images
         self.steps_per_epoch = recipe.steps_per_epoch(len(train))
         self.images_per_epoch = recipe.images_per_epoch(len(train))
         self.threads = torch.get_num_threads()  # of a CPU; a resumed training keeps the number it was begun with
@@ -160,22 +159,23 @@ class Trainer:
     def finish(self) -> None:
         """Keep the trained network."""
         self.check_weights()
-        self.temperature = self.fitted_temperature()
+        self.calibration = self.calibrated()
         if self.parallel is not None:
             self.parallel.release()
         if self.run:
-            self.run.finish(self.trained, self.history, self.temperature)
+            self.run.finish(self.trained, self.history, self.calibration)
         self.trained.eval()
 
-    def fitted_temperature(self) -> float | None:
-        """The temperature of the network's probabilities, for the test images."""
+    def calibrated(self) -> Calibration | None:
+        """What the test images say of probabilities and misfits."""
         if self.test is None or len(self.test) < FEWEST_HELD_OUT:
             return None
         chosen = torch.linspace(0, len(self.test) - 1, min(len(self.test), MOST_HELD_OUT)).long()
-        distances, labels = torch.cat(self.last_distances).cpu()[chosen], self.test.labels.cpu()[chosen]
+        distances = torch.cat(self.last_distances).cpu()[chosen].double()
         if not distances.isfinite().all():
             return None
-        return fit_temperature((distances if self.model.head.nearest_wins else -distances).numpy(), labels.numpy())
+        nearest = distances if self.model.head.nearest_wins else -distances
+        return Calibration.of(nearest.numpy(), misfit(distances).numpy(), self.test.labels.cpu()[chosen])
 
     def take(self, epoch: int, i: int, batch: Batch) -> None:
         """Step `i` of this epoch, counted from 0."""
@@ -196,8 +196,6 @@ class Trainer:
             The number of its steps that are already done.
         """
         self.model.train()
-        if not self.recipe.backbone_rate:
-            self.model.features.eval()  # frozen: its batch-norm keeps its statistics too
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))
         if self.begun is None:

@@ -17,7 +17,7 @@ from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.models.network import Network
 from hitnet.runtime import files
 from hitnet.training.run_config import RunConfig
-from hitnet.training.run_folder import History, RunFolder
+from hitnet.training.run_folder import Calibration, History, RunFolder
 
 CARD = "README.md"
 PUBLISHED = ("config.json", "history.json", "calibration.json", "weights.safetensors")
@@ -32,7 +32,7 @@ centre or misses it. If every capsule misses, the answer is "none".
 - **Runs:** {runs}
 - **Licence:** {licence}
 - **Classes:** {classes}
-- **Images:** {shape}; others are scaled to fit and centred on black.
+- **Images:** {shape}; others are {scaled}.
 
 ```python
 import hitnet
@@ -49,7 +49,7 @@ class OnHub:
     model: Network
     config: RunConfig
     history: History
-    temperature: float | None
+    calibration: Calibration | None
 
     def save_pretrained(self, folder: str | Path, *, license: str | None = None, repository: str | None = None) -> Path:
         """Write the run into a new folder, as it would be on the Hugging Face Hub.
@@ -66,7 +66,7 @@ class OnHub:
             (temporary / CARD).write_text(str(card), encoding="utf-8")
             published = RunFolder(temporary)
             files.write_json(published.config_file, without_places(self.config).to_dict())
-            published.finish(self.model, self.history, self.temperature)
+            published.finish(self.model, self.history, self.calibration)
         return target
 
     def push_to_hub(
@@ -147,6 +147,7 @@ def model_card(config: RunConfig, history: History, *, license: str | None, repo
         licence=license or "not stated; ask the author",
         classes=", ".join(config.data["class_names"]),
         shape=" x ".join(map(str, config.model.in_shape)) + " (channels, height, width)",
+        scaled="scaled and cropped to the middle" if config.model.pretrained else "scaled to fit and centred on black",
         repository=repository,
     )
     return hub.ModelCard(f"---\n{data.to_yaml()}\n---\n{words}")

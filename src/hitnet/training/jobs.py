@@ -184,7 +184,7 @@ def train_job_sets(
         job = pairs[index][0]
         folder = None if job.folder is None else job.folder.path
         if isinstance(done, Trainer):
-            on_end(job, Run(done.trained, job.config, done.history, folder, done.temperature))
+            on_end(job, Run(done.trained, job.config, done.history, folder, done.calibration))
         else:
             on_end(job, done)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.losses import MISS_WEIGHT, GhostRule
+from hitnet.models.backbones import DEFAULT
 from hitnet.models.hybrid import Noise
 from hitnet.models.inference import PRETRAINED_BATCH
 from hitnet.models.registry import is_backbone
@@ -29,7 +30,8 @@ class Recipe:
         whole_batches: Leave out the images that do not fill a last batch, others in each epoch.
         optimizer: adam, adamw (decoupled weight decay) or sgd.
         learning_rate: The highest learning rate (paper: 0.001).
-        backbone_rate: Factor on the learning rate of the feature extractor; 0 keeps it frozen.
+        backbone_rate: Factor on the learning rate of the feature extractor. With 0, a pretrained backbone stays frozen,
+            and a head is fitted on its features, which takes epochs, batch size, learning rate and ghosts from here.
         schedule: How the rate changes: constant, exponential (times `decay` after each epoch), cosine (to 0) or
             one-cycle (up from 0 over the first fifth, then down to 0, in straight lines).
         decay: Factor per epoch of the exponential schedule (paper: 0.95).
@@ -167,6 +169,8 @@ def _hints() -> dict[str, Any]:
     return get_type_hints(Recipe)
 
 
+FINE_TUNING = 1 / 3  # factor on the learning rate of a pretrained backbone
+
 # `fast` for each kind of features: what reaches the best error in the fewest epochs there.
 FAST: dict[str, Recipe] = {
     "paper": Recipe(),
@@ -187,7 +191,7 @@ FAST: dict[str, Recipe] = {
         batch_size=PRETRAINED_BATCH,
         optimizer="adamw",
         learning_rate=3e-3,
-        backbone_rate=1 / 3,
+        backbone_rate=FINE_TUNING,
         schedule="one-cycle",
         weight_decay=1e-2,
         shift=16,
@@ -197,7 +201,11 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
+FROZEN = Recipe(epochs=3, batch_size=256, learning_rate=3e-3, backbone_rate=0, schedule="one-cycle", shift=0)
+OF_FROZEN = ("name", "epochs", "batch_size", "learning_rate", "ghosts")  # what may differ from FROZEN
+
 LEAST_STEPS = 750  # on small datasets, `fast` trains for more epochs
+LEAST_FROZEN_STEPS = 300
 
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
@@ -217,24 +225,45 @@ class RecipeChoice:
         if self.name not in RECIPES:
             raise unknown_name("recipe", self.name, RECIPES)
         check_entries("entry of a recipe", self.changes, (f.name for f in fields(Recipe)))
-        self.complete()  # raises for values that no recipe takes
+        self.complete(features=DEFAULT)  # raises for values that no recipe takes
 
-    def complete(self, *, features: str = "paper", images: int | None = None, side: int = 224) -> Recipe:
-        """The whole recipe for a network's features, a number of images and their longest side in pixels.
+    def complete(
+        self, *, features: str = "paper", images: int | None = None, side: int = 224, device: str = "cuda"
+    ) -> Recipe:
+        """The whole recipe for a network's features, a number of images, their longest side in pixels and a device.
 
         `fast` depends on the network's features (see FAST) and, unless epochs are given, uses as many as `images` need
-        for LEAST_STEPS. The paper's recipes are the same for all.
+        for LEAST_STEPS; on a CPU, it leaves a pretrained backbone frozen. The paper's recipes are the same for all.
         """
         kind = "pretrained" if is_backbone(features) else features
         base = FAST.get(kind, RECIPES[self.name]) if self.name == "fast" else RECIPES[self.name]
+        rate = self.changes.get("backbone_rate", 0 if base is FAST["pretrained"] and device == "cpu" else 1)
+        base = base if rate else replace(FROZEN, name=self.name)
         scaled = {"shift": side // 14, "cutout": side // 4} if base is FAST["pretrained"] else {}
         try:
             recipe = replace(base, **{**scaled, **self.changes})
         except TypeError as error:
             raise HitNetError(f"Recipe {base.name!r}: {error}") from None
+        check_frozen(recipe, features)
         if self.name != "fast" or images is None or "epochs" in self.changes:
             return recipe
-        return replace(recipe, epochs=max(recipe.epochs, recipe.epochs_for(LEAST_STEPS, images)))
+        least = LEAST_STEPS if recipe.backbone_rate else LEAST_FROZEN_STEPS
+        return replace(recipe, epochs=max(recipe.epochs, recipe.epochs_for(least, images)))
+
+
+def check_frozen(recipe: Recipe, features: str) -> None:
+    """Raise if a recipe asks for what the head of a frozen backbone cannot do."""
+    if recipe.backbone_rate:
+        return
+    if not is_backbone(features):
+        raise HitNetError("`backbone_rate` = 0 keeps a pretrained backbone frozen, but this network has none.")
+    for each in fields(Recipe):
+        value = getattr(recipe, each.name)
+        if each.name not in OF_FROZEN and value != getattr(FROZEN, each.name):
+            raise HitNetError(
+                f"{each.name} = {value} needs a network that is trained as a whole, but `backbone_rate` is 0. Leave it "
+                "out, or give a `backbone_rate` above 0, e.g. 0.3."
+            )
 
 
 def choose_recipe(name: str = "fast", **changes: Any) -> RecipeChoice:

@@ -4,7 +4,7 @@ config.json          the network, the recipe, the data and the seed: enough to b
 environment.json     where and when it was trained
 history.json         one row per epoch
 weights.safetensors  the trained weights, present once training has ended
-calibration.json     the temperature of probabilities, fitted on the test images, where there are some
+calibration.json     temperature of probabilities and misfits of known images, where there are images to measure on
 state.safetensors    weights and optimizer state at the last checkpoint, for resuming; removed at the end
 .training            exists while a process trains the run, so that no other process does
 """
@@ -19,21 +19,39 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hitnet import __version__
 from hitnet.errors import HitNetError, MissingFileError, finite
 from hitnet.models.network import ModelConfig, Network
+from hitnet.probabilities import fit_temperature
 from hitnet.runtime import files, locks, schemas
 from hitnet.runtime.tensor_files import read_metadata, read_tensors, write_tensors
 from hitnet.training.run_config import RunConfig
 
 MOST_THREADS = 1024
 HISTORY_SCHEMA = [{"epoch": int, str: float}]
-CALIBRATION_SCHEMA = {"temperature": float}
+CALIBRATION_SCHEMA = {"temperature": float, "misfits": [float]}
+MOST_MISFITS = 1_000
 ENVIRONMENT_SCHEMA = {"threads": int}
 History = list[dict[str, Any]]
+
+
+class Calibration(NamedTuple):
+    """Measured on images that were not trained on: the temperature of probabilities, and misfits in rising order."""
+
+    temperature: float
+    misfits: list[float]
+
+    @classmethod
+    def of(cls, distances: npt.NDArray[np.float64], misfits: npt.NDArray[np.float64], labels: Tensor) -> Calibration:
+        """From distances (N, K), of which the smallest wins, misfits (N,) and labels (N,); at most 1,000 quantiles."""
+        count = min(len(misfits), MOST_MISFITS)
+        quantiles = np.quantile(misfits, np.arange(1, count + 1) / count, method="inverted_cdf")
+        return cls(fit_temperature(distances, labels.numpy()), quantiles.tolist())
 
 
 class Saved(NamedTuple):
@@ -136,13 +154,14 @@ class RunFolder:
         schemas.check(rows, HISTORY_SCHEMA, self.history_file)
         return rows
 
-    def temperature(self) -> float | None:
-        """The temperature of the network's probabilities, if there were test images to fit it on."""
+    def calibration(self) -> Calibration | None:
+        """What was measured on images that the network was not trained on, if there were enough."""
         if not self.calibration_file.is_file():
             return None
-        calibration = files.read_json(self.calibration_file)
-        schemas.check(calibration, CALIBRATION_SCHEMA, self.calibration_file)
-        return finite(str(self.calibration_file), "temperature", calibration["temperature"], above_0=True)
+        values = files.read_json(self.calibration_file)
+        schemas.check(values, CALIBRATION_SCHEMA, self.calibration_file)
+        finite(str(self.calibration_file), "temperature", values["temperature"], above_0=True)
+        return Calibration(**values)
 
     def threads(self) -> int | None:
         """How many threads of a CPU the run was begun with, if this is known: other numbers round otherwise."""
@@ -206,11 +225,11 @@ class RunFolder:
             )
         return Saved(epoch, step, read_tensors(self.state_file)[0])
 
-    def finish(self, model: Network, history: History, temperature: float | None = None) -> None:
+    def finish(self, model: Network, history: History, calibration: Calibration | None = None) -> None:
         with self.present() as folder:
             files.write_json(folder.history_file, history)
-            if temperature is not None:
-                files.write_json(folder.calibration_file, {"temperature": temperature})
+            if calibration is not None:
+                files.write_json(folder.calibration_file, calibration._asdict())
             epoch = history[-1]["epoch"] if history else 0
             write_tensors(folder.weights_file, model.state_dict(), {"epoch": str(epoch)})
             folder.state_file.unlink(missing_ok=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from hitnet.data import Images, Source, open_data
@@ -14,19 +14,19 @@ from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.opened import match_classes
 from hitnet.data.split import check_split
 from hitnet.errors import HitNetError, check_choice
-from hitnet.inference.evaluation import Evaluation, measure, network_distances
+from hitnet.inference.evaluation import Evaluation, check_fit, measure
 from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Prediction, check_share
-from hitnet.models.inference import class_distances
+from hitnet.models.inference import distances_and_misfits
 from hitnet.models.network import Network
 from hitnet.runtime.device import pick_device
 from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
-from hitnet.training.run_folder import History, RunFolder
+from hitnet.training.run_folder import Calibration, History, RunFolder
 
-log = logging.getLogger("hitnet")
+KEEP = 0.99  # share of known images that keep their class where a network can tell foreign ones
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,19 +38,21 @@ class Run(OnHub):
         config: How it was trained.
         history: One row per epoch.
         folder: Its run folder; None if it was never written to disk.
-        temperature: That of its probabilities, fitted on the test images; None if there were too few.
+        calibration: The temperature of its probabilities and the misfits of known images, measured on images that it
+            was not trained on; None if there were too few.
     """
 
     model: Network
     config: RunConfig
     history: History
     folder: Path | None = None
-    temperature: float | None = None
+    calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         error = self.history[-1].get("test_error") if self.history else None
         tested = "" if error is None else f", test error {100 * error:.2f} %"
-        return f"<Run: {self.config.model_name} on {self.config.data['name']}, {len(self.history)} epochs{tested}>"
+        epochs = self.history[-1]["epoch"] if self.history else 0
+        return f"<Run: {self.config.model_name} on {self.config.data['name']}, {epochs} epochs{tested}>"
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -80,7 +82,7 @@ class Run(OnHub):
             else:
                 folder = recorded_folder(about["data_dir"])
                 opened = open_data(about["source"], flip=about["flip"], data_dir=folder)
-            opened = opened.at_size(self.config.model.in_shape[1:])
+            opened = opened.at_size(self.config.model.in_shape[1:], crop=self.config.model.pretrained)
             if limit is not None:
                 opened = opened.reopen(limit=limit)
             images = opened.load(split or opened.test_split)
@@ -109,11 +111,12 @@ class Run(OnHub):
         """Classify images; see `hitnet.predict`."""
         rule = self.rule(keep=keep, known=known, device=device)
         network = self.model.to(pick_device(device, mps=True))
-        return [
-            rule.predict(name, row)
-            for names, pixels in batches_of(images, self.config.model.in_shape)
-            for name, row in zip(names, class_distances(network, pixels).cpu().numpy(), strict=True)
-        ]
+        predictions: list[Prediction] = []
+        for names, pixels in batches_of(images, self.config.model.in_shape, crop=self.config.model.pretrained):
+            distances, misfits = distances_and_misfits(network, pixels)
+            unlike = [None] * len(names) if misfits is None else misfits.tolist()
+            predictions += map(rule.predict, names, distances.cpu().numpy(), unlike)
+        return predictions
 
     def export(
         self, out: str | Path, *, part: str = CLASSIFIER, keep: float | None = None, known: Source | None = None
@@ -134,28 +137,25 @@ class Run(OnHub):
         self, *, keep: float | None = None, known: Source | None = None, device: str | torch.device = "auto"
     ) -> DecisionRule:
         """How the distances of the network become a class; see `hitnet.predict` for the arguments."""
-        rule = DecisionRule.of(self.model, self.class_names, self.temperature)
-        if keep is None:
-            if known is not None:
-                raise HitNetError("`known` is the data that `keep` is measured on. Give `keep` too, e.g. 0.95.")
+        temperature = None if self.calibration is None else self.calibration.temperature
+        rule = DecisionRule.of(self.model, self.class_names, temperature)
+        if keep is None and known is not None:
+            raise HitNetError("`known` is the data that `keep` is measured on. Give `keep` too, e.g. 0.95.")
+        if keep is None and not (self.model.config.typical and self.calibration):
             return rule
+        keep = KEEP if keep is None else keep
         check_share(keep)
-        if known is None and not self.config.data["test_images"]:
+        if known is not None:
+            images = self.load(known)
+            check_fit(self.model, images)
+            misfits = distances_and_misfits(self.model.to(pick_device(device, mps=True)), images.pixels)[1]
+            return rule.keeping(keep, np.empty(0) if misfits is None else misfits.cpu().numpy())
+        if self.calibration is None:
             raise HitNetError(
-                "`keep` needs images that the network was not trained on, but this run had no test images. Name data "
-                "with the same classes as `known`."
+                "`keep` needs images that the network was not trained on, but this run had no or too few of them. Name "
+                "data with the same classes as `known`."
             )
-        images = self.load(known)
-        network = self.model.to(pick_device(device, mps=True))
-        rule = rule.keeping(keep, network_distances(network, images).numpy())
-        log.info(
-            '"none" beyond a misfit of %.3f: %g %% of %s test images of %s have at most that.',
-            rule.largest_misfit,
-            100 * keep,
-            f"{len(images):,}",
-            images.name,
-        )
-        return rule
+        return rule.keeping(keep, np.array(self.calibration.misfits))
 
     @classmethod
     def from_pretrained(
@@ -185,7 +185,7 @@ def open_run(run: str | Path | Run) -> Run:
     if isinstance(run, Run):
         return run
     folder = RunFolder(run)
-    return Run(folder.model(), folder.config(), folder.history(), folder.path, folder.temperature())
+    return Run(folder.model(), folder.config(), folder.history(), folder.path, folder.calibration())
 
 
 def predict(
@@ -202,8 +202,9 @@ def predict(
         run: A run, its folder, or an .onnx file that `export_run` wrote.
         images: Image files or a folder of them, pictures of Pillow, arrays, tensors, `Images`, or opened data.
         keep: The share of images of known classes that are to keep their class, e.g. 0.95. An image with a
-            larger misfit than theirs is none of the classes. None: it is none of them if every capsule misses.
-        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
+            larger misfit than theirs is none of the classes. None: 0.99 for a head on kept features; for other
+            networks, an image is none of the classes if every capsule misses.
+        known: Data whose test images `keep` is measured on. None: what the run has measured itself.
         device: auto, cpu, cuda, cuda:1, mps, or a torch.device. ONNX files run on the CPU.
     """
     if isinstance(run, Run) or not is_onnx(run):
@@ -238,7 +239,7 @@ def export_run(
         part: "classifier" or "decoder".
         keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
             largest misfit that this gives.
-        known: Data whose test images `keep` is measured on. None: the data that the run was trained on.
+        known: Data whose test images `keep` is measured on. None: what the run has measured itself.
 
     Returns:
         The file.

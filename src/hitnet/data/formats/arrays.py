@@ -38,7 +38,7 @@ class ArrayData(Data):
     def report(self, split: str = "train") -> Report:
         check_split(split)
         stop_if_strict(self.name, self.unlabelled, strict=self.options.strict)
-        images = resized(self._read(split, self.options.limit), self.options.image_size)
+        images = resized(self._read(split, self.options.limit), self.options.image_size, crop=self.options.crop)
         return Report(self._with_flip(images), self.unlabelled)
 
     def _read(self, split: str, limit: int | None) -> Images:
@@ -111,7 +111,7 @@ class MemoryData(ArrayData):
         test = self.options.test
         return self.load(self.train_split), None if test is None else resized(test, self.options.image_size)
 
-    def at_size(self, size: tuple[int, int]) -> Self:
+    def at_size(self, size: tuple[int, int], *, crop: bool = False) -> Self:
         """Images in memory keep their size: if it is not the network's, they are probably the wrong ones."""
         return self
 
@@ -134,13 +134,13 @@ def part(images: Images, given: list[str] | None, split: str, limit: int | None)
     return images if len(drawn) == len(images) else images.select([positions[i] for i in drawn])
 
 
-def resized(images: Images, size: tuple[int, int] | None) -> Images:
-    """The images scaled to fit `size` (height, width) and centred on black; None leaves them as they are."""
+def resized(images: Images, size: tuple[int, int] | None, *, crop: bool = False) -> Images:
+    """The images brought to `size` (height, width) as files are (see `fit`); None leaves them as they are."""
     if size is None or images.shape[1:] == size:
         return images
 
     def fitted(pixels: torch.Tensor) -> torch.Tensor:
         rows = pixels.permute(0, 2, 3, 1).squeeze(-1).numpy()
-        return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size) for row in rows]))
+        return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size, crop=crop) for row in rows]))
 
     return replace(images, pixels=fitted(images.pixels), masks=None if images.masks is None else fitted(images.masks))

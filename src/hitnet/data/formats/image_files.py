@@ -120,6 +120,7 @@ class Survey:
     entries: Entries  # the files of the split that can be used
     skipped: tuple[Skipped, ...]  # what was left out so far
     split: str = "all"
+    crop: bool = False  # see `decode.fit`
 
     def of_split(self, split: str, limit: int | None = None) -> Survey:
         """At most `limit` files of a split, by an even draw."""
@@ -133,7 +134,7 @@ class Survey:
     def decode(self, use: Callable[[int, Pixels], None], *, strict: bool) -> tuple[Survey, npt.NDArray[np.int64]]:
         """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
         skipped, good = list(self.skipped), np.ones(len(self.entries), np.bool_)
-        for i, picture in enumerate(decoded(self.entries, self.shape)):
+        for i, picture in enumerate(decoded(self.entries, self.shape, crop=self.crop)):
             if isinstance(picture, Skipped):
                 skipped.append(picture)
                 good[i] = False
@@ -173,7 +174,7 @@ def survey(listing: Listing, options: DataOptions) -> Survey:
         problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
         raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
     shape = _common_shape(listing.name, headers, options)
-    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped))
+    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped), crop=options.crop)
 
 
 def read_images(surveyed: Survey, *, strict: bool) -> tuple[Images, tuple[Skipped, ...]]:
@@ -194,7 +195,7 @@ def stream_images(surveyed: Survey, *, strict: bool) -> tuple[Streamed, tuple[Sk
     kept, labels = surveyed.decode(lambda _, pixels: digest.update(pixels.tobytes()), strict=strict)
     digest.update(labels.tobytes())
     about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape, digest.hexdigest()
-    return Streamed(kept.entries, *about), kept.skipped
+    return Streamed(kept.entries, *about, crop=kept.crop), kept.skipped
 
 
 def _without_pixels(
@@ -227,7 +228,8 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
     other = sum(count for size, count in sizes.items() if size != (height, width))
     if other:
         sentence = "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled to fit, "
-        end = "centred on black." if options.image_size else "centred on black. Set `image_size` for another size."
+        how = "cropped to the middle." if options.crop else "centred on black."
+        end = how if options.image_size else f"{how} Set `image_size` for another size."
         log.info(sentence + end, name, height, width, other, headers.total())
     return channels, height, width
 

@@ -2,7 +2,8 @@
 
 The orientation in EXIF is applied. Of an animation, the first frame is read. Transparent parts become white. In grey
 pictures of more than 8 bits white is 65,535, in those of floating-point numbers 1; pictures with larger values are
-refused. A picture of another shape than the wanted one is scaled to fit, with its aspect ratio, and centred on black.
+refused. A picture of another shape than the wanted one is scaled with its aspect ratio: to fit, centred on black, or to
+fill the shape, cropped to the middle.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def unread_reason(suffix: str) -> str:
     return f"images of type {suffix} {what} convert it to PNG or JPEG"
 
 
-def read_image(path: str | AnyFile, shape: tuple[int, int, int]) -> Tensor:
-    """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do."""
+def read_image(path: str | AnyFile, shape: tuple[int, int, int], *, crop: bool = False) -> Tensor:
+    """Read an image file as uint8 (C, H, W), exactly as the folder and table readers do; see `fit` for `crop`."""
     check_shape(shape)
     try:
-        return torch.from_numpy(decode(as_file(path), shape))
+        return torch.from_numpy(decode(as_file(path), shape, crop=crop))
     except UnreadableImageError as error:
         raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
 
@@ -118,11 +119,11 @@ def header(file: AnyFile) -> Header:
         return Header(height, width, _is_grey(image))
 
 
-def decode(file: AnyFile, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
-    """The picture as (C, H, W)."""
+def decode(file: AnyFile, shape: tuple[int, int, int], *, crop: bool = False) -> npt.NDArray[np.uint8]:
+    """The picture as (C, H, W); see `fit` for `crop`."""
     channels, height, width = shape
     with _decoded(file, max(height, width), grey=channels == 1) as image:
-        return fit(image, height, width)
+        return fit(image, height, width, crop=crop)
 
 
 def picture(file: AnyFile, longest_side: int) -> Image.Image:
@@ -136,9 +137,14 @@ def shrunk(image: Image.Image, longest_side: int) -> Image.Image:
     return image
 
 
-def fit(image: Image.Image, height: int, width: int) -> npt.NDArray[np.uint8]:
-    """An "L" or "RGB" picture as (C, height, width): scaled to fit, centred on black."""
-    if image.size != (width, height):
+def fit(image: Image.Image, height: int, width: int, *, crop: bool = False) -> npt.NDArray[np.uint8]:
+    """An "L" or "RGB" picture as (C, height, width): scaled to fit, centred on black; with `crop`, only its middle."""
+    if image.size != (width, height) and crop:
+        scale = max(width / image.width, height / image.height)
+        left, top = (image.width - width / scale) / 2, (image.height - height / scale) / 2
+        box = (max(0, left), max(0, top), image.width - max(0, left), image.height - max(0, top))
+        image = image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+    elif image.size != (width, height):
         scale = min(width / image.width, height / image.height)
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         scaled = image.resize(size, Image.Resampling.BILINEAR) if size != image.size else image

@@ -41,6 +41,7 @@ class Streamed:
     shape: tuple[int, int, int]  # (C, H, W) of one image
     fingerprint: str  # the same as that of these images in memory
     flip: bool = False
+    crop: bool = False  # see `decode.fit`
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -64,7 +65,7 @@ class Streamed:
     def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
         """uint8 (B, C, H, W) of the images at each part's indices."""
         entries = (self.entries[i] for part in parts for i in part.tolist())
-        arrays = decoded(entries, self.shape)
+        arrays = decoded(entries, self.shape, crop=self.crop)
         for part in parts:
             batch = np.empty((len(part), *self.shape), np.uint8)
             for place, pixels in enumerate(islice(arrays, len(part))):
@@ -76,15 +77,15 @@ class Streamed:
             yield torch.from_numpy(batch)
 
 
-def decoded(entries: Iterable[Entry], shape: tuple[int, int, int]) -> Iterator[Pixels | Skipped]:
+def decoded(entries: Iterable[Entry], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[Pixels | Skipped]:
     """The pixels of files in their order, decoded by threads that stay at most AHEAD images and AHEAD_BYTES ahead."""
     ahead = max(2 * thread_count(), min(AHEAD, AHEAD_BYTES // math.prod(shape)))
-    return in_threads(lambda entry: pixels_of(entry, shape), entries, ahead=ahead)
+    return in_threads(lambda entry: pixels_of(entry, shape, crop=crop), entries, ahead=ahead)
 
 
-def pixels_of(entry: Entry, shape: tuple[int, int, int]) -> Pixels | Skipped:
+def pixels_of(entry: Entry, shape: tuple[int, int, int], *, crop: bool = False) -> Pixels | Skipped:
     """The picture as (C, H, W), or why it cannot be decoded."""
-    return tried(entry, lambda file: decode.decode(file, shape))
+    return tried(entry, lambda file: decode.decode(file, shape, crop=crop))
 
 
 def tried(entry: Entry, read: Callable[[AnyFile], T]) -> T | Skipped:

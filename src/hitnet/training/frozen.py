@@ -1,0 +1,155 @@
+"""A network on a frozen backbone: a Hit-or-Miss head fitted on features, which are computed once and kept.
+
+Audits compute the same features, so that a network for audited photographs takes seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hitnet.capsules import distances, hits_and_misses
+from hitnet.data import Data, Images, ImageSet
+from hitnet.errors import HitNetError
+from hitnet.features.dataset_features import features_of
+from hitnet.features.heads import FittedHeads, HeadOptions, fit_heads
+from hitnet.models.backbones import open_backbone
+from hitnet.models.inference import evaluating, to_device
+from hitnet.models.network import ModelConfig, Network
+from hitnet.probabilities import FEWEST_HELD_OUT
+from hitnet.runtime.device import evaluation_batch
+from hitnet.runtime.progress import Progress
+from hitnet.training.jobs import Job
+from hitnet.training.run_config import RunConfig
+from hitnet.training.run_folder import Calibration
+from hitnet.training.runs import Run, open_run
+
+DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
+
+
+@dataclass
+class FrozenTraining:
+    """Heads on the features of one set of images, each fitted once.
+
+    Attributes:
+        data: Where the images come from.
+        images: The images to train on; only their labels are used if they are files.
+        test: The images to test on, if any.
+        device: Where to compute.
+        progress: Hooks.
+    """
+
+    data: Data
+    images: ImageSet
+    test: ImageSet | None
+    device: torch.device
+    progress: Progress
+    rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images
+    fits: dict[int, FittedHeads] = field(default_factory=dict)  # by their seed
+
+    def train(self, jobs: Sequence[Job]) -> list[Run]:
+        """The run of each job; those that are finished are opened."""
+        return [open_run(job.path) if job.finished else self.run(job) for job in jobs]
+
+    def run(self, job: Job) -> Run:
+        """Fit a head and put it into a network."""
+        started, config = time.perf_counter(), job.config
+        fit = self.fit(config)
+        with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
+            network = Network(config.model)
+        network.load_pretrained()
+        network.head.load_state_dict(fit.layer.float().state_dict())
+        labels, features = self.images.labels, self.features(config.model, self.images)
+        sums = class_sums(features, labels, config.model.num_classes)
+        network.typical.copy_(F.normalize(sums, dim=1))
+        calibration = None
+        if len(labels) >= FEWEST_HELD_OUT:
+            unlike = unseen_misfits(features, labels, sums).double().numpy()
+            calibration = Calibration.of(fit.distances.double().numpy(), unlike, labels)
+        history = [self.row(config, network.eval(), fit) | {"seconds": time.perf_counter() - started}]
+        if job.folder is not None:
+            job.folder.finish(network, history, calibration)
+        folder = None if job.folder is None else job.folder.path
+        return Run(network, config, history, folder, calibration)
+
+    def fit(self, config: RunConfig) -> FittedHeads:
+        """The heads of a configuration, on all images and on all but a fold of them."""
+        if config.seed not in self.fits:
+            features, recipe = self.features(config.model, self.images), config.recipe
+            self.progress.part("fitting heads")
+            options = HeadOptions(
+                steps=recipe.epochs * recipe.steps_per_epoch(len(features)),
+                batch=recipe.batch_size,
+                learning_rate=recipe.learning_rate,
+                dropout=DROPOUT,
+                capsule_dim=config.model.capsule_dim,
+                ghosts=recipe.ghosts,
+            )
+            self.fits[config.seed] = fit_heads(
+                features, self.images.labels, config.model.num_classes, options=options, seed=config.seed
+            )
+        return self.fits[config.seed]
+
+    def features(self, model: ModelConfig, images: ImageSet) -> Tensor:
+        """Features (N, D) of images: those of their files, unless the images are as the network sees them."""
+        if id(images) not in self.rows:
+            if model.in_shape == images.shape:
+                rows = own_features(model, images, self.device)
+            else:
+                backbone = open_backbone(model.features, model.weights)
+                rows = features_of(self.data, images, backbone, device=self.device, progress=self.progress)
+            self.rows[id(images)] = rows.float()
+        return self.rows[id(images)]
+
+    def row(self, config: RunConfig, network: Network, fit: FittedHeads) -> dict[str, Any]:
+        """The only row of the history; `held_out_error` is that of heads on images that they have not seen."""
+        labels, others = self.images.labels, config.model.num_classes - 1
+        judged = {"train": (self.features(config.model, self.images), labels)}
+        if self.test is not None:
+            judged["test"] = self.features(config.model, self.test), self.test.labels
+        row: dict[str, Any] = {
+            "epoch": config.recipe.epochs,
+            "learning_rate": config.recipe.learning_rate,
+            "held_out_error": float((fit.distances.argmin(dim=1) != labels).double().mean()),
+        }
+        for name, (features, truth) in judged.items():
+            with torch.inference_mode():
+                found = distances(network.head(features))
+            hits, misses = hits_and_misses(found, truth)
+            row[f"{name}_error"] = float((found.argmin(dim=1) != truth).double().mean())
+            row[f"{name}_hits"] = int(hits) / len(truth)
+            row[f"{name}_misses"] = int(misses) / (len(truth) * others)
+        return row
+
+
+@torch.inference_mode()
+def own_features(model: ModelConfig, images: ImageSet, device: torch.device) -> Tensor:
+    """Features (N, D) of images in memory, by the network's own extractor."""
+    if not isinstance(images, Images):
+        raise HitNetError(f"{images.name} is read from disk, but not from image files.")
+    network = Network(model)
+    network.load_pretrained()
+    with evaluating(network.to(device)):
+        parts = images.pixels.split(evaluation_batch(images.shape, small_maps=True))
+        return torch.cat([network.features(to_device(part, device)).float().cpu() for part in parts])
+
+
+def class_sums(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The sum of the directions of each class's features: (N, D) → (K, D)."""
+    directions = F.normalize(features, dim=1)
+    return torch.zeros(num_classes, features.shape[1]).index_add_(0, labels, directions)
+
+
+def unseen_misfits(features: Tensor, labels: Tensor, sums: Tensor) -> Tensor:
+    """Misfits (N,) as of new images: each image is left out of the sum of its own class."""
+    directions = F.normalize(features, dim=1)
+    cosines = directions @ F.normalize(sums, dim=1).T
+    own = F.normalize(sums[labels] - directions, dim=1)
+    cosines[torch.arange(len(labels)), labels] = (own * directions).sum(dim=1)
+    return 1 - cosines.amax(dim=1)
