@@ -52,7 +52,7 @@ def test_train_evaluate_and_predict(command, here, timm, monkeypatch):
     config = hitnet.open_run("run").config
     assert (config.model_name, config.model.features) == ("hitnet-pretrained", "timm:tiny")
     assert config.model.weights == "w.safetensors"
-    assert (config.model.in_shape, config.recipe.backbone_rate) == ((3, 24, 24), 1)
+    assert (config.model.in_shape, config.recipe.backbone_rate) == ((3, 224, 224), 1)
     (here / "w.safetensors").unlink()  # the run has its own
     figures = json.loads(command("evaluate", "run", "--split", "all", "--device", "cpu", "--json").out)
     assert figures["images"] == 48
@@ -63,19 +63,20 @@ def test_train_evaluate_and_predict(command, here, timm, monkeypatch):
     Image.new("L", (100, 80), 255).save("grey.png")  # grey, and of another size
     ended = command("predict", "run", "grey.png", "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
-    monkeypatch.setattr("hitnet.training.runs.class_distances", lambda *_: torch.tensor([[1.2, 0.95, 1.9]]))
+    said = torch.tensor([[1.2, 0.95, 1.9]]), torch.tensor([1.0])
+    monkeypatch.setattr("hitnet.training.runs.distances_and_misfits", lambda *_: said)
     ended = command("predict", "run", "grey.png", "--device", "cpu")
     assert ended.out.splitlines()[1].split() == ["grey.png", "none", "0.950", "miss", "blue", "1.200"]
 
 
 def test_the_default_folder_and_resume(command, here, timm):
-    call = ("train", "photos", *TINY, "--epochs", 1)
+    call = ("train", "photos", *TINY, "--epochs", 1, "--backbone-rate", 0.5)
     ended = command(*call)
     assert ended.out.splitlines()[-1] == "run folder: runs/photos-hitnet-pretrained-fast-0"
     assert command(*call, "--resume").code == 0
-    other = command(*call, "--resume", "--backbone-rate", 0)
+    other = command(*call[:-2], "--resume", "--backbone-rate", 1)
     assert other.code == 1
-    assert "recipe.backbone_rate was 0.333" in other.err
+    assert "recipe.backbone_rate was 0.5" in other.err
 
 
 def test_a_frozen_backbone(command, here, timm):

@@ -127,14 +127,11 @@ def test_shapes_keep_the_aspect():
 
 
 def test_a_thin_picture_takes_little_memory(tmp_path):
-    """By its shorter side, a line of 3,000 pixels would become 224 x 672,000."""
-    assert shape_at(1, 3000, 224) == (224, 16 * 224)
-    assert shape_at(3000, 1, 224) == (16 * 224, 224)
+    """By its shorter side, a line of 3,000 pixels would become 224 x 672,000: only its middle is scaled."""
     Image.new("RGB", (3000, 1), "red").save(tmp_path / "line.png")
     picture = read(tmp_path / "line.png", 224)
     assert picture.shape == (3, 224, 224)
-    assert picture[0].max() > 200  # the line, on black
-    assert picture[0].min() == 0
+    assert picture[0].min() > 200
     Image.new("RGB", (340, 20)).save(tmp_path / "thin.jpg")
     assert plain_jpeg(tmp_path / "thin.jpg") is None
 

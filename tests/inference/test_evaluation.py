@@ -245,7 +245,8 @@ def test_predict_names_the_class_or_none(run, tmp_path):
 
 def test_predict_says_none_when_every_capsule_misses(run, monkeypatch, tmp_path):
     Image.new("L", (12, 12)).save(tmp_path / "black.png")
-    monkeypatch.setattr("hitnet.training.runs.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    said = torch.tensor([[1.2, 0.95, 1.9]]), torch.tensor([1.0])
+    monkeypatch.setattr("hitnet.training.runs.distances_and_misfits", lambda *a: said)
     (prediction,) = predict(run, [tmp_path / "black.png"], device="cpu")
     assert (prediction.label, prediction.verdict, prediction.runner_up) == (None, "miss", "band 0")
 

@@ -117,7 +117,7 @@ def test_the_file_says_what_a_prediction_needs(tmp_path):
     assert about["class_names"] == ["class 0", "class 1", "class 2", "class 3"]
     assert (about["radii"], about["nearest_wins"], about["part"]) == ([0.1, 0.9], True, "classifier")
     assert about["largest_misfit"] is None
-    assert "centred on black" in about["fit"]
+    assert about["crop"] is False
     assert model.producer_name == "hitnet"
     onnx.checker.check_model(model)
 
@@ -168,7 +168,7 @@ def test_an_operator_that_onnx_lacks_is_named(tmp_path, monkeypatch, capsys):
 def test_networks_without_radii_never_answer_none(tmp_path):
     network = open_onnx(hitnet.export_run(new_run("n1", (1, 20, 20)), tmp_path / "network.onnx"))
     assert (network.about.radii, network.about.nearest_wins) == (None, False)
-    assert dataclasses.asdict(network.about.predict("x", np.array([0.1, 0.6, 0.2, 0.1])))["label"] == "class 1"
+    assert dataclasses.asdict(network.about.predict("x", np.array([0.1, 0.6, 0.2, 0.1]), None))["label"] == "class 1"
 
 
 def test_values_are_compared_by_their_size():

@@ -228,5 +228,5 @@ def test_metadata_that_does_not_fit_the_graph_is_refused(tmp_path):
 
 def test_the_largest_wins_where_the_nearest_does_not():
     rule = DecisionRule(("a", "b", "c"), False, None)
-    prediction = rule.predict("x", np.array([0.2, 0.1, 0.7]))
+    prediction = rule.predict("x", np.array([0.2, 0.1, 0.7]), None)
     assert (prediction.label, prediction.runner_up, prediction.verdict) == ("c", "a", None)

@@ -35,7 +35,7 @@ def test_the_one_that_ships_pools_in_two_halves():
     module = open_backbone("efficientnet-lite0").module
     images = torch.randn(1, 3, 96, 64)  # maps of three rows and two columns
     with torch.inference_mode():
-        maps = module.network.maps(images)[0]
+        maps = module.maps(images)[0]
         upper, lower = module(images)[0].split(1280)
     torch.testing.assert_close(upper, (maps[:, 0] + maps[:, 1]).mean(dim=1) / 2)
     torch.testing.assert_close(lower, (maps[:, 1] + maps[:, 2]).mean(dim=1) / 2)

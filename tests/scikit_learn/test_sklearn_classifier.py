@@ -185,6 +185,16 @@ def test_paths_of_image_files(tmp_path, kind):
     assert classifier.predict(paths[:1]).tolist() == names[:1]
 
 
+def test_paths_are_judged_by_features_that_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
+    paths = sorted(write_images(tmp_path / "photos", colour_images(24)).rglob("*.png"))
+    names = [path.parent.name for path in paths]
+    classifier = HitNetClassifier(random_state=0).fit(paths, names)
+    assert classifier._shape == (2560,)
+    assert classifier.score(paths, names) == 1
+    assert list((tmp_path / "cache").rglob("*.safetensors"))
+
+
 def test_grey_files_are_read_as_grey(tmp_path):
     paths = sorted(write_images(tmp_path, toy_images(24)).rglob("*.png"))
     names = [path.parent.name for path in paths]

@@ -19,7 +19,7 @@ import numpy as np
 from hitnet.data.reading.decode import check_shape
 from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.inference.pictures import Pictures, batches_of
-from hitnet.inference.prediction import DecisionRule, Prediction
+from hitnet.inference.prediction import DecisionRule, Prediction, misfits
 from hitnet.runtime import schemas
 from hitnet.runtime.files import check_regular, expand
 
@@ -89,23 +89,26 @@ class OnnxNetwork:
         return self._judge(pixels)[0]
 
     def _judge(self, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distances (N, K) and, for HitNet, misfits (N,) of uint8 images (N, C, H, W), in batches."""
+        """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W), in batches."""
         size = max(1, BATCH_PIXELS // int(np.prod(self.about.in_shape)))
         parts = [self._run(pixels[start : start + size]) for start in range(0, len(pixels), size)]
         parts.append((np.empty((0, len(self.class_names)), np.float32), np.empty(0, np.float32)))
-        distances, misfits = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return distances, misfits
+        distances, unlike = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return distances, unlike
 
     def _run(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        names = ["distances", *(["misfit"] if self.about.radii else [])]
+        names = [entry.name for entry in self.session.get_outputs() if entry.name in ("distances", "misfit")]
         try:
-            distances, *rest = self.session.run(names, {"images": batch})
+            values = dict(zip(names, self.session.run(names, {"images": batch}), strict=True))
         except Exception as error:  # ONNX Runtime's errors have no common class
             raise HitNetError(f"{self.path} cannot be run: {error}") from error
-        misfits = rest[0] if rest else np.zeros(len(batch))
-        if distances.shape != (len(batch), len(self.class_names)) or misfits.shape != (len(batch),):
+        distances = np.asarray(values["distances"], np.float32)
+        if distances.shape != (len(batch), len(self.class_names)):
             raise HitNetError(f"{self.path} is damaged: its distances have the shape {distances.shape}.")
-        return np.asarray(distances, np.float32), np.asarray(misfits, np.float32)
+        unlike = np.asarray(values.get("misfit", misfits(distances)), np.float32)
+        if unlike.shape != (len(batch),):
+            raise HitNetError(f"{self.path} is damaged: its misfits have the shape {unlike.shape}.")
+        return distances, unlike
 
     def predict(self, images: Pictures) -> list[Prediction]:
         """Classify images, each brought to the size that the network takes; see `hitnet.predict`."""

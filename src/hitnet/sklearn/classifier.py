@@ -20,10 +20,20 @@ from hitnet.models import ModelChoice, Network, choose_model
 from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import pick_device
-from hitnet.sklearn.learning import fit_features, fit_images, images_of, judge, kind_of, read_at, read_paths
+from hitnet.sklearn.learning import (
+    fit_features,
+    fit_images,
+    images_of,
+    judge,
+    kind_of,
+    path_features,
+    read_at,
+    read_paths,
+)
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
+SIDE = 64  # pixels of image files for a network
 
 
 class HitNetClassifier(
@@ -38,7 +48,8 @@ class HitNetClassifier(
 
     - features (N, D): a Hit-or-Miss layer is fitted on them;
     - images (N, H, W), (N, H, W, C) or (N, C, H, W), uint8: a network is trained as `hitnet.train` does;
-    - paths: N image files, which are scaled to `image_size`; then as for images.
+    - paths: N image files. A layer is fitted on their features by the backbone of the package, which are kept; with
+      `model` or `image_size`, they are scaled to this size, then as for images.
 
     Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
     fitted on rows that training has not seen: for features, all rows, each by layers that were trained without it; for
@@ -56,7 +67,8 @@ class HitNetClassifier(
             than 20 rows to calibrate on, or a class of a single row, the temperature is the hit radius, 0.1.
         keep: Share of rows of known classes that are to keep their class, e.g. 0.95. A row whose misfit is larger than
             that of this share of these rows is none of the classes. None: `none_of_these` cannot be asked.
-        image_size: Height and width that image files are scaled to; one number is both.
+        image_size: Height and width that image files are scaled to, for a network; one number is both. None: 64, if
+            there is a `model`.
         device: For images: auto, cpu, cuda, cuda:1, or a torch.device.
         random_state: Seed, generator or None.
 
@@ -76,7 +88,7 @@ class HitNetClassifier(
         ghosts: int = 0,
         calibration: float = 0.1,
         keep: float | None = None,
-        image_size: int | tuple[int, int] = (64, 64),
+        image_size: int | tuple[int, int] | None = None,
         device: str = "auto",
         random_state: Any = None,
     ) -> None:
@@ -147,7 +159,7 @@ class HitNetClassifier(
         epochs = None if self.epochs is None else whole(NAME, "epochs", self.epochs, 1)
         capsule_dim = whole(NAME, "capsule_dim", self.capsule_dim, 1)
         classes, rows = len(self.classes_), np.arange(len(labels))
-        if self._kind == "features":
+        if inputs.ndim == 2:
             used = self._calibrating(labels, float(calibration > 0))
             given = torch.from_numpy(labels)
             layer, unseen = fit_features(
@@ -184,7 +196,9 @@ class HitNetClassifier(
             return torch.from_numpy(np.array(X))  # a copy: torch refuses arrays that are read-only
         if self._kind == "images":
             return images_of(X)
-        size = self.image_size
+        if self.model is None and self.image_size is None:
+            return path_features(X)
+        size = self.image_size or SIDE
         return read_paths(X, (size, size) if isinstance(size, int) else size)
 
     def _judge(self, X: Any) -> tuple[Tensor, Tensor]:
@@ -195,7 +209,7 @@ class HitNetClassifier(
             raise HitNetError(f"{NAME} was fitted on {self._kind}, but X holds {kind}. Reshape X or fit anew.")
         if kind == "features":
             X = validate_data(self, X, reset=False, dtype=np.float64)
-        inputs = read_at(X, self._shape) if kind == "paths" else self._inputs(X)
+        inputs = read_at(X, self._shape) if kind == "paths" and len(self._shape) == 3 else self._inputs(X)
         if kind == "images" and tuple(inputs.shape[1:]) != self._shape:
             raise HitNetError(
                 f"{NAME} was fitted on images of shape {self._shape} (channels, height, width), but X holds images of "

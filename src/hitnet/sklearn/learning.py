@@ -14,8 +14,10 @@ from torch import Tensor
 
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.data import Images, read_image
+from hitnet.features.cache import cached_features
 from hitnet.features.heads import HeadOptions, fit_heads
 from hitnet.models import ModelChoice, Network, unit_images
+from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.threads import in_threads
 from hitnet.training import choose_recipe, train
@@ -37,6 +39,11 @@ def kind_of(X: Any) -> Kind:
 def images_of(X: Any) -> Tensor:
     """Images as uint8 (N, C, H, W), from (N, H, W), (N, H, W, C) or (N, C, H, W)."""
     return Images.from_arrays(X, np.zeros(len(X), np.int64), name="X").pixels
+
+
+def path_features(X: Any) -> Tensor:
+    """Features of image files by the backbone of the package, which are kept: float64 (N, D)."""
+    return cached_features([Path(path) for path in X], open_backbone(DEFAULT)).double()
 
 
 def read_paths(X: Any, image_size: tuple[int, int]) -> Tensor:

@@ -33,7 +33,7 @@ from hitnet.training.runs import Run
 
 log = logging.getLogger("hitnet")
 Choices = dict[str, Any]
-MINUTES = 5.0
+MINUTES = 8.0
 MEASURED_STEPS = 10  # after which the time of a trial is known
 HOPELESS = 2.0  # times the head's error: a network that errs more often after half of its epochs is given up
 
@@ -81,7 +81,7 @@ def choose_training(
 class Trial(Progress):
     """Trains a network without some images, and compares its error on these with that of heads that did not see them.
 
-    It ends early where the network needs more than `seconds`, or is far behind after half of its epochs.
+    It has half of the usual epochs, and ends early where the network needs more than `seconds` or is far behind.
     """
 
     def __init__(self, name: str, to_beat: float, seconds: float, progress: Progress) -> None:
@@ -99,6 +99,7 @@ class Trial(Progress):
     ) -> None:
         learned, tested = images.select(torch.nonzero(~held_out)[:, 0]), images.select(torch.nonzero(held_out)[:, 0])
         config = replace(configure(data, learned, tested, device=device, **rival)[0], seed=seed)
+        config = replace(config, recipe=replace(config.recipe, epochs=-(-config.recipe.epochs // 2)))
         self.steps = config.recipe.epochs * config.recipe.steps_per_epoch(len(learned))
 
         def on_end(job: Job, outcome: Outcome) -> None:
@@ -131,7 +132,7 @@ class Trial(Progress):
             self.began = time.perf_counter()  # the first step prepares
         if self.done == MEASURED_STEPS:
             per_step = (time.perf_counter() - self.began) / (MEASURED_STEPS - 1)
-            self.estimate = 2.25 * self.steps * per_step  # the training has a quarter more images than the trial
+            self.estimate = 3.5 * self.steps * per_step  # the training has twice the epochs and a quarter more images
             if self.estimate > self.seconds:
                 raise Stopped
             log.info(
