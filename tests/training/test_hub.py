@@ -11,9 +11,11 @@ import hitnet
 from hitnet import Run, choose_model
 from hitnet.errors import HitNetError
 from hitnet.training import Recipe, RunConfig
+from hitnet.training.run_folder import Calibration
 from toy import toy_images
 
 SECRET = "/home/someone/secret"
+CALIBRATION = Calibration(0.25, [0.1, 0.2])
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def run():
     }
     history = [{"epoch": 1, "test_error": 0.015, "seconds": 1.0}]
     origin = {"run": f"{SECRET}/teacher", "weights": "abc"}
-    return Run(network, RunConfig("hitnet-small", config, Recipe(), 7, data, origin), history, temperature=0.25)
+    return Run(network, RunConfig("hitnet-small", config, Recipe(), 7, data, origin), history, calibration=CALIBRATION)
 
 
 def test_a_saved_run_is_opened_again(run, tmp_path):
@@ -45,7 +47,7 @@ def test_a_saved_run_is_opened_again(run, tmp_path):
     images = toy_images(4).pixels / 255
     assert torch.equal(opened.model(images).distances, run.model(images).distances)
     assert (opened.class_names, opened.history, opened.config.seed) == (run.class_names, run.history, 7)
-    assert opened.temperature == 0.25
+    assert opened.calibration == CALIBRATION
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "calibration.json",

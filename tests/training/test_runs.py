@@ -54,7 +54,7 @@ def test_the_wanted_share_of_test_images_keeps_its_class(folder, tmp_path, caplo
     ]
     limit = run.rule(keep=0.75, device="cpu").largest_misfit
     assert limit == pytest.approx(each[17], abs=2e-4)
-    assert f'"none" beyond a misfit of {limit:.3f}: 75 % of 24 test images of bands have at most that.' in caplog.text
+    assert f'"none" beyond a misfit of {limit:.3f}: 75 % of known images have at most that.' in caplog.text
     everything = hitnet.predict(folder, paths, keep=1.0, device="cpu")
     assert all(prediction.label for prediction in everything)
 
@@ -100,7 +100,7 @@ def test_mistakes_are_named(folder, options, message):
 def test_images_that_were_trained_on_set_no_limit():
     recipe = hitnet.choose_recipe("fast", epochs=1)
     run = hitnet.train(toy_images(40), model="hitnet-small", recipe=recipe, device="cpu")
-    with pytest.raises(HitNetError, match=r"no test images\. .* `known`"):
+    with pytest.raises(HitNetError, match=r"`keep` needs images .* as `known`"):
         hitnet.predict(run, ["x.png"], keep=0.9)
 
 
@@ -117,10 +117,10 @@ def test_probabilities_are_calibrated_on_the_test_images(folder, tmp_path):
     run = hitnet.open_run(folder)
     test = run.load()
     distances = class_distances(run.model, test.pixels).numpy()
-    assert run.temperature == pytest.approx(fit_temperature(distances, test.labels.numpy()))
+    assert run.calibration.temperature == pytest.approx(fit_temperature(distances, test.labels.numpy()))
     predictions = run.predict(test, device="cpu")
     for prediction, row in zip(predictions, distances.astype(np.float64), strict=True):
-        weights = np.exp(-(row - row.min()) / run.temperature)
+        weights = np.exp(-(row - row.min()) / run.calibration.temperature)
         assert prediction.probability == pytest.approx(1 / weights.sum())
     by_file = hitnet.predict(run.export(tmp_path / "bands.onnx"), test)
     assert [each.probability for each in by_file] == pytest.approx([each.probability for each in predictions], abs=1e-3)
@@ -131,7 +131,7 @@ def test_without_test_images_there_are_no_probabilities(tmp_path):
     options = {"model": "hitnet-small", "recipe": recipe, "device": "cpu"}
     for data in (toy_images(40), hitnet.open_data(toy_images(40), test=toy_images(19))):
         run = hitnet.train(data, out=tmp_path / str(len(list(tmp_path.iterdir()))), **options)
-        assert run.temperature is hitnet.open_run(run.folder).temperature is None
+        assert run.calibration is hitnet.open_run(run.folder).calibration is None
         assert run.predict(toy_images(3), device="cpu")[0].probability is None
 
 

@@ -85,8 +85,8 @@ def test_run_folder_round_trip(toy, tmp_path):
     names = sorted(p.name for p in (tmp_path / "run").iterdir())
     assert names == ["calibration.json", "config.json", "environment.json", "history.json", "weights.safetensors"]
     again = hitnet.open_run(tmp_path / "run")
-    assert again.temperature == run.temperature
-    assert 0 < run.temperature < 5
+    assert again.calibration == run.calibration
+    assert 0 < run.calibration.temperature < 5
     error = 100 * run.history[-1]["test_error"]
     assert repr(again) == f"<Run: hitnet-small on toy, 2 epochs, test error {error:.2f} %>"
     assert same(weights(run), weights(again))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration, History, RunFolder
 
+log = logging.getLogger("hitnet")
 KEEP = 0.99  # share of known images that keep their class where a network can tell foreign ones
 
 
@@ -148,14 +150,20 @@ class Run(OnHub):
         if known is not None:
             images = self.load(known)
             check_fit(self.model, images)
-            misfits = distances_and_misfits(self.model.to(pick_device(device, mps=True)), images.pixels)[1]
-            return rule.keeping(keep, np.empty(0) if misfits is None else misfits.cpu().numpy())
-        if self.calibration is None:
+            unlike = distances_and_misfits(self.model.to(pick_device(device, mps=True)), images.pixels)[1]
+            misfits = np.empty(0) if unlike is None else unlike.cpu().numpy()
+        elif self.calibration is not None:
+            misfits = np.array(self.calibration.misfits)
+        else:
             raise HitNetError(
                 "`keep` needs images that the network was not trained on, but this run had no or too few of them. Name "
                 "data with the same classes as `known`."
             )
-        return rule.keeping(keep, np.array(self.calibration.misfits))
+        rule = rule.keeping(keep, misfits)
+        log.info(
+            '"none" beyond a misfit of %.3f: %g %% of known images have at most that.', rule.largest_misfit, 100 * keep
+        )
+        return rule
 
     @classmethod
     def from_pretrained(
