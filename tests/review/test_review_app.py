@@ -67,7 +67,7 @@ def test_rows_steps_and_undo(client):
     first = rows["columns"]["id"][0]
     step = client.post("/api/decide", json={"changes": [[first, "drop", ""]]}).json()["step"]
     (line,) = client.get("/api/steps").json()["steps"]
-    assert (line["step"], line["first"], line["kinds"], line["stands"]) == (step, first, {"drop": 1}, True)
+    assert (line["step"], line["ids"], line["kinds"], line["stands"]) == (step, [first], {"drop": 1}, True)
     undone = client.post("/api/undo", json={"step": step}).json()
     assert undone["records"] == [[first, None]]
     assert [line["stands"] for line in client.get("/api/steps").json()["steps"]] == [True, False]
@@ -75,13 +75,13 @@ def test_rows_steps_and_undo(client):
 
 
 def test_a_stale_group_is_a_conflict(client):
-    body = {"query": {"given": "0", "suggested": "1"}, "decision": "keep", "expected": 10_000}
+    body = {"query": {}, "given": 0, "suggested": 1, "decision": "keep", "expected": 10_000}
     assert client.post("/api/decide-group", json=body).status_code == 409
 
 
 @pytest.mark.parametrize("query", ["abc", 5, [1], {"given": "zz"}, {"given": 10**30}])
 def test_a_group_that_makes_no_sense_is_refused(client, query):
-    body = {"query": query, "decision": "keep", "expected": 1}
+    body = {"query": query, "given": 0, "suggested": 1, "decision": "keep", "expected": 1}
     assert client.post("/api/decide-group", json=body).status_code == 400
 
 

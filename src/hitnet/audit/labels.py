@@ -19,6 +19,7 @@ from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors
 from hitnet.data import Source, open_data
+from hitnet.data.reading.skipped import log_skipped
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
@@ -65,7 +66,9 @@ def audit_labels(
     if out is not None:
         audit_folder.has_begun(files.expand(out), resume=resume)
     split = split or opened.audit_split
-    images = opened.load(split)
+    report = opened.report(split)
+    images = report.images
+    log_skipped(images.name, report.skipped, report.ignored)
     if len(images) < 2:
         raise HitNetError(
             f"{images.name}: an audit needs at least two images; the split {split} has one. Choose another `split`, or "

@@ -77,7 +77,7 @@ class ReviewApp:
     def rows(self, values: Mapping[str, str]) -> dict[str, Any]:
         offset, limit, near = (read_whole(values.get(name), name) for name in ("offset", "limit", "near"))
         limit = 100 if limit is None else limit
-        return self.board.window(read_query(values), offset=offset or 0, limit=limit, near=near)
+        return self.board.window(read_query(values), offset=offset, limit=limit, near=near)
 
     def state(self) -> dict[str, Any]:
         """What a page asks every few seconds."""
@@ -135,10 +135,11 @@ class ReviewApp:
             raise HitNetError("review: `query` must be an object.")
         texts = {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in asked.items()}
         try:
-            expected = whole_number(body["expected"])
+            given, suggested, expected = (whole_number(body[name]) for name in ("given", "suggested", "expected"))
         except (KeyError, TypeError):
-            raise HitNetError("review: `expected` must be a whole number.") from None
-        return self.board.decide_group(read_query(texts), str(body.get("decision")), expected=expected)
+            raise HitNetError("review: `given`, `suggested` and `expected` must be whole numbers.") from None
+        pair, decision = (given, suggested), str(body.get("decision"))
+        return self.board.decide_group(read_query(texts), pair, decision, expected=expected)
 
     def undo(self, body: dict[str, Any]) -> Step:
         name = body.get("step")
