@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
 from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
-from hitnet.cli.terminal import console, make_table, print_written, short_name
+from hitnet.cli.terminal import console, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
 
@@ -117,11 +117,12 @@ def print_audit(audit: Audit, most: int = 10) -> None:
             f"The order still says where to look first{advice}."
         )
     columns = ("id", "path", "given", "suggested", "score", "votes", "flag")
-    table = make_table(*columns)
-    for row in audit.table.head(most).to_dict("records"):
-        shown = row | {"score": f"{row['score']:.3f}", "votes": f"{row['votes']}/{row['models']}"}
-        table.add_row(*(str(shown[column]) for column in columns))
-    console.print(table)
+    rows = [
+        row | {"score": f"{row['score']:.3f}", "votes": f"{row['votes']}/{row['models']}"}
+        for row in audit.table.head(most).to_dict("records")
+    ]
+    cells = [[str(row[column]) for column in columns] for row in rows]
+    console.print(table_of_files(columns, cells, path=columns.index("path")))
     known = summary.verified_errors
     if known and known["errors"]:
         console.print(
