@@ -188,6 +188,7 @@ def test_features_that_a_user_has(backbone, tmp_path, suffix):
     paths = [f"{i}.png" for i in range(60)]
     if suffix == ".npy":
         np.save(file, features)
+        file.with_suffix(".paths.json").write_text(json.dumps(paths))
     elif suffix == ".npz":
         np.savez(file, features=features[order], id=order)
     else:

@@ -61,6 +61,34 @@ def test_a_number_that_is_too_large_is_refused(client):
     assert client.post("/api/decide", content=content, headers={"content-type": "application/json"}).status_code == 400
 
 
+def test_an_image_is_decided_on_once_at_a_time(client, review):
+    answer = client.post("/api/decide", json={"changes": [[3, "drop", ""], [3, "keep", ""]]})
+    assert (answer.status_code, answer.text) == (400, "Decide on each image once at a time.")
+    assert review.board.decisions.steps == {}
+
+
+def test_a_request_that_never_ends_is_given_up(review, monkeypatch):
+    monkeypatch.setattr("hitnet.review.app.PATIENCE", 0.1)
+    headers = {"host": HOST, "origin": ORIGIN, "cookie": f"hitnet-review-{PORT}={TOKEN}", **HEADERS}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/api/decide", "query_string": b"", "headers": raw}
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(review.build(port=PORT, token=TOKEN)(scope, lambda: asyncio.sleep(PATIENCE), send))
+    assert sent[0]["status"] == 408
+
+
+def test_all_images_can_be_dropped(client, review):
+    changes = [[number, "drop", ""] for number in review.board.rows.ids.tolist()]
+    assert client.post("/api/decide", json={"changes": changes}).status_code == 200
+    for address in ("/api/state", "/api/rows?grouped=1", "/api/evidence/3", "/typical/0", "/api/export", "/api/steps"):
+        assert client.get(address).status_code == 200
+    assert client.get("/api/state").json()["left"] == [0.0, 0]
+
+
 def test_rows_steps_and_undo(client):
     rows = client.get("/api/rows", params={"limit": 3}).json()
     assert rows["total"] == 60

@@ -12,7 +12,7 @@ import torch
 
 from hitnet.audit import audit_folder
 from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
-from hitnet.audit.audit_table import add_annotators, add_likeness, duplicate_table, make_table
+from hitnet.audit.audit_table import add_annotators, add_checksums, add_likeness, duplicate_table, make_table
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
 from hitnet.audit.results import Audit
@@ -94,6 +94,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     scored = score_labels(opinions, images.labels.numpy())
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
+    table = add_checksums(table, case.data.image_files(images), places)
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:

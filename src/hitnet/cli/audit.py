@@ -182,6 +182,12 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
         reason = "not there when the audit was made" if whole else "not part of the audit"
         copied = "it is copied as it is" if single else "they are copied as they are"
         console.print(f"{applied.not_audited} {'image was' if single else 'images were'} {reason}; {copied}")
+    if applied.changed:
+        names = ", ".join(applied.changed[:5]) + (", …" if len(applied.changed) > 5 else "")
+        stay = "1 decided file has changed since the audit and stays as it is"
+        if len(applied.changed) > 1:
+            stay = f"{len(applied.changed)} decided files have changed since the audit and stay as they are"
+        console.print(f"{stay}: {names}. Audit again with --resume.", soft_wrap=True)
     if applied.gone:
         console.print(f"{applied.gone} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:

@@ -103,6 +103,8 @@ class Board:
         """Log decisions (id, decision, label) on one image or many as one step; on disk when this returns."""
         if not changes:
             raise HitNetError("There is nothing to decide.")
+        if len({number for number, _, _ in changes}) < len(changes):
+            raise HitNetError("Decide on each image once at a time.")
         step = Step(self.reviewer, tuple(self._change(*change) for change in changes))
         self._log(step)
         return step
