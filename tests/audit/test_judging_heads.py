@@ -242,7 +242,7 @@ def test_the_page_shows_the_photographs_and_not_what_judges_see(backbone, tmp_pa
     data = json.loads(re.search(r'id="audit-data">(.*?)</script>', text)[1])
     opened = {number: Image.open(io.BytesIO(base64.b64decode(each))) for number, each in data["thumbs"].items()}
     sizes = [opened[str(number)].size for number in made.table["id"]]
-    assert sizes[0] == tuple(made.summary.image_size[::-1])
+    assert max(sizes[0]) <= max(made.summary.image_size)
     assert {width for width, _ in sizes[1:]} == {300}
     assert {height for _, height in sizes[1:]} <= {200 + 5 * i for i in range(8)}
     assert all(

@@ -191,6 +191,17 @@ def test_small_images_keep_their_size_and_the_best_quality():
     assert size_of(made) > size_of(make_thumbnails(show_pixels(images), range(3), budget=size_of(made) - 1))
 
 
+def test_photographs_in_memory_are_shown_without_the_bars_of_fitting():
+    wide, high, dark, black = (torch.zeros(3, 20, 30, dtype=torch.uint8) for _ in range(4))
+    wide[:, 5:15] = 90
+    high[:, :, 10:20] = 90
+    dark[:, 5:15, 10:20] = 90  # an object before black
+    made = make_thumbnails(show_pixels(torch.stack([wide, high, dark, black])), range(4), budget=10**6)
+    assert [decoded(each).shape[:2] for each in made] == [(10, 30), (20, 10), (20, 30), (20, 30)]
+    grey = make_thumbnails(show_pixels(wide[None, :1]), range(1), budget=10**6)
+    assert decoded(grey[0]).shape[:2] == (20, 30)
+
+
 def test_neighbours_of_the_shown_images_are_on_the_page(tmp_path):
     table, distances, _, names = with_neighbours(make_audit())
     pixels = torch.from_numpy(table["id"].to_numpy(np.uint8) * 4)[:, None, None, None].expand(-1, 1, 16, 16)

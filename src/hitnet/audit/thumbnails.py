@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.audit.rows import Rows
-from hitnet.data.reading.decode import shrunk
+from hitnet.data.reading.decode import shrunk, without_bars
 from hitnet.data.reading.pictures import PictureReader
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import in_threads
@@ -33,7 +33,7 @@ def show_pixels(images: Tensor) -> Show:
 
     def show(row: int, side: int) -> Image.Image:
         pixels = images[row].cpu().permute(1, 2, 0).squeeze(-1)
-        return shrunk(Image.fromarray(np.ascontiguousarray(pixels.numpy())), side)
+        return shrunk(without_bars(Image.fromarray(np.ascontiguousarray(pixels.numpy()))), side)
 
     return show
 

@@ -149,7 +149,7 @@ def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, co
         if images.paths is not None:
             raise HitNetError(
                 f"{file} does not tell which row is which file: {names_of(file).name} is not beside it. Give an .npz "
-                "with `features` and `path`, or compute the features with `extract`."
+                "with the arrays features and path, or compute the features with `hitnet extract`."
             )
         ids = images.ids.numpy()
         if count != len(images) and (not len(ids) or ids.max() >= count):
