@@ -98,3 +98,7 @@ def test_the_notebook_is_shown_with_its_pictures(site, pages):
     pictures = [link for link in pages["notebook.html"].loaded if link.startswith("notebook/")]
     assert len(pictures) == 3
     assert all((site / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_an_option_is_never_broken_after_its_hyphens(site):
+    assert '<code style="white-space: nowrap">--flip</code>' in (site / "guide.html").read_text("utf-8")

@@ -26,6 +26,7 @@ OUTSIDE = (
 )
 RENAMED = {"README.md": "index.md", "LICENSE": "LICENSE.txt"}
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
+OPTION = re.compile(r"<code>(--?[a-z][a-z-]{0,30})</code>")
 CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -64,6 +65,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(moved, text) for text in parts[::2]]
     return "".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep options whole: a narrow screen would break them after their hyphens."""
+    return OPTION.sub(r'<code style="white-space: nowrap">\1</code>', html)
 
 
 def notebook_text(notebook: dict[str, Any], name: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from attack_samples import COUNT, PICTURES
+from starlette.testclient import TestClient
 from toy_book import toy_book
 
 import hitnet
@@ -20,6 +21,7 @@ from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
 from hitnet.decisions.rules import Decisions, settled
 from hitnet.decisions.steps import read_steps
+from hitnet.errors import HitNetError
 from hitnet.features.cache import FeatureCache
 from hitnet.features.dataset_features import read_features
 from hitnet.models.backbones import open_backbone
@@ -138,6 +140,24 @@ def read_review(root: Path) -> None:
     settled(Decisions(read_steps(root / "audit")), audited_images(audit.table))
 
 
+def read_request(root: Path) -> None:
+    """A request's body, sent to every address of the review server that changes something."""
+    log = root / "audit" / "decisions.jsonl"
+    before, body = log.read_bytes(), (root / "request.json").read_bytes()
+    app = open_review(hitnet.open_audit(root / "audit"), reviewer="anna").build(port=1, token="t")
+    own = {"host": "127.0.0.1:1", "origin": "http://127.0.0.1:1", "cookie": "hitnet-review-1=t"}
+    client = TestClient(app, base_url="http://127.0.0.1:1", headers={**own, "content-type": "application/json"})
+    try:
+        answers = [client.post(f"/api/{name}", content=body) for name in ("decide", "decide-group", "undo", "import")]
+        answers.append(client.get("/api/state"))
+    finally:
+        log.write_bytes(before)
+    if any(answer.status_code not in (200, 400, 409) for answer in answers):
+        raise RuntimeError(f"answered {[answer.status_code for answer in answers]}")
+    if all(answer.status_code != 200 for answer in answers[:-1]):
+        raise HitNetError(answers[0].text)
+
+
 def read_tasks(root: Path) -> None:
     read_corrections(root / "tasks.json")
 
@@ -184,6 +204,13 @@ KINDS = (
         "audit/judged.safetensors",
         read_review,
         "tensors",
+    ),
+    Kind(
+        "review: requests",
+        tuple(f"requests/{name}.json" for name in ("decide", "group", "undo", "import")),
+        "request.json",
+        read_request,
+        "json",
     ),
     Kind("Label Studio's tasks", ("tasks.json",), "tasks.json", read_tasks, "json"),
     Kind("corrections.csv", ("corrections.csv",), "corrections.csv", read_check, "csv"),

@@ -125,6 +125,29 @@ def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
         for number, path, given in rows[:4]
     ]
     (folder.parent / "tasks.json").write_text(json.dumps(tasks))
+    _write_requests(folder.parent / "requests", log.path.read_text(), str(rows[7][2]))
+
+
+def _write_requests(folder: Path, log: str, given: str) -> None:
+    """What the page of a review sends."""
+    query = {
+        "given": 1,
+        "suggested": 2,
+        "flags": [0, 4],
+        "state": "undecided",
+        "lowest": 0.1,
+        "text": "a",
+        "sort": "doubt",
+    }
+    bodies = {
+        "decide": {"changes": [[7, "keep", ""], [8, "relabel", given], [9, "none", ""]]},
+        "group": {"query": query, "given": 1, "suggested": 2, "decision": "relabel", "expected": 1},
+        "undo": {"step": json.loads(log.splitlines()[0])["step"]},
+        "import": {"text": log},
+    }
+    folder.mkdir()
+    for name, body in bodies.items():
+        (folder / f"{name}.json").write_text(json.dumps(body))
 
 
 def _write_ledger(root: Path) -> None:

@@ -27,7 +27,7 @@ class Review:
     def __init__(self, browser, path):
         self.browser, self.path = browser, path
         browser.get(path.as_uri())
-        browser.execute_script("localStorage.clear()")
+        browser.execute_script("localStorage.clear(); sessionStorage.clear()")
         browser.get(path.as_uri())
 
     # Read a text in a single call: the page may redraw between finding an element and reading it.

@@ -1,6 +1,9 @@
 """Heads on features as judges: of images in memory, of files, and of features that a user has."""
 
+import base64
+import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from audit_samples import Counting
+from PIL import Image
 
 import hitnet
 from hitnet import Judges
@@ -184,6 +188,7 @@ def test_features_that_a_user_has(backbone, tmp_path, suffix):
     paths = [f"{i}.png" for i in range(60)]
     if suffix == ".npy":
         np.save(file, features)
+        file.with_suffix(".paths.json").write_text(json.dumps(paths))
     elif suffix == ".npz":
         np.savez(file, features=features[order], id=order)
     else:
@@ -206,3 +211,42 @@ def test_near_duplicates_under_two_labels(backbone, tmp_path):
     assert {first["id_a"]: first["given_a"], first["id_b"]: first["given_b"]} == {3: "red", 7: "green"}
     assert first["labels_differ"]
     assert result.summary.duplicates["labels_differ"] >= 1
+
+
+def photographs(root, size=(300, 200)):
+    """Photographs of three colours, larger than judges need them, and of several shapes."""
+    for k, colour in enumerate(((200, 30, 30), (30, 200, 30), (30, 30, 200))):
+        for i in range(8):
+            (root / "abc"[k]).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (size[0], size[1] + 5 * i), colour).save(root / "abc"[k] / f"{i}.png")
+    return root
+
+
+def test_the_size_of_small_images_is_told_only_where_it_matters(backbone, tmp_path, caplog):
+    caplog.set_level("INFO", "hitnet")
+    photos = photographs(tmp_path / "photos")
+    made = audit(photos, quick(backbone), out=tmp_path / "audit")
+    changes = [Change(int(made.table["id"][0]), made.table["path"][0], made.table["given"][0], "drop", "")]
+    StepLog(tmp_path / "audit" / "decisions.jsonl").append(Step("anna", tuple(changes)))
+    hitnet.apply_corrections(tmp_path / "audit", out=tmp_path / "new")
+    assert "images are read at" not in caplog.text
+    hitnet.open_data(photos).training_sets(lambda: 10**9)
+    assert caplog.text.count("images are read at 46 x 64") == 1
+
+
+def test_the_page_shows_the_photographs_and_not_what_judges_see(backbone, tmp_path):
+    made = audit(photographs(tmp_path / "photos"), quick(backbone), out=tmp_path / "audit")
+    (tmp_path / "photos" / made.table["path"][0]).unlink()
+    made.write(tmp_path / "audit")  # a file that is gone since is shown as the judges saw it
+    text = (tmp_path / "audit" / "report.html").read_text()
+    data = json.loads(re.search(r'id="audit-data">(.*?)</script>', text)[1])
+    opened = {number: Image.open(io.BytesIO(base64.b64decode(each))) for number, each in data["thumbs"].items()}
+    sizes = [opened[str(number)].size for number in made.table["id"]]
+    assert max(sizes[0]) <= max(made.summary.image_size)
+    assert {width for width, _ in sizes[1:]} == {300}
+    assert {height for _, height in sizes[1:]} <= {200 + 5 * i for i in range(8)}
+    assert all(
+        np.asarray(picture).min() > 10 for number, picture in opened.items() if number != str(made.table["id"][0])
+    )
+    typical = [Image.open(io.BytesIO(base64.b64decode(each))).size[0] for each in data["prototypes"]]
+    assert max(typical) == 300

@@ -113,6 +113,16 @@ def test_scores_are_probabilities_and_the_count_is_their_sum():
         assert f"{flagged.sum()} are flagged as wrong; about" in scored.sentence
 
 
+def test_the_sentence_counts_the_labels_that_have_the_flag():
+    opinions, given, _ = opinions_of()
+    first = int(np.argmax(scoring.score_labels(opinions, given).doubt))
+    for opinion in opinions:
+        opinion.distances[first] += 1  # no class fits: another flag
+    scored = scoring.score_labels(opinions, given)
+    assert scored.flag[first] == "none of the classes"
+    assert f"{scored.flag.count('wrong')} are flagged as wrong; about" in scored.sentence
+
+
 def test_networks_that_have_seen_the_labels_say_no_number():
     opinions, given, truth = opinions_of(in_sample=True)
     scored = scoring.score_labels(opinions, given)

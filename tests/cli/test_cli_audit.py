@@ -457,8 +457,8 @@ def test_one_picture_under_two_labels_is_told(command, tmp_path):
     folder = write_folder(tmp_path / "pictures", toy_images(45))  # ids 0 to 14 are band 0, then band 1
     features = np.random.default_rng(0).normal(size=(45, 40)).astype(np.float32)
     features[20] = features[3]
-    np.save(tmp_path / "features.npy", features)
-    ended = command("audit", folder, "--features", tmp_path / "features.npy", "--out", tmp_path / "out")
+    np.savez(tmp_path / "features.npz", features=features, id=np.arange(45))
+    ended = command("audit", folder, "--features", tmp_path / "features.npz", "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     assert f"1 pair of near-duplicates has different labels: see {tmp_path / 'out' / 'duplicates.csv'}" in ended.out
     assert "No label stands out" not in ended.out

@@ -109,16 +109,6 @@ def test_the_confusion_is_shown_where_there_is_room(command, toy_run, monkeypatc
     assert "…" not in ended.out
 
 
-def test_long_names_are_not_cut_off(command, toy_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "width", 60)
-    image = tmp_path / ("long" * 20) / "the_picture.png"
-    image.parent.mkdir()
-    Image.new("L", (12, 12)).save(image)
-    ended = command("predict", toy_run[0], image, "--device", "cpu")
-    column = "".join(line.split(" ")[1] for line in ended.out.splitlines()[1:])
-    assert column == str(image)
-
-
 def test_long_classes_head_the_confusion_whole(toy_run, monkeypatch):
     monkeypatch.setattr(console, "width", 120)
     evaluation = replace(
@@ -199,9 +189,20 @@ def test_predict(command, toy_run, pictures):
     ended = command("predict", toy_run[0], *pictures, "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
     head, *rows = ended.out.splitlines()
-    assert head.split() == ["image", "class", "distance", "runner-up", "distance"]
-    for i, row in enumerate(rows):
+    assert head.split() == ["image", "class", "distance", "capsule", "runner-up", "distance"]
+    for i, row in enumerate(rows[: len(pictures)]):
         assert row.split()[:3] == [str(pictures[i]), "band", str(i % 3)]
+    near = any(prediction.verdict == "near" for prediction in hitnet.predict(toy_run[0], pictures, device="cpu"))
+    assert [line.startswith("near: neither a hit") for line in rows[len(pictures) :]] == [True] * near
+
+
+def test_a_path_takes_one_line_of_a_narrow_terminal(command, toy_run, pictures, monkeypatch):
+    monkeypatch.setattr(console, "width", 80)
+    _, *rows = command("predict", toy_run[0], *pictures, "--device", "cpu").out.splitlines()
+    for path, row in zip(pictures, rows, strict=False):
+        assert row.split()[0].startswith("…")
+        assert str(path).endswith(row.split()[0][1:])
+        assert len(row) <= 80
 
 
 def test_predict_by_a_network_without_distances(command, tmp_path, pictures):
@@ -228,7 +229,7 @@ def test_predict_prints_probabilities_where_they_are_known(command, tmp_path, pi
     recipe = hitnet.choose_recipe(epochs=1)
     run = hitnet.train(data, model="hitnet-small", recipe=recipe, device="cpu", out=tmp_path / "run")
     head, first, *_ = command("predict", run.folder, *pictures, "--device", "cpu").out.splitlines()
-    assert head.split() == ["image", "class", "probability", "distance", "runner-up", "distance"]
+    assert head.split() == ["image", "class", "probability", "distance", "capsule", "runner-up", "distance"]
     probability = hitnet.predict(run, pictures, device="cpu")[0].probability
     assert f"{probability:.3f}" in first.split()
 

@@ -31,8 +31,8 @@ def test_the_file_predicts_as_the_run_does(command, toy_run, tmp_path, pictures)
         for key in distances:
             assert predicted[key] == pytest.approx(expected[key], abs=1e-4)
     table = command("predict", file, *pictures).out
-    assert table.splitlines()[0].split() == ["image", "class", "distance", "runner-up", "distance"]
-    assert len(table.splitlines()) == 7
+    assert table.splitlines()[0].split() == ["image", "class", "distance", "capsule", "runner-up", "distance"]
+    assert len(table.splitlines()) == 8  # with a line on what near means
 
 
 def test_the_decoder_is_a_file_of_its_own(command, toy_run, tmp_path, pictures):

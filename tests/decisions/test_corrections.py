@@ -4,9 +4,11 @@ import os
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from audit_samples import HEADER, audit_of, make_folder, make_images, tree, write_csv
 
+from hitnet.audit.audit_table import add_checksums
 from hitnet.data import open_data
 from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import correct
@@ -181,6 +183,27 @@ def test_corrections_of_files_that_are_gone_are_named(folder, tmp_path):
     with pytest.raises(HitNetError, match="decides on 6 images"):
         correct(open_data(folder), table, csv, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c.csv", "photos"]
+
+
+def test_files_that_have_changed_since_the_audit_stay_as_they_are(folder, tmp_path):
+    opened = open_data(folder)
+    images = opened.load("all")
+    ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
+    table = audit_of(images)
+    places = np.array([images.ids.tolist().index(number) for number in table["id"]])
+    table = add_checksums(table, opened.image_files(images), places)
+    decided = {"cat/0.png": "dog", "cat/1.png": "dog", "cat/2.png": "dog", "dog/0.png": "cat"}
+    csv = write_csv(tmp_path / "c.csv", table, {ids[path]: ("relabel", label) for path, label in decided.items()})
+    (folder / "cat" / "1.png").write_bytes((folder / "dog" / "4.png").read_bytes())  # overwritten
+    first, second = folder / "cat" / "2.png", folder / "dog" / "0.png"  # swapped
+    first.rename(folder / "held.png")
+    second.rename(first)
+    (folder / "held.png").rename(second)
+    done = correct(open_data(folder), table, csv, tmp_path / "out")
+    assert done.changed == ("cat/1.png", "cat/2.png", "dog/0.png")
+    assert (done.relabelled, done.untouched) == (1, 10)
+    assert {"cat/1.png", "cat/2.png", "dog/0.png"} <= set(tree(tmp_path / "out"))
+    assert "cat/0.png" not in tree(tmp_path / "out")
 
 
 def test_many_files_that_are_gone_are_counted(tmp_path):

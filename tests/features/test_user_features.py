@@ -1,5 +1,7 @@
 """Features that a user has: three kinds of files in any order of rows, and a sentence for everything that is wrong."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,22 @@ def test_rows_of_an_npy_are_in_the_order_of_ids(tmp_path):
     assert np.array_equal(read_features(file, make_images((7, 3, 5, 1, 9))).numpy(), ROWS[[3, 1, 2, 0, 4]])
     # A file of the whole set, and images of a part of it.
     assert np.array_equal(read_features(str(file), make_images((4, 1))).numpy(), ROWS[[4, 1]])
+
+
+def test_rows_of_an_npy_of_files_are_found_by_the_names_beside_it(tmp_path, images):
+    """In the order of ids, every row after a file that has come or gone would be that of another file."""
+    file = write(tmp_path / "f.npy", features=ROWS)
+    with pytest.raises(HitNetError, match=r"f.paths.json is not beside it. Give an .npz"):
+        read_features(file, images)
+    order = [3, 0, 4, 1, 2]
+    (tmp_path / "f.paths.json").write_text(json.dumps([PATHS[i] for i in order]))
+    assert np.array_equal(read_features(file, images).numpy()[order], ROWS)
+    (tmp_path / "f.paths.json").write_text(json.dumps(["moved/0.png", *PATHS[1:]]))
+    with pytest.raises(HitNetError, match=r"a/0\.png"):
+        read_features(file, images)
+    (tmp_path / "f.paths.json").write_text("[1]")
+    with pytest.raises(HitNetError, match="must be str"):
+        read_features(file, images)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
@@ -147,7 +165,7 @@ def test_keys_are_wanted(tmp_path, images):
 
 def test_missing_rows(tmp_path, images):
     file = write(tmp_path / "f.npy", features=ROWS[:4])
-    assert said(file, images) == f"{file} has 4 rows, but there are 5 images."
+    assert said(file, make_images()) == f"{file} has 4 rows, but there are 5 images."
     file = write(tmp_path / "f.npz", features=ROWS[:3], id=np.array([0, 3, 4]))
     assert said(file, images) == f"{file} has no features of 2 of 5 images; the first is 1."
     file = write(tmp_path / "f.parquet", features=ROWS[:4], path=PATHS[:4])

@@ -1,14 +1,18 @@
 """Closed to others: each rule of access, with a request that only this rule refuses."""
 
 import socket
+import threading
 
 import pytest
+import uvicorn
 from review_samples import HOST, ORIGIN, PORT, TOKEN, client_of, open_folder
 from starlette.testclient import TestClient
 
 from hitnet.errors import HitNetError
+from hitnet.review import server
 from hitnet.review.app import HEADERS
 from hitnet.review.server import check_reviewer, listen, serve_review
+from patience import PATIENCE
 
 ADDRESSES = ["/", "/page.js", "/page.css", "/api/rows", "/api/state", "/api/steps", "/thumb/0", "/image/0"]
 BODY = {"changes": [[0, "drop", ""]]}
@@ -46,6 +50,46 @@ def test_the_token_in_the_address_becomes_a_cookie_that_scripts_cannot_read(stra
 def test_the_token_in_the_address_opens_the_first_page_only(stranger):
     assert stranger.get("/api/rows", params={"token": TOKEN}).status_code == 403
     assert stranger.post("/", params={"token": TOKEN}, headers={"origin": ORIGIN}).status_code == 403
+
+
+def test_the_address_that_a_program_opens_counts_once(review):
+    app = review.build(port=PORT, token=TOKEN, once="a-single-time")
+    browser, thief = (TestClient(app, base_url=ORIGIN, follow_redirects=False) for _ in range(2))
+    opened = browser.get("/?token=a-single-time")
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert browser.get("/api/state").status_code == 200  # by the cookie
+    assert thief.get("/?token=a-single-time").status_code == 403
+    assert thief.get("/?token=").status_code == 403
+    assert thief.get(f"/?token={TOKEN}").status_code == 303
+
+
+def test_no_program_is_started_with_the_token(folder, monkeypatch):
+    printed, opened = [], []
+    monkeypatch.setattr(server.webbrowser, "open", opened.append)
+    monkeypatch.setattr(server, "_in_background", lambda *tasks: [task() for task in tasks])
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda *_, **__: None)
+    server.serve_review(folder, reviewer="anna", ready=printed.append)
+    (told,), (given,) = printed, opened
+    assert told.partition("=")[0] == given.partition("=")[0]
+    assert told.partition("=")[2] != given.partition("=")[2] != ""
+
+
+def test_half_a_header_is_not_waited_for(review, monkeypatch):
+    monkeypatch.setattr(server, "SILENCE", 0.2)
+    with server.listen(0) as listening:
+        port = listening.getsockname()[1]
+        serving = uvicorn.Server(server.server_config(review.build(port=port, token=TOKEN)))
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            for begun in (b"", b"GET / HT", b"GET /?x HTTP/1.1\r\nHost: x\r\n\r\nGET / H"):
+                with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+                    connection.sendall(begun)
+                    while connection.recv(1000):  # until the server closes it
+                        pass
+        finally:
+            serving.should_exit = True
+            thread.join(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", ""])

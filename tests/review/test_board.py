@@ -99,7 +99,7 @@ def test_an_image_is_found_in_any_order(review):
         for grouped in (False, True):
             query = Query(sort=sort, grouped=grouped)
             order = board.rows.ids[board.select(query).order].tolist()
-            window = board.window(query, offset=0, limit=10, near=17)
+            window = board.window(query, offset=None, limit=10, near=17)
             assert window["position"] == order.index(17)
             assert 17 in window["columns"]["id"]
 
@@ -113,13 +113,43 @@ def test_groups_hold_one_pair_each_and_all_images(review):
     for group in selection.groups:
         rows = selection.order[group.start : group.start + group.count]
         assert set(board.rows.given[rows].tolist()) == {group.given}
-        assert set(board.rows.suggested[rows].tolist()) == {group.suggested}
+        wrong = [board.rows.score[row] < 0.5 for row in rows.tolist()]
+        assert all(wrong) if group.given != group.suggested else not any(wrong)
+        assert group.given == group.suggested or set(board.rows.suggested[rows].tolist()) == {group.suggested}
+        undecided = [row for row in rows.tolist() if board.states.decision[row] == 0]
+        assert group.wrong == pytest.approx(sum(1 - board.rows.score[row] for row in undecided))
         assert np.all(np.diff(rows) > 0)  # the table's order within
         assert group.undecided == int((board.states.decision[rows] == 0).sum())
         covered += group.count
     assert covered == 60
     different = [group.given != group.suggested for group in selection.groups]
     assert different == sorted(different, reverse=True)
+    board.undo()
+    fixed = [group.wrong for group in board.select(Query(grouped=True)).groups if group.given != group.suggested]
+    assert fixed == sorted(fixed, reverse=True)
+
+
+def test_an_image_that_is_probably_right_is_in_no_group_of_errors(review):
+    """An ambiguous image has another suggestion, although its label is probably right."""
+    rows = review.board.rows
+    ambiguous = (rows.score >= 0.5) & (rows.suggested != rows.given)
+    assert ambiguous.any()
+    selection = review.board.select(Query(grouped=True))
+    groups = [group for group in selection.groups if group.given == group.suggested]
+    inside = np.concatenate([selection.order[group.start : group.start + group.count] for group in groups])
+    assert set(np.flatnonzero(ambiguous)) <= set(inside.tolist())
+
+
+def test_the_first_image_to_show_is_one_that_the_reviewer_has_not_decided_on(review):
+    board = review.board
+    ids = board.rows.ids.tolist()
+    board.decide([(number, "keep", "") for number in ids[:40]])
+    window = board.window(Query(), offset=None, limit=10, near=None)
+    assert window["position"] == 40
+    assert ids[40] in window["columns"]["id"]
+    other = next(k for k in range(5) if k != board.rows.given[0])
+    window = board.window(Query(given=other), offset=None, limit=10, near=ids[0])  # which is not among them
+    assert window["position"] == int((board.rows.given[:40] == other).sum())
 
 
 def test_decisions_survive_the_server(folder):
@@ -223,13 +253,14 @@ def test_undo_takes_back_the_own_last_step(folder):
 def test_a_group_is_decided_whole_and_only_as_it_was_seen(review):
     board = review.board
     group = board.select(Query(grouped=True)).groups[0]
-    query = Query(given=group.given, suggested=group.suggested)
-    rows = board.select(query).order
-    kept = int(board.rows.ids[rows[0]])
+    query, pair = Query(), (group.given, group.suggested)
+    kept = int(board.rows.ids[board.select(Query(grouped=True)).order[group.start]])
     board.decide([(kept, "keep", "")])
     with pytest.raises(StaleError, match="Nothing was decided"):
-        board.decide_group(query, "relabel", expected=group.count)
-    step = board.decide_group(query, "relabel", expected=group.count - 1)
+        board.decide_group(query, pair, "relabel", expected=group.count)
+    with pytest.raises(StaleError, match="Nothing was decided"):
+        board.decide_group(query, (0, 99), "relabel", expected=group.count)
+    step = board.decide_group(query, pair, "relabel", expected=group.count - 1)
     assert {change.label for change in step.changes} == {board.rows.class_names[group.suggested]}
     assert kept not in {change.id for change in step.changes}  # it was decided on already
     assert len(step.changes) == group.count - 1

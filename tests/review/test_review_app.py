@@ -61,13 +61,41 @@ def test_a_number_that_is_too_large_is_refused(client):
     assert client.post("/api/decide", content=content, headers={"content-type": "application/json"}).status_code == 400
 
 
+def test_an_image_is_decided_on_once_at_a_time(client, review):
+    answer = client.post("/api/decide", json={"changes": [[3, "drop", ""], [3, "keep", ""]]})
+    assert (answer.status_code, answer.text) == (400, "Decide on each image once at a time.")
+    assert review.board.decisions.steps == {}
+
+
+def test_a_request_that_never_ends_is_given_up(review, monkeypatch):
+    monkeypatch.setattr("hitnet.review.app.PATIENCE", 0.1)
+    headers = {"host": HOST, "origin": ORIGIN, "cookie": f"hitnet-review-{PORT}={TOKEN}", **HEADERS}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/api/decide", "query_string": b"", "headers": raw}
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(review.build(port=PORT, token=TOKEN)(scope, lambda: asyncio.sleep(PATIENCE), send))
+    assert sent[0]["status"] == 408
+
+
+def test_all_images_can_be_dropped(client, review):
+    changes = [[number, "drop", ""] for number in review.board.rows.ids.tolist()]
+    assert client.post("/api/decide", json={"changes": changes}).status_code == 200
+    for address in ("/api/state", "/api/rows?grouped=1", "/api/evidence/3", "/typical/0", "/api/export", "/api/steps"):
+        assert client.get(address).status_code == 200
+    assert client.get("/api/state").json()["left"] == [0.0, 0]
+
+
 def test_rows_steps_and_undo(client):
     rows = client.get("/api/rows", params={"limit": 3}).json()
     assert rows["total"] == 60
     first = rows["columns"]["id"][0]
     step = client.post("/api/decide", json={"changes": [[first, "drop", ""]]}).json()["step"]
     (line,) = client.get("/api/steps").json()["steps"]
-    assert (line["step"], line["first"], line["kinds"], line["stands"]) == (step, first, {"drop": 1}, True)
+    assert (line["step"], line["ids"], line["kinds"], line["stands"]) == (step, [first], {"drop": 1}, True)
     undone = client.post("/api/undo", json={"step": step}).json()
     assert undone["records"] == [[first, None]]
     assert [line["stands"] for line in client.get("/api/steps").json()["steps"]] == [True, False]
@@ -75,13 +103,13 @@ def test_rows_steps_and_undo(client):
 
 
 def test_a_stale_group_is_a_conflict(client):
-    body = {"query": {"given": "0", "suggested": "1"}, "decision": "keep", "expected": 10_000}
+    body = {"query": {}, "given": 0, "suggested": 1, "decision": "keep", "expected": 10_000}
     assert client.post("/api/decide-group", json=body).status_code == 409
 
 
 @pytest.mark.parametrize("query", ["abc", 5, [1], {"given": "zz"}, {"given": 10**30}])
 def test_a_group_that_makes_no_sense_is_refused(client, query):
-    body = {"query": query, "decision": "keep", "expected": 1}
+    body = {"query": query, "given": 0, "suggested": 1, "decision": "keep", "expected": 1}
     assert client.post("/api/decide-group", json=body).status_code == 400
 
 

@@ -163,7 +163,7 @@ def test_all_of_a_large_group_is_selected(tmp_path, browser):
         given = open_audit(folder).table.set_index("id")["given"][page.current]
         page.keys("a")
         table = open_audit(folder).table
-        group = table[(table["given"] == given) & (table["suggested"] == given)]["id"].tolist()
+        group = table[(table["given"] == given) & (table["score"] >= 0.5)]["id"].tolist()
         assert len(group) > 150  # more than one request brings
         page.wait(f"document.querySelector('#selection-count').textContent === '{len(group)} selected'")
         page.keys("4")
@@ -204,7 +204,10 @@ def test_accept_all_suggestions_here(page, folder, audit):
     first = page.cards()[0]
     pair = audit.table.set_index("id").loc[first]
     table = audit.table
-    group = table[(table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"])]["id"].tolist()
+    same = (table["given"] == pair["given"]) & (table["suggested"] == pair["suggested"]) & (table["score"] < 0.5)
+    group, wrong = table[same]["id"].tolist(), float((1 - table[same]["score"]).sum())
+    title = page.js("document.querySelector('.heading .accept').title")
+    assert title.startswith(f"Relabel {len(group)} as {pair['suggested']}; about {round(wrong, 1):g} ")
     page.keys("1")  # this one is right
     page.decided(1)
     page.click(".heading .accept")
@@ -216,12 +219,119 @@ def test_accept_all_suggestions_here(page, folder, audit):
     page.decided(1)
 
 
+def test_relabelling_what_is_probably_right_is_asked_for_first(page, folder, audit):
+    table = audit.table
+    right = table[(table["score"] >= 0.5) & (table["given"] != table["suggested"])]["id"].tolist()[:2]
+    page.as_grid()
+    page.js("document.querySelector('#score-min').value = 0.5")
+    page.js("document.querySelector('#score-min').dispatchEvent(new Event('input'))")
+    page.wait(f"document.querySelector(\"[data-id='{right[0]}']\")")
+    for number in right:
+        page.click(f".card[data-id='{number}']")
+    page.keys("2")
+    page.wait("document.querySelector('#ask').open")
+    assert "are right and would become wrong" in page.text("#ask-text")
+    page.click("#ask [data-close]")
+    assert on_disk(folder) == {}
+    page.keys("2")
+    page.wait("document.querySelector('#ask').open")
+    page.click("#ask-yes")
+    page.decided(2)
+    assert {decision for decision, _ in on_disk(folder).values()} == {"relabel"}
+
+
+def test_a_large_screen_shows_many_groups_side_by_side(tmp_path, browser):
+    folder = make_folder(tmp_path, 400, names=[f"class {k}" for k in range(12)])
+    metrics = {"width": 1440, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        with serving(folder) as address:
+            page = ServedPage(browser, address)
+            page.as_grid()
+            page.keys("\ue011")
+            visible = """(() => { const edge = document.querySelector("#list").getBoundingClientRect();
+                return [...document.querySelectorAll(".card")].map((card) => card.getBoundingClientRect())
+                  .filter((card) => card.top >= edge.top - 1 && card.bottom <= edge.bottom + 1).length; })()"""
+            page.wait(f"{visible} >= 24")
+            tops = page.js("[...document.querySelectorAll('.heading')].map((h) => h.getBoundingClientRect().top)")
+            assert len(set(tops)) < len(tops)  # side by side
+            assert page.js("document.querySelectorAll('.card.current').length") == 1
+            lines = []
+            for _ in range(3):
+                lines.append(page.js("document.querySelector('.card.current').getBoundingClientRect().top"))
+                page.keys("down")
+            assert lines == sorted(set(lines))  # each key goes one line down
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_dragging_shows_what_will_be_selected(page):
+    page.as_grid()
+    page.keys("\ue011")
+    cards = page.cards()
+    first, second = (page.browser.find_element("css selector", f".card[data-id='{n}']") for n in cards[:2])
+    drag = ActionChains(page.browser).move_to_element_with_offset(first, -30, -30).click_and_hold()
+    drag.move_to_element_with_offset(second, 10, 10).perform()
+    touched = page.js("[...document.querySelectorAll('.card.touched')].map((card) => Number(card.dataset.id))")
+    assert touched == cards[:2]
+    ActionChains(page.browser).release().perform()
+    assert page.selected() == sorted(cards[:2])
+    assert page.js("document.querySelectorAll('.card.touched').length") == 0
+
+
+def test_a_reload_keeps_order_filters_and_view_and_goes_on_with_what_is_undecided(page, browser):
+    page.js("document.querySelector('#sort').value = 'file'")
+    page.js("document.querySelector('#sort').dispatchEvent(new Event('change'))")
+    page.click("[data-flag='0']")
+    page.wait("document.querySelectorAll('#chips button').length === 1")
+    page.keys("\ue011", "4", "1")
+    page.decided(2)
+    shown = page.text("#count")
+    browser.refresh()
+    page.decided(2)
+    page.wait("document.querySelector('.row.current')")
+    assert page.text("#count") == shown
+    assert page.js("document.querySelector('#sort').value") == "file"
+    assert page.js("document.querySelector('[data-flag=\"0\"]').getAttribute('aria-pressed')") == "true"
+    assert not page.js("document.querySelector('.row.current').classList.contains('decided')")
+    page.as_grid()
+    browser.refresh()
+    page.wait("document.querySelector('.card.current:not(.decided)')")
+
+
+def test_escape_empties_the_search_and_its_filter(page):
+    page.keys("/", "image-17.")
+    page.wait("document.querySelector('#count b').textContent === '1'")
+    page.keys("escape")
+    page.wait("document.querySelector('#count b').textContent === '60'")
+    assert page.js("document.querySelector('#search').value") == ""
+    assert page.js("document.querySelectorAll('#chips button').length") == 0
+
+
+def test_evidence_opens_another_image_and_leads_back(page, audit):
+    first = int(audit.table["id"][0])
+    page.keys("/", f"{audit.table['path'][0]}", "enter")  # a filter that hides all others
+    page.wait("document.querySelector('#count b').textContent === '1'")
+    page.keys("enter")
+    page.wait("document.querySelector('#zoom .why .open img')")
+    other = page.js("document.querySelectorAll('#zoom .why .open img')[6].getAttribute('src').split('/').pop()")
+    assert page.js("document.querySelector('#zoom .why .open img').getBoundingClientRect().width") >= 96
+    page.js("document.querySelectorAll('#zoom .why .open')[6].click()")
+    page.wait(f"document.querySelector('#zoom .picture img').getAttribute('src') === '/image/{other}'")
+    page.wait("document.querySelector('#zoom .back')")
+    page.js("document.querySelector('#zoom .back').click()")
+    page.wait(f"document.querySelector('#zoom .picture img').getAttribute('src') === '/image/{first}'")
+    page.keys("escape")
+
+
 def test_any_step_can_be_undone_and_brought_back(page, folder, audit):
     ids = audit.table["id"].tolist()
     page.keys("1", "4", "5")
     page.decided(3)
     page.keys("h")
     page.wait("document.querySelectorAll('#history-steps li').length === 3")
+    pictures = page.js("[...document.querySelectorAll('.step-images img')].map((i) => i.getAttribute('src'))")
+    assert pictures == [f"/thumb/{number}" for number in ids[2::-1]]
     page.js("document.querySelectorAll('#history-steps button')[1].click()")
     page.decided(2)
     assert on_disk(folder) == {ids[0]: ("keep", ""), ids[2]: ("unsure", "")}
@@ -310,7 +420,9 @@ def test_the_page_tells_how_many_wrong_labels_are_left_from_the_first_decision_o
     page.keys("2")
     page.decided(1)
     expected = round(float((1 - audit.table["score"][1:]).sum()))
-    assert page.text("#review-state") == f"About {expected} wrong labels are left among 59 images not yet decided"
+    left = f"about {expected} are left among 59 images not yet decided"
+    assert page.text("#review-state") == f"1 wrong label found, {left}"
+    assert page.text(".tile.expected dd") == f"≈ {expected + 1}"
     page.keys("u")
     page.decided(0)
     assert page.js("document.querySelector('#review-state').hidden")

@@ -9,6 +9,10 @@ margin_mean, _std   by how much another class is nearer than the given one, over
 ghost, _distance    the nearest other capsule, and its distance
 flag, rule          one of `scoring.FLAGS`, and why
 
+Where images are files on this machine, also:
+
+checksum            of the file, so that a corrected copy notices that it has changed
+
 Where several people labelled an image, also, as the paper proposes:
 
 agreement           share of the votes for the given label
@@ -39,9 +43,11 @@ from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
+from hitnet.data.reading.stored import AnyFile, file_checksum
 from hitnet.errors import HitNetError
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
 from hitnet.features.opinions import Opinion, all_distances
+from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
 MOST_IMAGES = {"cpu": 50_000, "cuda": 1_000_000}  # to compare: the work grows with the square of their number
@@ -82,6 +88,14 @@ def make_table(
     )
     order = np.lexsort((table["id"], -scored.doubt))
     return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
+
+
+def add_checksums(table: pd.DataFrame, found: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
+    """The table with the checksum of each file; the same if there are none here. `places` (N,) are those of rows."""
+    if found is None or not isinstance(found[0], Path):
+        return table
+    sums = in_threads(lambda place: file_checksum(found[place]), places.tolist())
+    return table.assign(checksum=list(sums))
 
 
 def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.DataFrame:

@@ -140,6 +140,8 @@ class Judges:
         if chosen.runs:
             runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
             return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
+        if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
+            case.data.log_size()
         tuned = chosen.kind == "fine-tuned"
         parts = []
         if chosen.kind != "features":

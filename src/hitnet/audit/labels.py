@@ -12,13 +12,14 @@ import torch
 
 from hitnet.audit import audit_folder
 from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
-from hitnet.audit.audit_table import add_annotators, add_likeness, duplicate_table, make_table
+from hitnet.audit.audit_table import add_annotators, add_checksums, add_likeness, duplicate_table, make_table
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
 from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors
 from hitnet.data import Source, open_data
+from hitnet.data.reading.skipped import log_skipped
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
@@ -65,7 +66,9 @@ def audit_labels(
     if out is not None:
         audit_folder.has_begun(files.expand(out), resume=resume)
     split = split or opened.audit_split
-    images = opened.load(split)
+    report = opened.report(split)
+    images = report.images
+    log_skipped(images.name, report.skipped, report.ignored)
     if len(images) < 2:
         raise HitNetError(
             f"{images.name}: an audit needs at least two images; the split {split} has one. Choose another `split`, or "
@@ -91,6 +94,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     scored = score_labels(opinions, images.labels.numpy())
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
+    table = add_checksums(table, case.data.image_files(images), places)
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:

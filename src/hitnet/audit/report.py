@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import math
 import re
@@ -20,14 +19,13 @@ from typing import Any
 import jinja2
 import numpy as np
 import pandas as pd
-import torch
-from PIL import Image
 from torch import Tensor
-from torch.nn import functional
 
 from hitnet.audit.audit_table import check_table
 from hitnet.audit.rows import Ints, Rows
 from hitnet.audit.summary import Summary
+from hitnet.audit.thumbnails import make_thumbnails, show_files, show_pixels, size_of
+from hitnet.data.reading.pictures import PictureReader
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import write_text
 
@@ -44,11 +42,6 @@ SHOWN = (  # from the summary
 )
 FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
 
-# (longest side in pixels, WebP quality), best first. Photographs are readable from about 100 pixels.
-LADDER = ((160, 80), (112, 80), (80, 80), (64, 85), (64, 65), (48, 60), (32, 50))
-SAMPLE = 64  # images from which the size of all is estimated
-SEPARATORS = 16  # bytes around each thumbnail in the page
-
 
 def write_page(
     path: str | Path,
@@ -59,36 +52,44 @@ def write_page(
     title: str,
     summary: Summary,
     prototypes: Tensor | None = None,
+    typical: Sequence[Sequence[int]] = (),
+    pictures: PictureReader | None = None,
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
     """Write the review page of an audit; returns the number of images on it.
 
-    Distances (N, K) and images, uint8 (N, C, H, W), are in the table's order. Prototypes, uint8 (K, C, H, W), are
-    decoded, or a typical image of each class. The table's columns like_given and like_suggested, where it has them, are
-    the ids of the images to show as evidence. At most `limit` images are shown: suspects first, then the most doubtful
-    of the rest. To fit into `max_bytes`, thumbnails become coarser, then fewer.
+    Distances (N, K) and images, uint8 (N, C, H, W), are in the table's order; `pictures` reads larger ones where there
+    are files. Each class is shown by its decoded prototype, uint8 (K, C, H, W), or by the first of its `typical` rows.
+    The table's columns like_given and like_suggested, where it has them, are the ids of the images to show as evidence.
+    At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
+    thumbnails become coarser, then fewer.
     """
     _check(table, distances, summary.class_names, prototypes)
     rows = Rows(table, distances, tuple(summary.class_names))
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
+    show = show_pixels(images)
+    if pictures is not None:
+        show = show_files(pictures, rows, show)
     pictured: list[str] = []
-    if prototypes is not None:
-        pictured = make_thumbnails(prototypes, range(len(prototypes)), budget=max_bytes // 5)
-        pictured = pictured if len(pictured) == len(prototypes) else []  # all of them or none
+    if typical or prototypes is not None:
+        places = [own[0] if own else 0 for own in typical] or range(len(summary.class_names))
+        of_class = show_pixels(prototypes) if prototypes is not None and not typical else show
+        pictured = make_thumbnails(of_class, places, budget=max_bytes // 5)
+        pictured = pictured if len(pictured) == len(places) else []  # all of them or none
     spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
     # Neighbours get a third of the room, unless this loses rows.
     shared = len(neighbour_rows(table, chosen)) > 0
-    thumbs = make_thumbnails(images, chosen.tolist(), budget=2 * room // 3 if shared else room)
+    thumbs = make_thumbnails(show, chosen.tolist(), budget=2 * room // 3 if shared else room)
     if shared and len(thumbs) < len(chosen):
-        thumbs = make_thumbnails(images, chosen.tolist(), budget=room)
+        thumbs = make_thumbnails(show, chosen.tolist(), budget=room)
     if not thumbs:
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for images. Raise max_bytes.")
     chosen = chosen[: len(thumbs)]
     others = neighbour_rows(table, chosen)
-    thumbs += make_thumbnails(images, others.tolist(), budget=room - size_of(thumbs))
+    thumbs += make_thumbnails(show, others.tolist(), budget=room - size_of(thumbs))
     ids = rows.ids[np.concatenate([chosen, others])[: len(thumbs)]].tolist()
     data = _page_data(head, rows, chosen) | {
         "thumbs": dict(zip(ids, thumbs, strict=True)),
@@ -97,53 +98,6 @@ def write_page(
     }
     write_text(path, render_page(title, finite_json(data)))
     return len(chosen)
-
-
-def make_thumbnails(images: Tensor, rows: Sequence[int], *, budget: int) -> list[str]:
-    """The thumbnails of rows of images, uint8 (N, C, H, W), in base64: the best that fit into `budget` bytes.
-
-    If even the coarsest are too large, only the first rows are included.
-    """
-    longest = max(images.shape[-2:])
-    steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
-    some = rows[:: max(1, len(rows) // SAMPLE)]
-    for side, quality in steps[:-1]:
-        size = size_of([encode(images[row], side, quality) for row in some])
-        if size * len(rows) <= 0.95 * budget * len(some):
-            made = _first(images, rows, side, quality, budget)
-            if len(made) == len(rows):
-                return made
-    return _first(images, rows, *steps[-1], budget)
-
-
-def size_of(thumbnails: Sequence[str]) -> int:
-    """Bytes of thumbnails in the page."""
-    return sum(len(each) + SEPARATORS for each in thumbnails)
-
-
-def _first(images: Tensor, rows: Sequence[int], side: int, quality: int, budget: int) -> list[str]:
-    """The thumbnails of the first rows, as many as fit."""
-    made: list[str] = []
-    for row in rows:
-        made.append(encode(images[row], side, quality))
-        budget -= size_of(made[-1:])
-        if budget < 0:
-            return made[:-1]
-    return made
-
-
-def encode(image: Tensor, side: int, quality: int) -> str:
-    """An image (C, H, W) as WebP in base64, with a longest side of at most `side`. Small images keep their size."""
-    height, width = image.shape[-2:]
-    scale = side / max(height, width, side)
-    if scale < 1:
-        size = (max(1, round(height * scale)), max(1, round(width * scale)))
-        resized = functional.interpolate(image[None].float(), size, mode="bilinear", antialias=True)[0]
-        image = resized.round().clamp(0, 255).to(torch.uint8)
-    rgb = image.cpu().expand(3, -1, -1).permute(1, 2, 0).contiguous()
-    file = io.BytesIO()
-    Image.fromarray(rgb.numpy()).save(file, "webp", quality=quality)
-    return base64.b64encode(file.getvalue()).decode("ascii")
 
 
 def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from hitnet.decisions.corrections import Applied, audited_images, correct
 from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.errors import HitNetError, check_choice
+from hitnet.features.neighbours import most_typical
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
 
@@ -134,20 +135,28 @@ class Audit:
         if self.kept is not None:
             write_kept(folder, self.kept)
         if self.images is not None:
-            title = f"Label audit: {self.summary.data}"
-            write_page(
-                folder / PAGE,
-                self.table,
-                self.distances,
-                self.images.pixels,
-                title=title,
-                prototypes=self.prototypes,
-                summary=self.summary,
-            )
+            self._write_page(folder / PAGE, self.images)
         with files.replacing(folder / SUMMARY) as temporary:
             files.write_json(temporary, self.summary.to_json())
             checksums = {name: files.checksum(folder / name) for name in (TABLE, DISTANCES)}
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
+
+    def _write_page(self, path: Path, images: Images) -> None:
+        typical: list[list[int]] = []
+        if self.summary.prototypes == "typical" and self.kept is not None and self.kept.features is not None:
+            members = most_typical(self.kept.features, images.labels, images.num_classes, 1)
+            typical = [own.tolist() for own in members]
+        write_page(
+            path,
+            self.table,
+            self.distances,
+            images.pixels,
+            title=f"Label audit: {self.summary.data}",
+            prototypes=self.prototypes,
+            typical=typical,
+            pictures=self.data.pictures(self.summary.split) if self.data is not None and self.data.by_path else None,
+            summary=self.summary,
+        )
 
     def audited_data(self, data: Source | None = None) -> Data:
         """The data that was audited, opened again; `data` tells where it is now, if it has moved."""

@@ -36,6 +36,8 @@ class Rows:
         self.given, self.suggested = (class_codes(table[column], class_names) for column in ("given", "suggested"))
         self.flag = np.array([FLAG_CODES.get(flag, -1) for flag in table["flag"]], np.int8)
         self.score = table["score"].to_numpy(np.float64)  # 0 = surely wrong, 1 = surely right
+        # The more probable of the two labels: a suggestion may also be only the second label of an ambiguous image.
+        self.probable = np.where(self.score < 0.5, self.suggested, self.given)
 
     def __len__(self) -> int:
         return len(self.table)

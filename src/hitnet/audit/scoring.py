@@ -89,12 +89,12 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = single_images(labels)
     score[lonely], doubt[lonely] = 0.5, 0.0
-    wrong = flagged(1 - score) if can_tell else score < 0.5
+    shown = margins(all_distances(capsule_opinions(opinions)), labels)
+    wrong = (flagged(1 - score) if can_tell else score < 0.5) & (shown.mean.min(axis=1) < MISS_RADIUS)
     told: tuple[tuple[float, float] | None, str | None] = (None, None)
     if can_tell:
         told = count_errors(1 - score, wrong, lonely)
         wrong &= told[0] is not None
-    shown = margins(all_distances(capsule_opinions(opinions)), labels)
     flags = flag_labels(shown, doubt, rival, wrong, lonely, expected=round(float((1 - score)[~lonely].sum())))
     two_labels = np.array(flags) == "ambiguous: two labels"
     suggested = np.where((score < 0.5) | two_labels, rival, labels)

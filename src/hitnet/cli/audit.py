@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
 from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
-from hitnet.cli.terminal import console, make_table, print_written, short_name
+from hitnet.cli.terminal import console, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
 
@@ -117,11 +117,12 @@ def print_audit(audit: Audit, most: int = 10) -> None:
             f"The order still says where to look first{advice}."
         )
     columns = ("id", "path", "given", "suggested", "score", "votes", "flag")
-    table = make_table(*columns)
-    for row in audit.table.head(most).to_dict("records"):
-        shown = row | {"score": f"{row['score']:.3f}", "votes": f"{row['votes']}/{row['models']}"}
-        table.add_row(*(str(shown[column]) for column in columns))
-    console.print(table)
+    rows = [
+        row | {"score": f"{row['score']:.3f}", "votes": f"{row['votes']}/{row['models']}"}
+        for row in audit.table.head(most).to_dict("records")
+    ]
+    cells = [[str(row[column]) for column in columns] for row in rows]
+    console.print(table_of_files(columns, cells, path=columns.index("path")))
     known = summary.verified_errors
     if known and known["errors"]:
         console.print(
@@ -181,6 +182,12 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
         reason = "not there when the audit was made" if whole else "not part of the audit"
         copied = "it is copied as it is" if single else "they are copied as they are"
         console.print(f"{applied.not_audited} {'image was' if single else 'images were'} {reason}; {copied}")
+    if applied.changed:
+        names = ", ".join(applied.changed[:5]) + (", …" if len(applied.changed) > 5 else "")
+        stay = "1 decided file has changed since the audit and stays as it is"
+        if len(applied.changed) > 1:
+            stay = f"{len(applied.changed)} decided files have changed since the audit and stay as they are"
+        console.print(f"{stay}: {names}. Audit again with --resume.", soft_wrap=True)
     if applied.gone:
         console.print(f"{applied.gone} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.cli.options import AsJson, DataDir, Device, OtherDataOption, RunPath, Split
-from hitnet.cli.terminal import console, fits, make_table, print_json, print_written
+from hitnet.cli.terminal import console, excess, make_table, print_json, print_written, table_of_files
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.inference import Evaluation, Prediction
@@ -77,7 +78,7 @@ def evaluate_command(
 def class_table(result: Evaluation, most: int = 20) -> Table:
     """Figures of each class and, for up to `most` classes and where there is room, the confusion beside them."""
     table = figures_table(result, confusion=len(result.class_names) <= most)
-    return table if fits(table) else figures_table(result, confusion=False)
+    return table if excess(table) <= 0 else figures_table(result, confusion=False)
 
 
 def figures_table(result: Evaluation, *, confusion: bool) -> Table:
@@ -115,24 +116,28 @@ def predict_command(
         print_json([prediction.to_dict() for prediction in predictions])
     elif out is None:
         console.print(prediction_table(predictions))
+        if any(prediction.verdict == "near" for prediction in predictions):
+            console.print(f"near: neither a hit (up to {HIT_RADIUS}) nor a miss (from {MISS_RADIUS}), so less sure")
 
 
 def prediction_table(predictions: Sequence[Prediction]) -> Table:
     value = "output" if predictions[0].verdict is None else "distance"
     probable = predictions[0].probability is not None
-    table = make_table("image", "class", *(["probability"] if probable else []), value, "", "runner-up", value)
-    for prediction in predictions:
-        probability = [] if prediction.probability is None else [f"{prediction.probability:.3f}"]
-        table.add_row(
-            prediction.image,
-            prediction.label or "none",
-            *probability,
-            f"{prediction.distance:.3f}",
-            prediction.verdict or "",
-            prediction.runner_up,
-            f"{prediction.runner_up_distance:.3f}",
-        )
-    return table
+    capsule = ["capsule"] if value == "distance" else []
+    headers = ["image", "class", *(["probability"] if probable else []), value, *capsule, "runner-up", value]
+    rows = [
+        [
+            each.image,
+            each.label or "none",
+            *([] if each.probability is None else [f"{each.probability:.3f}"]),
+            f"{each.distance:.3f}",
+            *([] if each.verdict is None else [each.verdict]),
+            each.runner_up,
+            f"{each.runner_up_distance:.3f}",
+        ]
+        for each in predictions
+    ]
+    return table_of_files(headers, rows, path=0)
 
 
 @app.command("export")

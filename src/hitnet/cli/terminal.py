@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hitnet.runtime.files import expand
 from hitnet.runtime.terminal import make_console
 
 console, errors = make_console(), make_console(stderr=True)
+SHORTEST_PATH = 12  # characters that are shown of a file's name
 
 
 class Rows(Table):
@@ -28,10 +30,26 @@ def make_table(*headers: str) -> Table:
     return Rows(*(Column(header, overflow="fold") for header in headers), box=None)
 
 
-def fits(table: Table) -> bool:
-    """Whether the terminal shows the table without folding its cells."""
+def excess(table: Table) -> int:
+    """How many columns too wide for the terminal a table is; if it is, its cells are folded."""
     unbounded = console.options.update(max_width=sys.maxsize)
-    return console.measure(table, options=unbounded).maximum <= console.width
+    return console.measure(table, options=unbounded).maximum - console.width
+
+
+def table_of_files(headers: Sequence[str], rows: Sequence[Sequence[str]], *, path: int) -> Table:
+    """A table of which column `path` names files. If it is too wide, only the ends of long names are shown."""
+
+    def made(longest: int) -> Table:
+        table = make_table(*headers)
+        for row in rows:
+            name = one_line(row[path])
+            short = name if len(name) <= longest else f"…{name[1 - longest :]}"
+            table.add_row(*row[:path], short, *row[path + 1 :])
+        return table
+
+    longest = max((len(one_line(row[path])) for row in rows), default=0)
+    whole = made(longest)
+    return whole if excess(whole) <= 0 else made(max(SHORTEST_PATH, longest - excess(whole)))
 
 
 def short_name(data: str) -> str:

@@ -7,6 +7,7 @@ corrected copy.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from hitnet.data.known.catalogue import FileState
 
+log = logging.getLogger("hitnet")
 LONGEST_SIDE = 64
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)
@@ -157,6 +159,7 @@ class Data(ABC):
         by_path: Whether images are identified by their paths (else by their ids).
         takes_test: Whether the option `test` may give images to test on.
         sample: The name of the sample of the package that this is, if any.
+        size_note: How images of several sizes were read, for work that sees only these pixels; mostly empty.
     """
 
     train_split: str = "train"
@@ -165,6 +168,7 @@ class Data(ABC):
     by_path: ClassVar[bool] = False
     takes_test: ClassVar[bool] = False
     sample: str | None = None
+    size_note: str = ""
 
     def __init__(self, source: Any, options: DataOptions | None = None) -> None:
         self.source = source
@@ -217,10 +221,15 @@ class Data(ABC):
             check_outside(expand(out), self.own_folder)
 
     def load(self, split: str = "train") -> Images:
-        """One split ("train", "test" or "all") in memory. What was left out is logged."""
+        """One split ("train", "test" or "all") in memory. What was left out or scaled is logged."""
         report = self.report(split)
+        self.log_size()
         log_skipped(report.images.name, report.skipped, report.ignored)
         return report.images
+
+    def log_size(self) -> None:
+        if self.size_note:
+            log.info("%s", self.size_note)
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
         """The images of each split, in memory or streamed from disk; the option `limit` acts on the first split."""
@@ -234,6 +243,7 @@ class Data(ABC):
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         """The images to train on, and those to test on where there are any."""
         train, test = self.image_sets(["train", "test"], room)
+        self.log_size()
         return train, test
 
     def images_to_correct(self, split: str) -> ImageSet:
@@ -254,7 +264,9 @@ class Data(ABC):
 
     def check(self) -> Check:
         """Check every file."""
-        return Check(report=self.report("all"))
+        checked = Check(report=self.report("all"))
+        self.log_size()
+        return checked
 
     def reopen(self, **changes: Any) -> Self:
         """The same source, read anew, with other options."""

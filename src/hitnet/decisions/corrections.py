@@ -15,6 +15,7 @@ import pandas as pd
 
 from hitnet.data import Data, ImageSet, Relabelling
 from hitnet.data.images import label_name
+from hitnet.data.reading.stored import file_checksum
 from hitnet.decisions.correction_files import listed, raise_all, read_corrections
 from hitnet.decisions.rules import Audited, Correction, Settled, problem
 from hitnet.decisions.steps import Change
@@ -38,6 +39,7 @@ class Applied:
     not_audited: int
     gone: int  # audited images that the set has no more; nothing was decided on them
     left_out: int  # decided images that the copy does not have, e.g. links out of the set; not counted above
+    changed: tuple[str, ...]  # decided files that are not those that were audited; their labels stay as they are
     emptied: tuple[str, ...]  # classes that have lost their last image
     note: str  # what else to know of the corrected data; mostly empty
 
@@ -72,7 +74,8 @@ def correct(
     decided = check_corrections(audited_images(table), given.corrections, names, name=name)
     audited = _audited_ids(table, images, by_path=data.by_path)
     _check_none_gone(decided.values(), audited, images.name, name=name)
-    changes = {number: correction.change for number, correction in decided.items()}
+    changed = _changed_files(data, images, table, audited, decided)
+    changes = {number: correction.change for number, correction in decided.items() if number not in changed}
     relabelling = _relabelling(images, audited, changes, names, split)
     if not relabelling.keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
@@ -87,13 +90,26 @@ def correct(
         neither=count["neither"],
         unsure=count["unsure"],
         disputed=given.disputed,
-        untouched=len(images) - len(decided),
+        untouched=len(images) - len(changes),
         not_audited=audited.count(None),
         gone=len(table) - len(images) + audited.count(None),
         left_out=len(left_out),
+        changed=tuple(sorted(decided[number].change.path for number in changed)),
         emptied=_emptied(relabelling),
         note=note,
     )
+
+
+def _changed_files(
+    data: Data, images: ImageSet, table: pd.DataFrame, audited: Sequence[int | None], decided: Mapping[int, Correction]
+) -> set[int]:
+    """Ids of decided images whose files are no longer those that were audited."""
+    found = data.image_files(images)
+    if found is None or "checksum" not in table:
+        return set()
+    sums = dict(zip(table["id"].tolist(), table["checksum"].tolist(), strict=True))
+    places = {number: i for i, number in enumerate(audited) if number is not None and number in decided}
+    return {number for number, i in places.items() if sums[number] and file_checksum(found[i]) != sums[number]}
 
 
 def check_corrections(

@@ -18,9 +18,10 @@ from hitnet.errors import HitNetError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
+from hitnet.runtime import schemas
 from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
-from hitnet.runtime.files import expand, replacing
+from hitnet.runtime.files import expand, read_json, replacing, write_json
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
 
@@ -63,7 +64,15 @@ def extract_features(
         [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
         network = open_backbone(backbone, weights)
         with shown(progress, f"Features of {opened.name}") as bar:
-            return features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
+            features = features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
+        if ranks.first and opened.by_path:
+            write_json(names_of(target), list(images.paths or ()))
+        return features
+
+
+def names_of(features: Path) -> Path:
+    """The file that names the rows of a file of features."""
+    return features.with_suffix(".paths.json")
 
 
 def features_of(
@@ -93,7 +102,8 @@ def features_of(
 def read_features(path: str | Path, images: Images) -> Tensor:
     """Features (N, D) of the images, in their order, as float32.
 
-    An .npy has one row per image, in the order of ids. An .npz has the arrays `features` and `id` or `path`. A .parquet
+    An .npy has one row per image, in the order of ids; for files, `extract_features` writes their names beside it, and
+    they must fit. An .npz has the arrays `features` and `id` or `path`. A .parquet
     has a column `id` or `path`; all its columns of numbers are features.
     """
     file = expand(path)
@@ -112,7 +122,12 @@ def read_features(path: str | Path, images: Images) -> Tensor:
 def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
     """Values (N, D), the key of each row (None: the order of ids), and whether keys are ids or paths."""
     if kind == ".npy":
-        return read_npy(file), None, "id"
+        values, names = read_npy(file), names_of(file)
+        if not names.exists():
+            return values, None, "id"
+        paths = read_json(names)
+        schemas.check(paths, [str], names)
+        return values, np.array(paths, dtype=object), "path"
     if kind == ".npz":
         arrays = read_npz(file, ("features", "id", "path"))
         name = next((name for name in ("id", "path") if name in arrays), None)
@@ -131,6 +146,11 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
 def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, count: int) -> np.ndarray:
     """The row of each image."""
     if keys is None:
+        if images.paths is not None:
+            raise HitNetError(
+                f"{file} does not tell which row is which file: {names_of(file).name} is not beside it. Give an .npz "
+                "with the arrays features and path, or compute the features with `hitnet extract`."
+            )
         ids = images.ids.numpy()
         if count != len(images) and (not len(ids) or ids.max() >= count):
             raise HitNetError(f"{file} has {count:,} rows, but there are {len(images):,} images.")

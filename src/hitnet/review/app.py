@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
+import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -29,6 +30,7 @@ from hitnet.review.pictures import Picture, Pictures
 from hitnet.review.selection import MOST_ROWS, read_query, read_whole
 
 LONGEST = 32 * 2**20  # bytes of a request
+PATIENCE = 60.0  # seconds until a request must be here
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,8 +52,8 @@ class ReviewApp:
     def __init__(self, board: Board, pictures: Pictures, evidence: Evidence, html: str) -> None:
         self.board, self.pictures, self.evidence, self.html = board, pictures, evidence, html
 
-    def build(self, *, port: int, token: str) -> Starlette:
-        """The application behind its guard."""
+    def build(self, *, port: int, token: str, once: str = "") -> Starlette:
+        """The application behind its guard; `once` is a token that opens the first page a single time."""
         need_row, small, original = self.board.rows.need_row, self.pictures.thumbnail, self.pictures.original
         routes = [
             Route("/", answer(lambda _: _text(self.html, "text/html"))),
@@ -70,14 +72,14 @@ class ReviewApp:
             Route("/image/{number}", answer(lambda request: _picture(original(need_row(_number(request)))), 404)),
             Route("/typical/{number}", answer(lambda request: _picture(small(self.typical(_number(request)))), 404)),
         ]
-        return Starlette(routes=routes, middleware=[Middleware(Access, port=port, token=token)])
+        return Starlette(routes=routes, middleware=[Middleware(Access, port=port, token=token, once=once)])
 
     # What is asked
 
     def rows(self, values: Mapping[str, str]) -> dict[str, Any]:
         offset, limit, near = (read_whole(values.get(name), name) for name in ("offset", "limit", "near"))
         limit = 100 if limit is None else limit
-        return self.board.window(read_query(values), offset=offset or 0, limit=limit, near=near)
+        return self.board.window(read_query(values), offset=offset, limit=limit, near=near)
 
     def state(self) -> dict[str, Any]:
         """What a page asks every few seconds."""
@@ -108,11 +110,15 @@ class ReviewApp:
         async def respond(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0] != "application/json":
                 return _text("Send JSON.", status=415)
-            content = b""
-            async for part in request.stream():  # the header may promise less than comes
-                content += part
-                if len(content) > LONGEST:
-                    return _text("Too much at once.", status=413)
+            content = bytearray()
+            try:
+                with anyio.fail_after(PATIENCE):
+                    async for part in request.stream():  # the header may promise less than comes
+                        content += part
+                        if len(content) > LONGEST:
+                            return _text("Too much at once.", status=413)
+            except TimeoutError:
+                return _text("Too slow.", status=408)
             return await answer(lambda _: _json(self.changed(change(_object(content)))))(request)
 
         return respond
@@ -135,10 +141,11 @@ class ReviewApp:
             raise HitNetError("review: `query` must be an object.")
         texts = {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in asked.items()}
         try:
-            expected = whole_number(body["expected"])
+            given, suggested, expected = (whole_number(body[name]) for name in ("given", "suggested", "expected"))
         except (KeyError, TypeError):
-            raise HitNetError("review: `expected` must be a whole number.") from None
-        return self.board.decide_group(read_query(texts), str(body.get("decision")), expected=expected)
+            raise HitNetError("review: `given`, `suggested` and `expected` must be whole numbers.") from None
+        pair, decision = (given, suggested), str(body.get("decision"))
+        return self.board.decide_group(read_query(texts), pair, decision, expected=expected)
 
     def undo(self, body: dict[str, Any]) -> Step:
         name = body.get("step")
@@ -187,7 +194,7 @@ def _number(request: Request) -> int:
     return number
 
 
-def _object(content: bytes) -> dict[str, Any]:
+def _object(content: bytes | bytearray) -> dict[str, Any]:
     """The JSON object of a request."""
     try:
         body = json.loads(content)
@@ -205,17 +212,22 @@ def whole_number(value: Any) -> int:
     return value
 
 
+def _same(given: str, token: str) -> bool:
+    return bool(token) and hmac.compare_digest(given.encode(), token.encode())
+
+
 class Access:
     """Middleware: who may talk to the server is a page of its own, on this machine, that knows the token.
 
     Every request must name this server as its `Host`, so that no other site's name leads here. It must come from the
     server's own page if it changes anything (`Origin`), and carry the token: the opened address has it, and the browser
-    keeps it in a cookie afterwards. Answers tell the browser to run only the server's own script, to load nothing from
-    elsewhere, and to guess no types.
+    keeps it in a cookie afterwards. The address that a program opens has a token of its own that counts once, because
+    other users of the machine can read the arguments of programs. Answers tell the browser to run only the server's own
+    script, to load nothing from elsewhere, and to guess no types.
     """
 
-    def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, *, port: int, token: str, once: str = "") -> None:
+        self.app, self.token, self.once = app, token, once
         self.hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
         self.cookie = f"hitnet-review-{port}"  # cookies do not know ports: each server has a name of its own
 
@@ -244,8 +256,10 @@ class Access:
         own = origin == f"http://{host}"
         if (origin is not None and not own) or (scope["method"] not in READING and not own):
             return PlainTextResponse("This server answers only to its own page.", 403)
-        tokens = (self._from_cookie(headers), self._from_address(scope))
-        if not any(hmac.compare_digest(given.encode(), self.token.encode()) for given in tokens):
+        cookie, address = self._from_cookie(headers), self._from_address(scope)
+        if _same(address, self.once):
+            self.once = ""
+        elif not _same(cookie, self.token) and not _same(address, self.token):
             return PlainTextResponse("Open the address that `hitnet review` printed.", 403)
         return None
 

@@ -103,6 +103,8 @@ class Board:
         """Log decisions (id, decision, label) on one image or many as one step; on disk when this returns."""
         if not changes:
             raise HitNetError("There is nothing to decide.")
+        if len({number for number, _, _ in changes}) < len(changes):
+            raise HitNetError("Decide on each image once at a time.")
         step = Step(self.reviewer, tuple(self._change(*change) for change in changes))
         self._log(step)
         return step
@@ -115,24 +117,23 @@ class Board:
             raise HitNetError(f"Image {number}: {wrong}.")
         return change
 
-    def decide_group(self, query: Query, decision: str, *, expected: int) -> Step:
-        """Decide on all undecided images of a query: keep their labels, or give them the one suggested class.
+    def decide_group(self, query: Query, pair: tuple[int, int], decision: str, *, expected: int) -> Step:
+        """Decide on all undecided images of the group of a `pair`, given and suggested: keep, or relabel them.
 
         Raises:
             StaleError: There are not as many as the page shows; nothing is decided then.
         """
         with self.lock:
             self.catch_up()
-            order = self.select(replace(query, grouped=False)).order
-            rows = order[self.states.decision[order] == 0]
-            if len(rows) != expected:
-                raise StaleError(f"{len(rows)} images are undecided here now, not {expected}. Nothing was decided.")
-            label = ""
-            if decision == "relabel":
-                if query.suggested is None or query.suggested >= len(self.rows.class_names):
-                    raise HitNetError("Choose one suggested class to relabel to.")
-                label = self.rows.class_names[query.suggested]
-            return self.decide([(number, decision, label) for number in self.rows.ids[rows].tolist()])
+            order, groups = self.select(replace(query, grouped=True))
+            group = next((each for each in groups if (each.given, each.suggested) == pair), None)
+            undecided = 0 if group is None else group.undecided
+            if group is None or undecided != expected:
+                raise StaleError(f"{undecided} images are undecided here now, not {expected}. Nothing was decided.")
+            rows = order[group.start : group.start + group.count]
+            label = self.rows.class_names[group.suggested] if decision == "relabel" else ""
+            ids = self.rows.ids[rows[self.states.decision[rows] == 0]].tolist()
+            return self.decide([(number, decision, label) for number in ids])
 
     def undo(self, name: str | None = None) -> Step:
         """Undo a step, or the reviewer's last one; an undone step can be undone too, which brings it back."""
@@ -194,16 +195,22 @@ class Board:
             self._orders.move_to_end(key)
             return self._orders[key]
 
-    def window(self, query: Query, *, offset: int, limit: int, near: int | None) -> dict[str, Any]:
-        """Some rows of a query, how many there are, and where the image `near` stands among them."""
+    def window(self, query: Query, *, offset: int | None, limit: int, near: int | None) -> dict[str, Any]:
+        """Some rows of a query, from `offset` or around `position`, and how many there are.
+
+        The position is that of the image `near` or, if it is not among them, of the first that the reviewer has not
+        decided on.
+        """
         with self.lock:
             self.catch_up()
             selection = self.select(query)
         order = selection.order
         row = None if near is None else self.rows.row_of(near)
         places = np.flatnonzero(order == row) if row is not None else order[:0]
+        if not len(places):
+            places = np.flatnonzero(~self.states.own[order])
         position = int(places[0]) if len(places) else 0
-        start = offset if near is None else max(0, position - limit // 2)
+        start = max(0, position - limit // 2) if offset is None else offset
         rows = order[start : start + min(limit, MOST_ROWS)]
         return {
             "total": len(order),
@@ -239,7 +246,7 @@ class Board:
         return about | {
             "stands": self.decisions.stands(step.name),
             "images": len(step.changes),
-            "first": step.changes[0].id if step.changes else None,
+            "ids": [change.id for change in step.changes[:3]],
             "kinds": dict(Counter(change.decision for change in step.changes)),
             "label": labels.pop() if len(labels) == 1 else "",
         }

@@ -33,7 +33,7 @@ class Query:
     highest: float | None = None
     text: str = ""  # part of a path, in small letters, or an image's number
     sort: str = "doubt"  # one of SORTS
-    grouped: bool = False  # images of the same given and suggested class stand together
+    grouped: bool = False  # images of the same given and more probable class stand together
 
     def __post_init__(self) -> None:
         check_choice("review", "sort", self.sort, SORTS)
@@ -94,13 +94,17 @@ class States:
 
 @dataclass(frozen=True)
 class Group:
-    """Images of one given and one suggested class, which stand together from `start` on."""
+    """Images of one given class that more probably belong to `suggested`, together from `start` on.
+
+    Images that are more probably right than wrong form the group whose suggested class is the given one.
+    """
 
     given: int
     suggested: int
     start: int
     count: int
     undecided: int
+    wrong: float  # expected number of wrong labels among the undecided
 
 
 class Selection(NamedTuple):
@@ -136,19 +140,21 @@ def _mask(rows: Rows, states: States, query: Query) -> Mask | None:
 
 
 def _grouped(rows: Rows, states: States, order: Ints) -> Selection:
-    """Pairs of different classes first, the most frequent first; within a pair, the order stays."""
+    """Pairs of different classes first, those with the most expected errors first; within a pair, the order stays."""
     classes = len(rows.class_names)
-    pairs = rows.given[order] * classes + rows.suggested[order]
+    pairs = rows.given[order] * classes + rows.probable[order]
     values, inverse, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     same = values // classes == values % classes
-    ranks = np.lexsort((values, -counts, same))
+    errors, open_ = 1 - rows.score[order], states.decision[order] == 0
+    # By the errors of all its images: a group keeps its place while one decides.
+    ranks = np.lexsort((values, -np.bincount(inverse, errors, len(values)), same))
     place = np.empty(len(ranks), np.uint16 if len(ranks) < 2**16 else np.int64)
     place[ranks] = np.arange(len(ranks))
     arranged = order[np.argsort(place[inverse], kind="stable")]
-    undecided = np.bincount(inverse, weights=states.decision[order] == 0, minlength=len(values)).astype(int)
+    undecided = np.bincount(inverse, open_, len(values)).astype(int)
+    wrong = np.bincount(inverse, errors * open_, len(values))
     starts = np.cumsum(counts[ranks]) - counts[ranks]
-    groups = tuple(
-        Group(int(values[g] // classes), int(values[g] % classes), int(start), int(counts[g]), int(undecided[g]))
-        for g, start in zip(ranks, starts, strict=True)
-    )
-    return Selection(arranged, groups)
+    columns = (*np.divmod(values, classes), counts, undecided, wrong)
+    given, suggested, count, undecided, wrong = (column[ranks].tolist() for column in columns)
+    groups = map(Group, given, suggested, starts.tolist(), count, undecided, wrong)
+    return Selection(arranged, tuple(groups))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import logging
 import secrets
@@ -16,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hitnet.audit.audit_folder import DUPLICATES, own_file, read_kept
 from hitnet.audit.report import finite_json, page_head, render_page
@@ -31,6 +34,7 @@ from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")
 HOST = "127.0.0.1"
+SILENCE = 10.0  # seconds after which it is looked whether a connection is used
 LARGEST_DUPLICATES = 4 << 30  # bytes
 
 
@@ -94,22 +98,41 @@ def serve_review(
     review = open_review(opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data)
     listening = listen(port)
     port = listening.getsockname()[1]
-    token = secrets.token_urlsafe(24)
-    address = f"http://{HOST}:{port}/?token={token}"
+    token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    address = f"http://{HOST}:{port}/?token="
 
-    app = review.build(port=port, token=token)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    app = review.build(port=port, token=token, once=once)
+    config = server_config(app)
     try:
         _in_background(review.board.rows.warm, review.pictures.warm)
         if ready is not None:
-            ready(address)
+            ready(address + token)
         if open_browser:
-            _in_background(lambda: webbrowser.open(address))
+            _in_background(lambda: webbrowser.open(address + once))
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     review.board.catch_up()
     return int((review.board.states.decision > 0).sum())
+
+
+class Impatient(H11Protocol):
+    """Closes a connection on which no request is under way twice in a row: half a header is not waited for."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(SILENCE, self._look, False)
+
+    def _look(self, was_idle: bool) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and was_idle:
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self.loop.call_later(SILENCE, self._look, idle)
+
+
+def server_config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(app, http=Impatient, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
 
 
 def listen(port: int) -> socket.socket:

@@ -54,14 +54,17 @@ function takeSuggestion(app, rows) {
   const { audit } = app;
   const differ = rows.filter((row) => audit.suggested[row] !== audit.given[row]);
   if (!differ.length) return app.announce("The suggestion is the given label: 1 keeps it, 3 chooses another class.");
-  return decide(app, differ, "relabel", (row) => audit.suggested[row]);
+  const wrong = expectedErrors(audit, differ), right = differ.length - wrong;
+  const relabel = () => decide(app, differ, "relabel", (row) => audit.suggested[row]);
+  if (differ.length === 1 || wrong >= right) return relabel();
+  return ask(`Relabel ${count(differ.length)} images as suggested? About ${roughly(wrong)} of their labels are wrong, but ${roughly(right)} are right and would become wrong.`, "Relabel all the same", relabel);
 }
 
 // Decide on all images of a group that nobody has decided on yet.
 function decideGroup(app, group, decision) {
   if (decision === "select") return app.selection.add(Array.from({ length: group.count }, (_, i) => group.start + i));
-  const query = { ...queryOf(app.filters.chosen(), false), given: group.given, suggested: group.suggested };
-  return commit(app, () => app.store.changeGroup(query, decision, group.undecided), app.view.position(), () => `${plural(group.undecided, "decision")} saved. u undoes them all.`);
+  const query = queryOf(app.filters.chosen(), false);
+  return commit(app, () => app.store.changeGroup(query, group, decision), app.view.position(), () => `${plural(group.undecided, "decision")} saved. u undoes them all.`);
 }
 
 function undecide(app, rows) {
@@ -88,6 +91,15 @@ function renderZoom(app) {
   if (!$("#zoom").open || row === undefined) return;
   $("#zoom-body").replaceChildren(buildZoom(app, row));
   if (app.audit.server) renderEvidence(app, row);
+}
+
+// Show another image in the large view; filters that hide it go.
+async function openImage(app, id) {
+  app.back = idOf(app);
+  await refresh(app, id);
+  if (idOf(app) === id) return;
+  app.filters.clear();
+  await refresh(app, id);
 }
 
 function toggleZoom(app) {
@@ -165,6 +177,11 @@ function setUpKeyboard(app) {
     const dialog = [...document.querySelectorAll("dialog[open]")].pop();
     if (dialog && dialog.id !== "zoom") return;
     if (event.target.matches("input, textarea, select")) {
+      if (event.key === "Escape" && event.target.id === "search") {
+        event.preventDefault();
+        event.target.value = "";
+        app.filters.set({ text: "" });
+      }
       if (event.key === "Escape" || (event.key === "Enter" && event.target.id === "search")) app.view.move(0);
       return;
     }

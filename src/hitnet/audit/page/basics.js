@@ -8,8 +8,12 @@ const DECIDED = { keep: "kept", relabel: "relabelled", drop: "dropped", neither:
 
 const $ = (selector) => document.querySelector(selector);
 const count = (n) => new Intl.NumberFormat("en").format(n);
+const roughly = (n) => count(n < 10 ? Math.round(n * 10) / 10 : Math.round(n));
 const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 const decidedText = (decision, label) => `${DECIDED[decision] ?? decision}${label ? ` to ${label}` : ""}`;
+
+// How many of these labels are wrong, by their scores.
+const expectedErrors = (audit, rows) => rows.reduce((sum, row) => sum + 1 - audit.score[row], 0);
 
 function tally(words) {
   const numbers = {};
@@ -29,6 +33,13 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// What a reload of this page keeps, such as filters; another page of the same audit has its own.
+function createMemory(key) {
+  const read = () => { try { return JSON.parse(sessionStorage.getItem(key)) ?? {}; } catch { return {}; } };
+  const keep = (values) => { try { sessionStorage.setItem(key, JSON.stringify({ ...read(), ...values })); } catch { /* without storage, a reload begins anew */ } };
+  return { read, keep };
+}
+
 // A name from the data, isolated so that right-to-left names do not move their neighbours.
 function nameOf(text, extra = "") {
   return el("span", { class: `name ${extra}`, dir: "auto", title: text }, text.trim() === "" ? "(blank)" : text);
@@ -36,8 +47,7 @@ function nameOf(text, extra = "") {
 
 // Thumbnails: `of` an image by its id, `typical` of a class, `original` as large as there is one.
 function createThumbs(audit) {
-  const [width, height] = audit.size ?? [];
-  const shape = `${width > height ? "wide" : ""} ${Math.max(width, height) <= SMALL_IMAGE ? "small" : ""}`;
+  const shape = Math.max(...(audit.size ?? [Infinity])) <= SMALL_IMAGE ? "small" : "";
   // While the server lists the files of a very large set, pictures are asked for again.
   const again = ({ target }) => {
     target.tries = (target.tries ?? 0) + 1;

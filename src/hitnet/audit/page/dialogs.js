@@ -17,6 +17,14 @@ function setUpDialogs(audit) {
   $("#open-help").addEventListener("click", () => $("#help").showModal());
 }
 
+// Ask before something that probably does harm.
+function ask(question, yes, action) {
+  $("#ask-text").textContent = question;
+  $("#ask-yes").textContent = yes;
+  $("#ask-yes").onclick = () => { $("#ask").close(); action(); };
+  $("#ask").showModal();
+}
+
 // A list of classes that typing filters; `choose` receives the rows and the class index.
 function createPicker(audit, thumbs, choose) {
   const dialog = $("#picker"), input = $("#picker-input"), list = $("#picker-list");

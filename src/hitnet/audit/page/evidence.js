@@ -4,7 +4,7 @@
 function evidenceFigures(app, title, role, entries) {
   if (!entries?.length) return null;
   const figure = ({ id, caption, label }) => el("figure", { class: role },
-    app.thumbs.of(id, `Image ${id}${label === undefined ? "" : `, labelled ${app.audit.names[label]}`}`), el("figcaption", {}, caption));
+    openable(app, id, app.thumbs.of(id, `Image ${id}${label === undefined ? "" : `, labelled ${app.audit.names[label]}`}`)), el("figcaption", {}, caption));
   return el("section", { class: "why" }, el("h3", {}, ...title), el("div", { class: "why-images" }, ...entries.map(figure)));
 }
 

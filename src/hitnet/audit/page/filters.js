@@ -6,19 +6,25 @@ const TOP_PAIRS = 60;
 const HEALTH_ROWS = 40;
 const NO_FILTERS = { given: null, suggested: null, either: null, flags: [], state: null, min: null, max: null, text: "" };
 
-function createFilters(audit, onChange) {
-  let chosen = { ...NO_FILTERS, sort: "doubt" };
+function createFilters(audit, memory, onChange) {
+  let chosen = { ...NO_FILTERS, sort: "doubt", ...memory.read().filters };
 
   function set(changes) {
     chosen = { ...chosen, ...changes };
+    memory.keep({ filters: chosen });
+    render();
+    onChange();
+  }
+
+  function render() {
     renderControls(chosen);
     renderChips(audit, chosen, set);
-    onChange();
   }
 
   buildControls(audit, () => chosen, set);
   buildPairs(audit, () => chosen, set);
   buildHealth(audit, set);
+  render();
   return {
     set,
     clear: () => set({ ...NO_FILTERS }),
@@ -108,6 +114,7 @@ function pairMatrix(audit, pairs, most, choose) {
     el("thead", {}, el("tr", {}, el("td", { class: "corner", title: "rows: given, columns: suggested" }, "↓→"), ...audit.names.map((_, k) => head(k, "suggested")))),
     el("tbody", {}, ...audit.names.map((_, g) => el("tr", {}, head(g, "given"), ...audit.names.map((__, s) => cell(g, s))))));
   table.classList.toggle("dense", audit.names.length > 12);
+  table.classList.toggle("long", audit.names.some((name) => name.length > 3));
   rove(table);
   return table;
 }

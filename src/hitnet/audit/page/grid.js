@@ -20,20 +20,24 @@ function buildCard(app, row, position) {
   record ? el("span", { class: "card-state" }, record.label || DECIDED[record.decision]) : null);
 }
 
-function buildHeading(app, group) {
-  const { audit } = app;
-  const { given, suggested, count: images, undecided } = group;
-  const same = given === suggested, none = undecided === 0;
-  const button = (text, label, decision, extra = {}) => el("button", { type: "button", "aria-label": `${label}: ${audit.names[given]} to ${audit.names[suggested]}`,
-    disabled: none, onclick: () => decideGroup(app, group, decision), ...extra }, text);
-  return el("div", { class: "heading", role: "group", "aria-label": `${audit.names[given]} to ${audit.names[suggested]}` },
-    el("h2", {}, nameOf(audit.names[given], "given"), same ? null : el("span", { class: "arrow", "aria-label": "suggested" }, "→"), same ? null : nameOf(audit.names[suggested], "suggested"),
-      el("small", {}, none ? `${count(images)}, all decided` : `${count(undecided)} of ${count(images)} to decide`)),
+// The heading of a group. Where it has little room, it has only the main button, and keys for the rest.
+function buildHeading(app, group, width) {
+  const { names } = app.audit, { given, suggested, count: images, undecided, wrong } = group;
+  const same = given === suggested, none = undecided === 0, pair = `${names[given]} to ${names[suggested]}`;
+  const button = (text, decision, extra = {}) => el("button", { type: "button", "aria-label": `${text}: ${pair}`, title: text, disabled: none,
+    onclick: () => decideGroup(app, group, decision), ...extra }, text);
+  const narrow = width < 200, wide = width > 480;
+  const errors = `about ${roughly(wrong)} ${roughly(wrong) === "1" ? "is" : "are"} wrong`;
+  const whole = `Relabel ${count(undecided)} as ${names[suggested]}; ${errors}`;
+  const relabel = narrow ? "Relabel" : width > 340 ? whole : `Relabel ${count(undecided)}; ≈ ${roughly(wrong)} wrong`;
+  return el("div", { class: "heading", role: "group", "aria-label": pair },
+    el("h2", {}, nameOf(names[given], "given"), same ? null : el("span", { class: "arrow", "aria-label": "suggested" }, "→"), same ? null : nameOf(names[suggested], "suggested"),
+      narrow ? null : el("small", {}, none ? `${count(images)}, all decided` : `${count(undecided)} of ${count(images)} to decide`)),
     el("div", { class: "heading-buttons" },
-      same ? null : button("Accept all suggestions here", "Accept all suggestions here", "relabel", { class: "accept" }),
-      button("Keep all", "Keep all labels", "keep"),
-      same ? null : button("Neither fits", "Neither label fits any", "neither"),
-      button("Select all", "Select all", "select", { disabled: false })));
+      same ? button(narrow ? "Keep" : `Keep ${count(undecided)}; ${errors}`, "keep") : button(none ? "All decided" : relabel, "relabel", { class: "accept", title: none ? "" : whole }),
+      same || !wide ? null : button("Keep all", "keep"),
+      same || !wide ? null : button("Neither fits", "neither"),
+      wide ? button("Select all", "select", { disabled: false }) : null));
 }
 
 // The selected images: row → id.
@@ -117,12 +121,15 @@ function setUpDragging(app) {
     band.style.transform = `translate(${area.left}px, ${area.top}px)`;
     band.style.width = `${area.right - area.left}px`;
     band.style.height = `${area.bottom - area.top}px`;
+    const touched = new Set(view.layout().within(area));
+    view.each((node, row, position) => node.classList.toggle("touched", touched.has(position)));
   });
   window.addEventListener("pointerup", (event) => {
     if (!start) return;
     const begun = start, dragged = band;
     start = band = null;
     dragged?.remove();
+    view.each((node) => node.classList.remove("touched"));
     if (dragged) selection.add(view.layout().within(rectangle(begun, view.at(event.clientX, event.clientY))));
     else if (begun.position !== null && begun.shift) selection.extend(begun.position);
     else if (begun.position !== null) selection.toggle(begun.position);
@@ -148,6 +155,7 @@ async function showAs(app, grid) {
   if (app.asGrid === grid) return;
   const row = app.view.current();
   app.asGrid = grid;
+  app.memory.keep({ asGrid: grid });
   app.selection.forget();
   $("#list").classList.toggle("grid", grid);
   $("#rows").setAttribute("role", grid ? "listbox" : "feed");

@@ -56,21 +56,23 @@ function renderPager(app, base, end, length) {
   app.pages = { before: base - LARGEST_PAGE, after: end };
 }
 
-// What the server says of the review: how many errors are left, and how far people agree.
+// What the server says of the review: how many errors were found and are left, and how far people agree.
 function renderState(app, state) {
   renderProgress(app.audit, app.store);
-  const left = leftText(app.audit, state.left);
+  const found = ["relabel", "drop", "neither"].reduce((sum, decision) => sum + (state.counts[decision] ?? 0), 0);
+  $(".tile.expected dd").textContent = `≈ ${count(found + Math.round(state.left[0]))}`;
+  const left = leftText(app.audit, found, state.left);
   const pairs = state.agreement.map(({ reviewers, images, agree, kappa }) =>
     `${reviewers.join(" and ")} agree on ${count(agree)} of ${plural(images, "image")}${kappa === null ? "" : ` (kappa ${kappa.toFixed(2)})`}`);
   $("#review-state").textContent = [left, ...pairs].filter(Boolean).join(" · ");
   $("#review-state").hidden = !left && !pairs.length;
 }
 
-// From the first decision on: before, the tile of expected errors says the same.
-function leftText(audit, [expected, unseen]) {
-  if (unseen === audit.images) return "";
+// From the first decision on; the tile shows the sum of both numbers.
+function leftText(audit, found, [expected, unseen]) {
+  if (unseen === audit.summary.images) return "";
   const errors = Math.round(expected);
-  return `About ${plural(errors, "wrong label")} ${errors === 1 ? "is" : "are"} left among ${plural(unseen, "image")} not yet decided`;
+  return `${plural(found, "wrong label")} found, about ${count(errors)} ${errors === 1 ? "is" : "are"} left among ${plural(unseen, "image")} not yet decided`;
 }
 
 // That something is not saved stays there until a later step is saved; other trouble, until the server answers.

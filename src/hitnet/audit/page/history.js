@@ -3,10 +3,10 @@
 
 const STEPS_SHOWN = 200;
 
-function stepText({ kinds, images, first, label, undoes }) {
+function stepText({ kinds, images, ids, label, undoes }) {
   if (undoes) return "undo or redo";
   const what = Object.entries(kinds).map(([kind, n]) => `${images > 1 ? `${count(n)} ` : ""}${decidedText(kind, kind === "relabel" ? label : "")}`).join(", ");
-  return images === 1 ? `#${first}: ${what}` : what;
+  return images === 1 ? `#${ids[0]}: ${what}` : what;
 }
 
 async function openHistory(app) {
@@ -19,6 +19,7 @@ async function openHistory(app) {
   // What is undone is undone by another step: bringing it back undoes that one.
   const nameFor = (step) => steps.find((other) => other.undoes === step.step && other.stands)?.step ?? step.step;
   const line = (step) => el("li", { class: step.stands ? "" : "undone" },
+    el("span", { class: "step-images" }, ...step.ids.map((id) => app.thumbs.of(id, `Image ${id}`)).filter(Boolean)),
     el("span", { class: "step-text", dir: "auto" }, stepText(step)),
     el("small", {}, [step.reviewer, new Date(step.time).toLocaleString()].filter(Boolean).join(", ")),
     step.undoes ? null : el("button", { type: "button", onclick: () => undoStep(app, nameFor(step)) }, step.stands ? "Undo" : "Bring back"));

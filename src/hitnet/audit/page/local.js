@@ -46,8 +46,9 @@ function createLocalServer(audit, { onTrouble, onChange }) {
   function state() {
     const here = [...records.values()].filter(([id]) => audit.rowOf.has(id));
     const counts = { ...tally(here.map(([, , , decision]) => decision)), carried: records.size - here.length };
-    const unseen = audit.id.flatMap((id, row) => (records.has(id) ? [] : [1 - audit.score[row]]));
-    return { changed: changes, counts, left: [unseen.reduce((sum, doubt) => sum + doubt, 0), unseen.length], agreement: [] };
+    // Of all images, also of those that are not on this page.
+    const decided = here.map(([id]) => audit.rowOf.get(id)), { expected_errors: expected, images } = audit.summary;
+    return { changed: changes, counts, left: [expected - expectedErrors(audit, decided), images - decided.length], agreement: [] };
   }
 
   const changed = ([id, decision, label]) => {
@@ -60,17 +61,19 @@ function createLocalServer(audit, { onTrouble, onChange }) {
     if (query.sort === "file") order.sort((a, b) => (audit.path[a] < audit.path[b] ? -1 : audit.path[a] > audit.path[b] ? 1 : a - b));
     const groups = query.grouped ? groupRows(audit, order, (row) => records.has(audit.id[row])) : [];
     if (query.grouped) order = groups.flatMap((group) => group.rows);
-    const position = Math.max(0, order.indexOf(audit.rowOf.get(query.near)));
+    const isHere = order.indexOf(audit.rowOf.get(query.near)), undecided = order.findIndex((row) => !records.has(audit.id[row]));
+    const position = Math.max(0, isHere < 0 ? undecided : isHere);
     return { total: order.length, position, offset: 0, rows: order, columns: {}, records: order.map((row) => recordOf(audit.id[row])), groups };
   }
 
-  function decideGroup({ query, decision }) {
-    const undecided = rows(query).rows.filter((row) => !records.has(audit.id[row]));
-    const label = decision === "relabel" ? audit.names[query.suggested] : "";
+  function decideGroup({ query, given, suggested, decision }) {
+    const group = rows({ ...query, grouped: 1 }).groups.find((each) => each.given === given && each.suggested === suggested);
+    const undecided = group.rows.filter((row) => !records.has(audit.id[row]));
+    const label = decision === "relabel" ? audit.names[suggested] : "";
     return add({ changes: undecided.map((row) => changed([audit.id[row], decision, label])) });
   }
 
-  const history = () => ({ steps: steps.map((step) => ({ ...step, reviewer: "", stands: inForce.has(step.step), images: step.changes?.length ?? 0, first: step.changes?.[0][0],
+  const history = () => ({ steps: steps.map((step) => ({ ...step, reviewer: "", stands: inForce.has(step.step), images: step.changes?.length ?? 0, ids: (step.changes ?? []).slice(0, 3).map(([id]) => id),
     kinds: tally((step.changes ?? []).map(([, , , decision]) => decision)), label: step.changes?.[0][4] ?? "" })).reverse() });
 
   function undo({ step: name }) {
@@ -141,15 +144,19 @@ function passes(audit, row, record, { given, suggested, either, flags, state, lo
   return text === undefined || audit.path[row].toLowerCase().includes(text) || String(audit.id[row]) === text.replace(/^#/, "");
 }
 
-// Pairs of different classes first, the most frequent first; within a pair, the order stays.
+// As the server groups rows: a group's images are more probably wrong than right, or its suggested class is the given one.
+// The groups with the most expected errors come first; within a group, the order stays.
 function groupRows(audit, order, isDecided) {
-  const pairs = Map.groupBy(order, (row) => audit.given[row] * audit.names.length + audit.suggested[row]);
-  const groups = [...pairs].map(([pair, rows]) => ({ pair, rows, given: audit.given[rows[0]], suggested: audit.suggested[rows[0]] }));
+  const probable = (row) => (audit.score[row] < 0.5 ? audit.suggested[row] : audit.given[row]);
+  const errors = (rows) => expectedErrors(audit, rows);
+  const pairs = Map.groupBy(order, (row) => audit.given[row] * audit.names.length + probable(row));
+  const groups = [...pairs].map(([pair, rows]) => ({ pair, rows, given: audit.given[rows[0]], suggested: probable(rows[0]) }));
   const same = (group) => group.given === group.suggested;
-  groups.sort((one, other) => same(one) - same(other) || other.rows.length - one.rows.length || one.pair - other.pair);
+  groups.sort((one, other) => same(one) - same(other) || errors(other.rows) - errors(one.rows) || one.pair - other.pair);
   let start = 0;
   for (const group of groups) {
-    Object.assign(group, { start, count: group.rows.length, undecided: group.rows.filter((row) => !isDecided(row)).length });
+    const undecided = group.rows.filter((row) => !isDecided(row));
+    Object.assign(group, { start, count: group.rows.length, undecided: undecided.length, wrong: errors(undecided) });
     start += group.count;
   }
   return groups;

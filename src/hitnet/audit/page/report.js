@@ -13,7 +13,8 @@ function readAudit() {
 
 function start() {
   const audit = readAudit();
-  const app = { audit, announce: createAnnouncer(), unsaved: false, asGrid: false, thumbs: createThumbs(audit) };
+  const memory = createMemory(`hitnet-view:${audit.fingerprint ?? ""}`);
+  const app = { audit, memory, announce: createAnnouncer(), unsaved: false, asGrid: false, thumbs: createThumbs(audit), back: null };
   const refreshed = () => refresh(app, idOf(app), { focus: false });
   app.server = audit.server ? createRemoteServer() : createLocalServer(audit, { onTrouble: showBanner, onChange: refreshed });
   app.store = createStore(app.server, (state) => renderState(app, state));
@@ -22,13 +23,13 @@ function start() {
   $("#list").classList.toggle("with-neighbours", audit.with_neighbours);
   app.view = createView({
     build: (row, position) => (app.asGrid ? buildCard(app, row, position) : buildRow(app, row)),
-    heading: (group) => buildHeading(app, group),
+    heading: (group, width) => buildHeading(app, group, width),
     moved: () => renderZoom(app),
     asGrid: () => app.asGrid,
     paged: (base, end, length) => renderPager(app, base, end, length),
   });
   app.selection = createSelection(app);
-  app.filters = createFilters(audit, () => { app.selection.forget(); refreshed(); });
+  app.filters = createFilters(audit, memory, () => { app.selection.forget(); refreshed(); });
   app.picker = createPicker(audit, app.thumbs, (rows, k) => decide(app, rows, "relabel", () => k));
   app.exporter = createExport(app);
   createImport(app);
@@ -42,12 +43,13 @@ function start() {
   setUpWindow(app);
   if (audit.server) setUpPolling(app);
   else app.server.ask("state").then(app.store.stateOf);
-  refresh(app, null);
+  if (memory.read().asGrid) showAs(app, true);
+  else refresh(app, null);
 }
 
 function setUpWindow(app) {
   $("#clear-filters").addEventListener("click", app.filters.clear);
-  $("#zoom").addEventListener("close", () => app.view.move(0));
+  $("#zoom").addEventListener("close", () => { app.back = null; app.view.move(0); });
   $("#open-history").addEventListener("click", () => openHistory(app));
   $("#pager-before").addEventListener("click", () => app.view.moveTo(app.pages.before));
   $("#pager-after").addEventListener("click", () => app.view.moveTo(app.pages.after));

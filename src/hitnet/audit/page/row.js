@@ -41,11 +41,11 @@ function prototypePair(audit, { typical: prototypes }, row) {
 }
 
 // The image most like this one under each label, where the page has it: some audits do not look for it.
-function neighbourPair(audit, thumbs, row) {
+function neighbourPair(audit, thumbs, row, open = (_, picture) => picture) {
   if (!audit.with_neighbours) return null;
   const figure = (id, k, role) => {
     const label = `Image ${id}, most like it, labelled ${audit.names[k]}`;
-    const picture = id < 0 ? null : thumbs.of(id, label);
+    const picture = id < 0 ? null : open(id, thumbs.of(id, label));
     return picture && el("figure", { class: role }, picture, el("figcaption", {}, "most like it, labelled", nameOf(audit.names[k])));
   };
   const same = audit.given[row] === audit.suggested[row];
@@ -127,11 +127,20 @@ function buildRow(app, row) {
 // The large view of an image, with all its figures from the audit.
 function buildZoom(app, row) {
   const { audit, thumbs } = app, record = app.store.get(audit.id[row]);
-  const evidence = audit.server ? [] : [prototypePair(audit, thumbs, row), neighbourPair(audit, thumbs, row)];
+  const evidence = audit.server ? [] : [prototypePair(audit, thumbs, row), neighbourPair(audit, thumbs, row, (id, picture) => openable(app, id, picture))];
+  const back = app.back === null || app.back === audit.id[row] ? null
+    : el("button", { type: "button", class: "back", onclick: () => openImage(app, app.back) }, `← Back to #${app.back}`);
   return el("div", { class: "zoomed" },
     zoomPicture(audit, thumbs, row),
-    el("div", { class: "zoom-about" }, labelPair(audit, row), whoLine(record), choiceButtons(app, row, record),
-      el("div", { class: "evidence" }, ...evidence), zoomFacts(audit, row), distanceChart(audit, row)));
+    el("div", { class: "zoom-about" }, back, labelPair(audit, row), whoLine(record), choiceButtons(app, row, record),
+      zoomFacts(audit, row), distanceChart(audit, row)),
+    el("div", { class: "evidence" }, ...evidence));
+}
+
+// A picture of another image that a click opens, where the page can show it.
+function openable(app, id, picture) {
+  if (!picture || (!app.audit.server && !app.audit.rowOf.has(id))) return picture;
+  return el("button", { type: "button", class: "open", "aria-label": `Open ${picture.alt}`, onclick: () => openImage(app, id) }, picture);
 }
 
 function zoomFacts(audit, row) {

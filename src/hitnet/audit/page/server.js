@@ -58,7 +58,7 @@ function createStore(server, onState) {
     counts: () => counts,
     changed: () => changed,
     change: (changes) => send("decide", { changes }, changes.map(([id]) => id)),
-    changeGroup: (query, decision, expected) => send("decide-group", { query, decision, expected }),
+    changeGroup: (query, { given, suggested, undecided }, decision) => send("decide-group", { query, given, suggested, decision, expected: undecided }),
     undo: (step) => send("undo", { step }),
     importText: (text) => send("import", { text }),
   };

@@ -6,44 +6,46 @@ const LARGEST_PAGE = 20_000; // images; browsers cannot lay out higher documents
 const NO_PART = { first: 0, last: 0, top: 0, lines: 0 };
 const NOTHING = { length: 0, groups: [], row: () => undefined, parts: () => [] };
 
-// Many images per line, each group below its heading; without headings, a list: one image per line, as wide as it can be.
+// Many images per line, each group below its heading, small groups side by side; without headings, a list: one image per
+// line, as wide as it can be.
 function createLayout(groups, base, end, width, card, heading) {
   const columns = heading ? Math.max(1, Math.floor(width / card)) : 1;
   const cell = width / columns, overscan = heading ? card : OVERSCAN * card;
   const parts = [];
-  let top = 0;
+  let top = 0, column = 0, height = 0;
   for (const group of groups) {
     const first = Math.max(base, group.start), last = Math.min(end, group.start + group.count);
     if (first >= last) continue;
-    const lines = Math.ceil((last - first) / columns);
-    parts.push({ group, first, last, top, lines });
-    top += heading + lines * card;
+    const span = Math.min(last - first, columns), lines = Math.ceil((last - first) / span);
+    if (column + span > columns) [top, column] = [height, 0];
+    parts.push({ group, first, last, top, lines, column, span, left: column * cell, width: span * cell });
+    height = top + heading + lines * card;
+    column += span;
   }
   const partOf = (position) => parts.findLast((part) => part.first <= position) ?? parts[0] ?? NO_PART;
   const partsWithin = (from, to) => parts.filter((part) => part.top < to && part.top + heading + part.lines * card > from);
   function box(position) {
     const part = partOf(position), place = position - part.first;
-    return { left: (place % columns) * cell, top: part.top + heading + Math.floor(place / columns) * card, width: heading ? cell : null, height: card };
+    return { left: part.left + (place % part.span) * cell, top: part.top + heading + Math.floor(place / part.span) * card, width: heading ? cell : null, height: card };
   }
   function range(from, to) {
     const seen = partsWithin(from - overscan, to + overscan);
     if (!seen.length) return [base, base];
     const line = (part, y) => Math.min(part.lines, Math.max(0, Math.floor((y - part.top - heading) / card)));
     const head = seen[0], tail = seen.at(-1);
-    return [head.first + line(head, from - overscan) * columns, Math.min(tail.last, tail.first + (line(tail, to + overscan) + 1) * columns)];
+    return [head.first + line(head, from - overscan) * head.span, Math.min(tail.last, tail.first + (line(tail, to + overscan) + 1) * tail.span)];
   }
-  // Down from the last full line of a group is the same column of the next group, or its last image.
+  // The nearest image of the line above or below.
   function step(position, right, down) {
     if (!down || !heading) return position + right + down;
-    const part = partOf(position), place = position - part.first + down * columns, column = (position - part.first) % columns;
-    if (place >= 0 && place < part.last - part.first) return part.first + place;
-    const next = parts[parts.indexOf(part) + Math.sign(down)];
-    if (down > 0) {
-      const lastLine = part.first + (part.lines - 1) * columns;
-      if (position < lastLine) return part.last - 1;
-      return next ? Math.min(next.last - 1, next.first + column) : position;
-    }
-    return next ? Math.min(next.last - 1, next.first + (next.lines - 1) * columns + column) : position;
+    const sign = Math.sign(down), isLine = (place, y) => place >= base && place < end && box(place).top === y;
+    const { left, top: from } = box(position), away = (place) => Math.abs(box(place).left - left);
+    let place = position;
+    while (isLine(place, from)) place += sign;
+    if (place < base || place >= end) return position;
+    const line = box(place).top;
+    while (isLine(place + sign, line) && away(place + sign) < away(place)) place += sign;
+    return Math.abs(down) > 1 ? step(place, 0, down - sign) : place;
   }
   // Positions of the images that a rectangle touches.
   function within(area) {
@@ -51,8 +53,9 @@ function createLayout(groups, base, end, width, card, heading) {
     for (const part of partsWithin(area.top, area.bottom)) {
       const [first, last] = [area.top, area.bottom].map((y) => Math.floor((y - part.top - heading) / card));
       for (let line = Math.max(0, first); line <= Math.min(part.lines - 1, last); line++) {
-        for (let column = Math.max(0, Math.floor(area.left / cell)); column <= Math.min(columns - 1, Math.floor(area.right / cell)); column++) {
-          const position = part.first + line * columns + column;
+        const [from, to] = [area.left, area.right].map((x) => Math.floor((x - part.left) / cell));
+        for (let place = Math.max(0, from); place <= Math.min(part.span - 1, to); place++) {
+          const position = part.first + line * part.span + place;
           if (position < part.last) positions.push(position);
         }
       }
@@ -60,8 +63,8 @@ function createLayout(groups, base, end, width, card, heading) {
     return positions;
   }
   // The heading of a group belongs to its first line.
-  const lead = (position) => (position - partOf(position).first < columns ? partOf(position).top : box(position).top);
-  return { height: top, margin: heading ? 0 : card, box, range, step, within, lead, headings: (from, to) => (heading ? partsWithin(from, to) : []) };
+  const lead = (position) => (position - partOf(position).first < partOf(position).span ? partOf(position).top : box(position).top);
+  return { height, margin: heading ? 0 : card, box, range, step, within, lead, headings: (from, to) => (heading ? partsWithin(from, to) : []) };
 }
 
 function createView(parts) {
@@ -106,8 +109,9 @@ function createView(parts) {
     }
     for (const part of seen) {
       if (headings.has(part.first)) continue;
-      const node = parts.heading(part.group);
-      node.style.transform = `translateY(${part.top}px)`;
+      const node = parts.heading(part.group, part.width);
+      node.style.transform = `translate(${part.left}px, ${part.top}px)`;
+      node.style.width = `${part.width - 8}px`;
       headings.set(part.first, node);
       insert(node, part.first - 0.5);
     }
@@ -192,10 +196,15 @@ function createView(parts) {
   }
 
   view.addEventListener("scroll", () => draw(), { passive: true });
-  new ResizeObserver(() => { measure(); draw(true); }).observe(view);
+  new ResizeObserver(() => {
+    const seen = inSight();
+    measure();
+    if (seen) scrollToCursor();
+    draw(true);
+  }).observe(view);
   return {
     show, moveTo, inSight, redraw, rows,
-    each: (change) => nodes.forEach((node, position) => change(node, order.row(position))),
+    each: (change) => nodes.forEach((node, position) => change(node, order.row(position), position)),
     order: () => order,
     layout: () => layout,
     position: () => cursor,

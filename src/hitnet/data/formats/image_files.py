@@ -59,7 +59,7 @@ class FileData(Data):
 
     def report(self, split: str = "train") -> Report:
         check_split(split)
-        surveyed = survey(self.listing, self.options).of_split(split, self.options.limit)
+        surveyed = self._survey().of_split(split, self.options.limit)
         images, skipped = read_images(surveyed, strict=self.options.strict)
         return Report(self._with_flip(images), skipped, self.listing.ignored)
 
@@ -67,7 +67,7 @@ class FileData(Data):
         """As in `Data`; the headers of the files are read once for all splits, and what they lack is logged once."""
         for split in splits:
             check_split(split)
-        surveyed = survey(self.listing, self.options)
+        surveyed = self._survey()
         first = surveyed.of_split(splits[0], self.options.limit)
         others = [replace(surveyed.of_split(split), skipped=()) for split in splits[1:]]
         sets: list[ImageSet] = []
@@ -77,6 +77,11 @@ class FileData(Data):
             log_skipped(self.name, skipped, self.listing.ignored if each is first else {})
             sets.append(self._with_flip(images))
         return sets
+
+    def _survey(self) -> Survey:
+        surveyed = survey(self.listing, self.options)
+        self.size_note = surveyed.size_note
+        return surveyed
 
     def images_to_correct(self, split: str) -> ImageSet:
         """All files of all splits that can be read; their pixels stay on disk."""
@@ -119,6 +124,7 @@ class Survey:
     shape: tuple[int, int, int]  # (C, H, W) to read the images at
     entries: Entries  # the files of the split that can be used
     skipped: tuple[Skipped, ...]  # what was left out so far
+    size_note: str = ""  # how images of other sizes are read
     split: str = "all"
     crop: bool = False  # see `decode.fit`
 
@@ -173,8 +179,8 @@ def survey(listing: Listing, options: DataOptions) -> Survey:
     if len(names) < 2:
         problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
         raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
-    shape = _common_shape(listing.name, headers, options)
-    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped), crop=options.crop)
+    shape, note = _common_shape(listing.name, headers, options)
+    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped), note, crop=options.crop)
 
 
 def read_images(surveyed: Survey, *, strict: bool) -> tuple[Images, tuple[Skipped, ...]]:
@@ -219,19 +225,21 @@ def _without_pixels(
                 yield own, reasons
 
 
-def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptions) -> tuple[int, int, int]:
+def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptions) -> tuple[tuple[int, int, int], str]:
+    """The shape (C, H, W) at which all images are read, and what this means for those of another size."""
     channels = 1 if all(h.grey for h in headers) else 3
     sizes: Counter[tuple[int, int]] = Counter()
     for h, count in headers.items():
         sizes[h.height, h.width] += count
-    height, width = options.image_size or _typical_size(sizes, options.longest_side)
+    if options.image_size is not None:
+        return (channels, *options.image_size), ""
+    height, width = _typical_size(sizes, options.longest_side)
     other = sum(count for size, count in sizes.items() if size != (height, width))
-    if other:
-        sentence = "%s: images are read at %d x %d (height x width); %d of %d have another size and are scaled to fit, "
-        how = "cropped to the middle." if options.crop else "centred on black."
-        end = how if options.image_size else f"{how} Set `image_size` for another size."
-        log.info(sentence + end, name, height, width, other, headers.total())
-    return channels, height, width
+    note = (
+        f"{name}: images are read at {height} x {width} (height x width); {other} of {headers.total()} have another "
+        "size and are scaled to fit, centred on black. Set `image_size` for another size."
+    )
+    return (channels, height, width), note if other else ""
 
 
 def _typical_size(sizes: Counter[tuple[int, int]], longest_side: int) -> tuple[int, int]:

@@ -154,6 +154,14 @@ def fit(image: Image.Image, height: int, width: int, *, crop: bool = False) -> n
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
+def without_bars(image: Image.Image) -> Image.Image:
+    """A colour picture without the black bars of `fit`, which are on two opposite sides."""
+    box = image.getbbox() if image.mode == "RGB" else None
+    if box is None or (box[2] - box[0] < image.width and box[3] - box[1] < image.height):
+        return image
+    return image.crop(box)
+
+
 def eight_bits(
     array: npt.NDArray[Any], *, white: int | None = None, precision: npt.DTypeLike = np.float64
 ) -> npt.NDArray[np.uint8]:

@@ -58,7 +58,7 @@ def loaded_pictures(load: Callable[[], Images]) -> PictureReader:
         if not len(places):
             raise HitNetError(f"Image {number} is not in {images.name} any more.")
         pixels = images.pixels[int(places[0])].permute(1, 2, 0).squeeze(-1).numpy()
-        return decode.shrunk(Image.fromarray(np.ascontiguousarray(pixels)), longest_side)
+        return decode.shrunk(decode.without_bars(Image.fromarray(np.ascontiguousarray(pixels))), longest_side)
 
     return picture
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import check_regular, expand
+from hitnet.runtime.files import check_regular, checksum, expand
 
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)  # not C:/ and not chains such as simplecache::s3://
 # Only these: other schemes of fsspec lead to local files past the checks of local files, or through several systems.
@@ -94,6 +94,11 @@ Root = AnyPath | Callable[[str], AnyFile]  # where the paths of a set start: a f
 def is_remote(path: object) -> bool:
     """Whether a path has a scheme. A `Path` never has."""
     return isinstance(path, str) and SCHEME.match(path) is not None
+
+
+def file_checksum(file: AnyFile) -> str:
+    """A short hash of a file on this machine; empty for others, which would have to be fetched again."""
+    return checksum(file) if isinstance(file, Path) else ""
 
 
 def as_file(path: str | AnyFile) -> AnyFile:
