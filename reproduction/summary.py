@@ -27,7 +27,7 @@ READINGS = """## How we read what the paper leaves open
 """
 PUZZLES = """## What we cannot explain
 
-- N1 and, by our first reading, N2 and N2b have lower errors here than in the paper.
+- N1, N2 and N2b have lower errors here than in the paper.
 - CIFAR-10 and SVHN reach the paper's errors only with longer shifts than it names ([readings](results.md#readings)).
   By its words, HitNet does not beat Guo's CapsNet (27.21 %) on CIFAR-10.
 - affNIST: lower errors than in the paper without shifts (first reading), higher ones with them; but our test images are

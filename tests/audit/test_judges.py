@@ -14,6 +14,7 @@ from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit import judges as module
 from hitnet.audit.audit_table import make_table
 from hitnet.audit.judges import FEW
+from hitnet.audit.planted import plant_errors, weigh_networks
 from hitnet.audit.scoring import score_labels
 from hitnet.data import Images
 from hitnet.features import heads as heads_module
@@ -207,10 +208,16 @@ def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
     judges = Judges("fine-tuned", **tiny, networks=2, recipe=BRIEF, seed=5)
     together = judged(judges, images, tmp_path / "kept")
     model = judges._tuned_model()
-    # Resumed: the same networks.
-    networks = judged(Judges(model=model, networks=2, recipe=BRIEF, seed=5), images, tmp_path / "kept")
+    # Resumed: the same networks, which were trained with a planted error.
+    planted = plant_errors(images.labels, images.num_classes, 5)
+    networks = judged(
+        Judges(model=model, networks=2, recipe=BRIEF, seed=5), images.with_labels(planted), tmp_path / "kept"
+    )
     heads = judged(Judges("features", **tiny, seed=5), images)
-    same(together.opinions, (*networks.opinions, *heads.opinions))
+    weighed = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
+    same(together.opinions, (*weighed, *heads.opinions))
+    assert (planted != images.labels).sum() == 1
+    assert torch.equal(together.images.labels, images.labels)
     assert [opinion.in_sample for opinion in together.opinions] == [True] * 2 + [False] * 3
     assert [opinion.capsules for opinion in together.opinions] == [True] * 3 + [False] * 2
     assert torch.equal(together.features, heads.features)
@@ -222,8 +229,11 @@ def test_networks_from_scratch_beside_heads(tiny):
     images = toy_images(36)
     options = {"model": "hitnet-small", "networks": 1, "recipe": BRIEF}
     together = judged(Judges("mixed", **options, **tiny, seed=5), images)
-    networks, heads = judged(Judges(**options, seed=5), images), judged(Judges("features", **tiny, seed=5), images)
-    same(together.opinions, (*networks.opinions, *heads.opinions))
+    planted = plant_errors(images.labels, images.num_classes, 5)
+    networks = judged(Judges(**options, seed=5), images.with_labels(planted))
+    heads = judged(Judges("features", **tiny, seed=5), images)
+    weighed = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
+    same(together.opinions, (*weighed, *heads.opinions))
     assert together.model == "hitnet-small, heads and neighbours on timm:tiny"
     assert together.prototypes.shape == (3, *images.shape)
     assert (together.typical, heads.typical) == (False, True)

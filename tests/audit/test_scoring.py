@@ -1,6 +1,7 @@
 """The rule of each flag, and what scores come to."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,8 +139,12 @@ def test_they_join_those_that_have_not():
     alone = scoring.score_labels(opinions, given)
     seen = np.full((len(given), 5), 0.5, np.float32)
     seen[0] = np.where(np.arange(5) == given[0], 1.5, 0.0)  # a network that is sure that the first label is wrong
-    joined = scoring.score_labels([*opinions, Opinion("networks", seen, in_sample=True, capsules=True)], given)
+    network = Opinion("networks", seen, in_sample=True, capsules=True)
+    assert scoring.score_labels([*opinions, network], given).doubt.tolist() == alone.doubt.tolist()
+    weight = np.where(np.arange(len(given)) == 1, 0, 0.5)
+    joined = scoring.score_labels([*opinions, replace(network, weight=weight)], given)
     assert joined.score[0] < alone.score[0]
+    assert joined.doubt[1] == alone.doubt[1]
     assert np.sort(joined.score) == pytest.approx(np.sort(alone.score))
     assert joined.sentence == alone.sentence
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import MANY_IMAGES, Model, judge_by_networks, judge_by_runs, plan
+from hitnet.audit.planted import plant_errors, weigh_networks
 from hitnet.data import Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
@@ -143,12 +144,21 @@ class Judges:
         if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
             case.data.log_size()
         tuned = chosen.kind == "fine-tuned"
-        parts = []
-        if chosen.kind != "features":
-            parts.append(chosen._judge_by_networks(case, chosen._tuned_model() if tuned else chosen.model))
-        if chosen.kind in ("features", "mixed") or (tuned and len(case.images) < MANY_IMAGES):
-            parts.append(chosen._judge_by_heads(case))
-        return join(parts)
+        model = chosen._tuned_model() if tuned else chosen.model
+        if chosen.kind == "features":
+            return chosen._judge_by_heads(case)
+        if chosen.kind == "mixed" or (tuned and len(case.images) < MANY_IMAGES):
+            return chosen._judge_by_both(case, model)
+        return chosen._judge_by_networks(case, model)
+
+    def _judge_by_both(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
+        """Networks, trained with planted errors, and heads, by which these errors tell how much the networks count."""
+        images = case.images
+        planted = plant_errors(images.labels, images.num_classes, self.seed)
+        networks = self._judge_by_networks(replace(case, images=images.with_labels(planted)), model)
+        heads = self._judge_by_heads(case)
+        opinions = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
+        return join([replace(networks, opinions=opinions, images=images), heads])
 
     def _tuned_model(self) -> Model:
         weights = None if self.weights is None else str(self.weights)

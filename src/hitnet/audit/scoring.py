@@ -18,7 +18,6 @@ from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.features.opinions import Opinion, all_distances
 
 log = logging.getLogger("hitnet")
-SEEN_WEIGHT = 0.5  # of networks that were trained on the labels that they judge
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
 FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
 HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
@@ -70,8 +69,8 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     """Score labels (N,) by all opinions.
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
-    many labels are wrong. Networks that have seen them join with a fixed weight: they change the order of the labels,
-    not their scores as a whole. Alone, or with the most similar images, they say no number (see doubts.py).
+    many labels are wrong. Networks that have seen them join with their weight (see planted.py): they change the order
+    of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (doubts.py).
     """
     given = torch.from_numpy(labels)
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
@@ -84,8 +83,9 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
         by_networks = doubts.doubt(margins(all_distances(opinions), labels), labels)
         doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
-    if can_tell and seen:
-        doubt, rival = log_odds(joint + SEEN_WEIGHT * freed_logits(seen, given), given)
+    if can_tell and seen and seen[0].weight is not None:
+        weight = torch.from_numpy(seen[0].weight)[:, None]
+        doubt, rival = log_odds(joint + weight * freed_logits(seen, given), given)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = single_images(labels)
     score[lonely], doubt[lonely] = 0.5, 0.0
