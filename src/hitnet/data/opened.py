@@ -243,7 +243,6 @@ class Data(ABC):
     def training_sets(self, room: Room) -> tuple[ImageSet, ImageSet | None]:
         """The images to train on, and those to test on where there are any."""
         train, test = self.image_sets(["train", "test"], room)
-        self.log_size()
         return train, test
 
     def images_to_correct(self, split: str) -> ImageSet:

@@ -121,6 +121,8 @@ def _train(
         images, test = (
             training_sets(opened, partial(room_for_images, where)) if heads is None else (heads.images, heads.test)
         )
+        if not frozen:
+            opened.log_size()
         config, modify = configure(opened, images, test, device=where, **choices)
         jobs = ranks.from_first(lambda: seed_jobs(config, where, seeds=seeds, out=out, resume=resume, single=single))
         try:
