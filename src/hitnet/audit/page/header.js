@@ -59,6 +59,7 @@ function renderPager(app, base, end, length) {
 // What the server says of the review: how many errors are left, and how far people agree.
 function renderState(app, state) {
   renderProgress(app.audit, app.store);
+  renderCounted(app, state.counted);
   const left = leftText(app.audit, state.left);
   const pairs = state.agreement.map(({ reviewers, images, agree, kappa }) =>
     `${reviewers.join(" and ")} agree on ${count(agree)} of ${plural(images, "image")}${kappa === null ? "" : ` (kappa ${kappa.toFixed(2)})`}`);

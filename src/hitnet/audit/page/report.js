@@ -28,7 +28,7 @@ function start() {
     paged: (base, end, length) => renderPager(app, base, end, length),
   });
   app.selection = createSelection(app);
-  app.filters = createFilters(audit, () => { app.selection.forget(); refreshed(); });
+  app.filters = createFilters(audit, () => { app.selection.forget(); if (!hideOpinions(app)) refreshed(); });
   app.picker = createPicker(audit, app.thumbs, (rows, k) => decide(app, rows, "relabel", () => k));
   app.exporter = createExport(app);
   createImport(app);
@@ -42,7 +42,9 @@ function start() {
   setUpWindow(app);
   if (audit.server) setUpPolling(app);
   else app.server.ask("state").then(app.store.stateOf);
-  refresh(app, null);
+  if (audit.server) $("#count-start").addEventListener("click", () => startCount(app));
+  if (audit.counting) app.filters.set({ state: "drawn" });
+  else refresh(app, null);
 }
 
 function setUpWindow(app) {
