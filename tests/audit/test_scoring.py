@@ -180,7 +180,7 @@ def test_the_label_of_a_single_image_is_not_judged(caplog):
     given[given == 4] = 3
     given[7] = 4
     scored = scoring.score_labels(opinions, given)
-    assert "1 classes have a single image" in caplog.text
+    assert "1 class has a single image" in caplog.text
     assert (scored.score[7], scored.doubt[7], scored.suggested[7]) == (0.5, 0.0, 4)
     assert scored.flag[7] == "ok"
 

@@ -528,3 +528,29 @@ def test_every_button_and_field_has_a_name(page):
           || part.closest("label"))).length"""
     assert page.js(unnamed) == 0
     assert page.js("document.querySelector('#rows').getAttribute('role')") == "listbox"
+
+
+def test_a_count_shows_drawn_images_without_the_audits_opinion(page, folder):
+    page.wait("document.querySelector('#count-start').textContent.startsWith('How many labels are wrong?')")
+    page.as_grid()
+    page.click("#count-start")
+    page.wait("document.querySelector('.row.current') && document.body.classList.contains('blind')")
+    drawn = json.loads((folder / "count.json").read_text())["images"]
+    assert len(drawn) == 60  # all that there are
+    page.wait(f"document.querySelector('.current').dataset.id === '{drawn[0]}'")
+    for hidden in (".facts", ".reason", ".chart"):
+        assert (
+            page.js("getComputedStyle(document.querySelector(arguments[0])).visibility", f".current {hidden}")
+            == "hidden"
+        )
+    assert page.text("#count-sentence") == ""
+    page.keys("g", "2")  # neither the grid nor the suggestion: both tell what the audit thinks
+    assert page.js("!document.querySelector('.card')")
+    page.keys(*"111411141114")  # faster than the server answers: each key decides on another image
+    page.decided(12)
+    page.wait("document.querySelector('#count-sentence').textContent.startsWith('About ')")
+    assert "After your corrections, at most" in page.text("#count-sentence")
+    assert page.text("#count-start") == "Judge the 48 images left for the count"
+    page.click(".chip")
+    page.wait("!document.body.classList.contains('blind')")
+    assert len(on_disk(folder)) == 12

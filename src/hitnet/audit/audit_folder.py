@@ -5,6 +5,7 @@ distances.npy              mean distance of each image to each class, in the tab
 duplicates.csv             pairs of near-duplicates, where features were there to find them
 judged.safetensors         the opinion of each judge, and the features that it stood on, for the review
 decisions.jsonl            what people decided in the review, step by step
+count.json                 images that were drawn for a certified count
 summary.json               figures of the audit
 report.html                the review page
 settings.json              what is audited

@@ -71,6 +71,21 @@ def posterior(prior: Tensor, labels: Tensor, errors: Tensor) -> Tensor:
     return torch.softmax(prior + errors.log().T[labels], dim=1)
 
 
+def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor) -> bool:
+    """Whether judges make the labels (N,) likelier than the shares of the classes do, by two standard errors.
+
+    The likelihood is (1 − r) q + r (1 − q) / (K − 1), q that of the given class by ln q (N, K) and r the rate of errors
+    by the posteriors (N, K), at most (K − 1) / K: it tells nothing that judges are always wrong. Else the images, or
+    the labels, are such that nobody can tell them apart.
+    """
+    classes, given = prior.shape[1], labels[:, None]
+    shares = torch.bincount(labels, minlength=classes).double() / len(labels)
+    rate = (1 - posteriors.gather(1, given).double().mean()).clamp_max(1 - 1 / classes)
+    q = prior.gather(1, given)[:, 0].double().exp()
+    gain = ((1 - rate) * q + rate * (1 - q) / (classes - 1)).log() - shares.log()[labels]
+    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(labels)) + 1e-9)  # of rounding
+
+
 def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
     """T (K, K) from the posteriors (N, K) of labels (N,).
 

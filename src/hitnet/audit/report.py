@@ -32,7 +32,7 @@ from hitnet.runtime.files import write_text
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = (
     *("basics.js", "local.js", "server.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
-    *("dialogs.js", "history.js", "actions.js", "header.js", "report.js"),
+    *("dialogs.js", "history.js", "actions.js", "header.js", "count.js", "report.js"),
 )
 STYLES = ("report.css", "grid.css", "narrow.css")
 LIKE = ("like_given", "like_suggested")  # columns that an audit has where features show which images are alike

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from hitnet.audit import doubts
 from hitnet.audit.margins import Floats, Ints, Margins, margins
-from hitnet.audit.noise_model import fit_noise_model
+from hitnet.audit.noise_model import beats_chance, fit_noise_model
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.features.opinions import Opinion, all_distances
 
 log = logging.getLogger("hitnet")
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
+FEWEST_IMAGES = 5  # of a class, whose labels may be flagged and counted
 FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
 HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
 # By which factors the number of wrong labels may differ from the expected one; see the evidence of the audit.
@@ -71,12 +72,15 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
     many labels are wrong. Networks that have seen them join with their weight (see planted.py): they change the order
     of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (doubts.py).
+    Judges that do no better than chance are not heard.
     """
     given = torch.from_numpy(labels)
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
     can_tell = any(opinion.capsules for opinion in unseen)
     if can_tell:
         model = fit_noise_model(logits_by_kind(unseen), given)
+        if not beats_chance(model.log_prior, given, model.posterior):
+            return score_labels(seen, labels) if seen else unknown(labels)
         joint = (model.log_prior + model.errors.log().T[given]).double()
         doubt, rival = log_odds(joint, given)
     else:
@@ -87,13 +91,16 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
         weight = torch.from_numpy(seen[0].weight)[:, None]
         doubt, rival = log_odds(joint + weight * freed_logits(seen, given), given)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
-    lonely = single_images(labels)
+    lonely = images_of_small_classes(labels, 2)
     score[lonely], doubt[lonely] = 0.5, 0.0
     shown = margins(all_distances(capsule_opinions(opinions)), labels)
-    wrong = (flagged(1 - score) if can_tell else score < 0.5) & (shown.mean.min(axis=1) < MISS_RADIUS)
+    near = shown.mean.min(axis=1) < MISS_RADIUS  # others get another flag
+    wrong = near & (score < 0.5)
     told: tuple[tuple[float, float] | None, str | None] = (None, None)
     if can_tell:
-        told = count_errors(1 - score, wrong, lonely)
+        few = images_of_small_classes(labels, FEWEST_IMAGES)
+        wrong = near & flagged(np.where(few, 0, 1 - score))
+        told = count_errors(1 - score, wrong, few)
         wrong &= told[0] is not None
     flags = flag_labels(shown, doubt, rival, wrong, lonely, expected=round(float((1 - score)[~lonely].sum())))
     two_labels = np.array(flags) == "ambiguous: two labels"
@@ -124,12 +131,31 @@ def freed_logits(opinions: Sequence[Opinion], labels: Tensor) -> Tensor:
     return logits.scatter(1, given, own - lead.median())
 
 
-def single_images(labels: Ints) -> npt.NDArray[np.bool_]:
-    """Which labels (N,) belong to a single image; such labels cannot be judged."""
-    lonely: npt.NDArray[np.bool_] = np.bincount(labels)[labels] < 2
-    if lonely.any():
-        log.warning("%d classes have a single image; their labels cannot be judged.", lonely.sum())
-    return lonely
+def images_of_small_classes(labels: Ints, fewest: int) -> npt.NDArray[np.bool_]:
+    """Which labels (N,) belong to classes with fewer images than that; a warning tells what this means for them."""
+    counts = np.bincount(labels)
+    small: npt.NDArray[np.bool_] = counts[labels] < fewest
+    number = int(((counts > 0) & (counts < fewest)).sum())
+    if number:
+        classes, have = ("1 class", "has") if number == 1 else (f"{number:,} classes", "have")
+        size = "a single image" if fewest == 2 else f"fewer than {fewest} images"
+        what = "cannot be judged" if fewest == 2 else "are ranked, but neither counted nor flagged as wrong"
+        log.warning("%s %s %s: such labels %s.", classes, have, size, what)
+    return small
+
+
+def unknown(labels: Ints) -> Scores:
+    """What can be said of labels (N,) if nobody can tell the images apart: a tie."""
+    count = len(labels)
+    return Scores(
+        np.full(count, 0.5),
+        np.zeros(count),
+        labels.copy(),
+        ["ok"] * count,
+        None,
+        "These images cannot be told apart: judges that have not seen a label guess it no better than chance. So no "
+        "label can be called right or wrong.",
+    )
 
 
 def flagged(probability: Floats) -> npt.NDArray[np.bool_]:
@@ -142,16 +168,21 @@ def flagged(probability: Floats) -> npt.NDArray[np.bool_]:
 
 
 def count_errors(
-    probability: Floats, wrong: npt.NDArray[np.bool_], lonely: npt.NDArray[np.bool_]
+    probability: Floats, wrong: npt.NDArray[np.bool_], few: npt.NDArray[np.bool_]
 ) -> tuple[tuple[float, float] | None, str]:
     """Between which numbers that of the wrong labels probably lies, where this can be told, and a sentence on it.
 
     Args:
         probability: (N,), that each label is wrong.
         wrong: (N,), which are flagged.
-        lonely: (N,), which cannot be judged.
+        few: (N,), which belong to classes with too few images.
     """
-    judged = probability[~lonely]
+    judged = probability[~few]
+    if not len(judged):
+        return None, (
+            f"No class has {FEWEST_IMAGES} images: these are too few to tell how many labels are wrong. The order says "
+            "where to look first."
+        )
     count, contradicted = len(judged), int((judged > 0.5).sum())
     if contradicted < FEWEST_CONTRADICTED:
         return None, (

@@ -108,13 +108,10 @@ def print_audit(audit: Audit, most: int = 10) -> None:
         where = "" if audit.folder is None else f": see {audit.folder / 'duplicates.csv'}"
         pairs = "1 pair of near-duplicates has" if differ == 1 else f"{differ:,} pairs of near-duplicates have"
         console.print(f"{pairs} different labels{where}", soft_wrap=True)
-    if set(summary.flags) == {"ok"} and not differ:
-        trained = any("recipe" in network for network in summary.networks)
-        by_heart = "the networks have learned them by heart, as they may where images are few"
-        advice = "; with fewer --epochs, more labels are in doubt" if trained else ""
+    if set(summary.flags) == {"ok"} and not differ and summary.sentence is None:
         console.print(
-            f"No label stands out: all are right, or {by_heart if trained else 'there are too few images to tell'}. "
-            f"The order still says where to look first{advice}."
+            "No label stands out: all are right, or the networks have learned them by heart, as they may where images "
+            "are few. The order still says where to look first; with fewer --epochs, more labels are in doubt."
         )
     columns = ("id", "path", "given", "suggested", "score", "votes", "flag")
     rows = [

@@ -20,6 +20,10 @@ def review_command(
     folder: Annotated[Path, typer.Argument(metavar="AUDIT", help="A folder that `hitnet audit` wrote")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen (default: any free port)")] = 0,
     reviewer: Annotated[str | None, typer.Option(help="Who decides (default: the name of the user)")] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many labels are wrong? Judge N images, drawn for a count"),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser")] = True,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
@@ -37,7 +41,9 @@ def review_command(
         console.print(f"review page: {address}", soft_wrap=True)
         console.print("Decisions are saved as they are made. Press Ctrl-C to stop.")
 
-    decided = serve_review(folder, port=port, reviewer=reviewer, data=data, open_browser=open_browser, ready=ready)
+    decided = serve_review(
+        folder, port=port, reviewer=reviewer, data=data, count=count, open_browser=open_browser, ready=ready
+    )
     if not decided:
         console.print("No decisions yet.")
         return

@@ -68,6 +68,7 @@ class ReviewApp:
             Route("/api/decide-group", self.changing(self.decide_group), methods=["POST"]),
             Route("/api/undo", self.changing(self.undo), methods=["POST"]),
             Route("/api/import", self.changing(self.import_file), methods=["POST"]),
+            Route("/api/count", self.changing(self.draw), methods=["POST"]),
             Route("/thumb/{number}", answer(lambda request: _picture(small(need_row(_number(request)))), 404)),
             Route("/image/{number}", answer(lambda request: _picture(original(need_row(_number(request)))), 404)),
             Route("/typical/{number}", answer(lambda request: _picture(small(self.typical(_number(request)))), 404)),
@@ -89,6 +90,7 @@ class ReviewApp:
             "counts": self.board.counts(),
             "left": self.board.left(),
             "agreement": self.board.agreement(),
+            "counted": self.board.counted(),
         }
 
     def why(self, request: Request) -> dict[str, Any]:
@@ -104,7 +106,7 @@ class ReviewApp:
 
     # What is changed
 
-    def changing(self, change: Callable[[dict[str, Any]], Step]) -> Callable[[Request], Awaitable[Response]]:
+    def changing(self, change: Callable[[dict[str, Any]], Step | None]) -> Callable[[Request], Awaitable[Response]]:
         """A request that changes something; the answer shows what has changed."""
 
         async def respond(request: Request) -> Response:
@@ -123,10 +125,10 @@ class ReviewApp:
 
         return respond
 
-    def changed(self, step: Step) -> dict[str, Any]:
-        rows = self.board.concerned(step)
+    def changed(self, step: Step | None) -> dict[str, Any]:
+        rows = [] if step is None else self.board.concerned(step)
         records = [[int(self.board.rows.ids[row]), self.board.record(row)] for row in rows[:MOST_ROWS]]
-        return {"step": step.name, "images": len(rows), "records": records, **self.state()}
+        return {"step": step and step.name, "images": len(rows), "records": records, **self.state()}
 
     def decide(self, body: dict[str, Any]) -> Step:
         try:
@@ -150,6 +152,14 @@ class ReviewApp:
     def undo(self, body: dict[str, Any]) -> Step:
         name = body.get("step")
         return self.board.undo(None if name is None else str(name))
+
+    def draw(self, body: dict[str, Any]) -> None:
+        """Draw images for a count."""
+        try:
+            images = whole_number(body["images"])
+        except (KeyError, TypeError):
+            raise HitNetError("review: `images` must be a whole number.") from None
+        self.board.draw(images)
 
     def import_file(self, body: dict[str, Any]) -> Step:
         """Decisions from a file of steps or corrections, as one step."""

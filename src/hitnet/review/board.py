@@ -19,7 +19,8 @@ from hitnet.audit.rows import Rows
 from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
 from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
 from hitnet.errors import HitNetError
-from hitnet.review.selection import CODES, MOST_ROWS, Query, Selection, States, select_rows
+from hitnet.review.count import Count
+from hitnet.review.selection import CODES, MOST_ROWS, VERDICT, Query, Selection, States, Verdict, select_rows
 
 log = logging.getLogger("hitnet")
 KEPT_ORDERS = 16
@@ -42,6 +43,8 @@ class Board:
         self.changed = 0  # counts changes of decisions
         self._answers: dict[str, dict[int, str]] = {}  # by reviewer and row
         self._class = {name: k for k, name in enumerate(rows.class_names)}
+        self.count = Count(rows, folder)
+        self._counted: tuple[int, dict[str, Any] | None] = (-1, None)  # the same
         self._agreed: tuple[int, list[dict[str, Any]]] = (-1, [])  # with the `changed` that it is of
         self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
         self.catch_up()
@@ -60,7 +63,7 @@ class Board:
                 concerned |= self.decisions.add(step)
             for key in concerned:
                 self._update(key)
-            if concerned:
+            if self.count.catch_up() or concerned:
                 self.changed += 1
 
     def _update(self, key: Key) -> None:
@@ -72,6 +75,8 @@ class Board:
         self.states.decision[row] = 0 if shown is None else CODES.get(shown.change.decision, 0)
         self.states.own[row] = self.reviewer in current
         self.states.disputed[row] = bool(current) and decided is None
+        unsettled = Verdict.UNSURE if current else Verdict.NONE
+        self.states.verdict[row] = unsettled if decided is None else VERDICT.get(decided.change.decision, unsettled)
         self.labels[row] = self._label(row, decided)
         for reviewer in (*self._answers, *current):
             answers = self._answers.setdefault(reviewer, {})
@@ -170,6 +175,20 @@ class Board:
         numbers = np.bincount(self.states.decision, minlength=len(DECISIONS) + 1).tolist()
         return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.states.disputed.sum())}
 
+    def draw(self, images: int) -> None:
+        """Draw images for a count, until there are `images`."""
+        with self.lock:
+            self.catch_up()
+            self.count.draw(images, self.states.verdict)
+            self.changed += 1
+
+    def counted(self) -> dict[str, Any] | None:
+        """How far the count is, and what it comes to; None if no images were drawn."""
+        with self.lock:
+            if self._counted[0] != self.changed:
+                self._counted = (self.changed, self.count.state(self.states.verdict))
+            return self._counted[1]
+
     def agreement(self) -> list[dict[str, Any]]:
         """How far reviewers agree, per pair of them."""
         with self.lock:
@@ -189,7 +208,7 @@ class Board:
         with self.lock:
             key = (query, self.changed if query.state or query.grouped else None)
             if key not in self._orders:
-                self._orders[key] = select_rows(self.rows, self.states, query)
+                self._orders[key] = select_rows(self.rows, self.states, query, self.count.drawn)
                 while len(self._orders) > KEPT_ORDERS:
                     self._orders.popitem(last=False)
             self._orders.move_to_end(key)

@@ -15,7 +15,7 @@ from hitnet.errors import HitNetError, check_choice
 from hitnet.runtime.files import is_unicode
 
 SORTS = ("doubt", "file", "outliers")
-STATES = ("undecided", "decided", "by others", "disputed", *DECISIONS)
+STATES = ("undecided", "decided", "by others", "disputed", "drawn", *DECISIONS)
 CODES = {decision: code for code, decision in enumerate(DECISIONS, start=1)}  # 0: undecided
 MOST_ROWS = 400  # in one answer
 
@@ -70,6 +70,23 @@ def read_whole(value: str | None, name: str) -> int | None:
     return int(value)
 
 
+class Verdict:
+    """What the decisions of all reviewers say of a label."""
+
+    NONE, RIGHT, UNSURE, NEITHER, CORRECTED = range(5)  # corrected: relabelled or dropped
+    WRONG, OPEN = (NEITHER, CORRECTED), (NONE, UNSURE)
+
+
+Verdicts = npt.NDArray[np.int8]
+VERDICT = {
+    "keep": Verdict.RIGHT,
+    "relabel": Verdict.CORRECTED,
+    "drop": Verdict.CORRECTED,
+    "neither": Verdict.NEITHER,
+    "unsure": Verdict.UNSURE,
+}
+
+
 @dataclass(frozen=True)
 class States:
     """What was decided on each of N rows."""
@@ -77,10 +94,13 @@ class States:
     decision: npt.NDArray[np.int8]  # (N,), a code of CODES, or 0: the reviewer's own decision, else that of others
     own: Mask  # (N,), whether it is the reviewer's own
     disputed: Mask  # (N,), whether reviewers disagree
+    verdict: Verdicts  # (N,), one of Verdict; unsure where reviewers disagree
 
     @classmethod
     def undecided(cls, rows: int) -> States:
-        return cls(np.zeros(rows, np.int8), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_))
+        decision, verdict = np.zeros((2, rows), np.int8)
+        own, disputed = np.zeros((2, rows), np.bool_)
+        return cls(decision, own, disputed, verdict)
 
     def which(self, state: str) -> Mask:
         """The rows in a state: undecided, decided, disputed, by others, or a decision."""
@@ -114,8 +134,10 @@ class Selection(NamedTuple):
     groups: tuple[Group, ...] = ()
 
 
-def select_rows(rows: Rows, states: States, query: Query) -> Selection:
-    """The rows that a query asks for."""
+def select_rows(rows: Rows, states: States, query: Query, drawn: Ints) -> Selection:
+    """The rows that a query asks for; `drawn` are those drawn for a count, in this order."""
+    if query.state == "drawn":
+        return Selection(drawn[states.decision[drawn] == 0])
     sorts = {"file": lambda: rows.by_path, "outliers": lambda: rows.outliers_first}
     order = sorts.get(query.sort, lambda: np.arange(len(rows)))()
     mask = _mask(rows, states, query)

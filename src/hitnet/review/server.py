@@ -38,7 +38,7 @@ SILENCE = 10.0  # seconds after which it is looked whether a connection is used
 LARGEST_DUPLICATES = 4 << 30  # bytes
 
 
-def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> ReviewApp:
+def open_review(audit: Audit, *, reviewer: str, data: Source | None = None, count: int | None = None) -> ReviewApp:
     """Everything that a review of an audit needs, ready to answer requests; decisions are logged in its folder."""
     if audit.folder is None:
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
@@ -46,17 +46,21 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None) -> R
     kept = read_kept(audit.folder, len(audit.table), len(audit.class_names))
     rows = Rows(audit.table, audit.distances, audit.class_names)
     board = Board(rows, audit.folder, reviewer)
+    if count is not None:
+        board.draw(count)
     evidence = Evidence(rows, kept, _duplicates(audit.folder), data)
     pictures = Pictures(data, rows, audit.summary.split)
-    return ReviewApp(board, pictures, evidence, _page(audit, rows, reviewer))
+    return ReviewApp(board, pictures, evidence, _page(audit, rows, reviewer, counting=count is not None))
 
 
-def _page(audit: Audit, rows: Rows, reviewer: str) -> str:
+def _page(audit: Audit, rows: Rows, reviewer: str, *, counting: bool) -> str:
     """The page, which asks for its rows. Everything from the dataset enters it as JSON and is shown only as text."""
     title = f"Label review: {audit.summary.data}"
     head = page_head(rows, title, audit.summary) | rows.overview(np.arange(len(rows)))
     head["summary"]["prototypes"] = "typical"
-    return render_page(title, finite_json({**head, "server": True, "reviewer": reviewer}), server=True)
+    return render_page(
+        title, finite_json({**head, "server": True, "reviewer": reviewer, "counting": counting}), server=True
+    )
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
@@ -78,6 +82,7 @@ def serve_review(
     port: int = 0,
     reviewer: str | None = None,
     data: Source | None = None,
+    count: int | None = None,
     open_browser: bool = True,
     ready: Callable[[str], None] | None = None,
 ) -> int:
@@ -88,6 +93,7 @@ def serve_review(
         port: Where to listen; 0: any free port.
         reviewer: Who decides (default: the name of the user).
         data: Where the audited data is now, if it has moved.
+        count: Draw this many images for a certified count, and show them first.
         open_browser: Open the page.
         ready: Called with the page's address once the server listens.
 
@@ -95,7 +101,7 @@ def serve_review(
         The number of images that have a decision, by whomever.
     """
     warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
-    review = open_review(opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data)
+    review = open_review(opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data, count=count)
     listening = listen(port)
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
@@ -113,6 +119,9 @@ def serve_review(
     except KeyboardInterrupt:  # the way to stop it
         pass
     review.board.catch_up()
+    counted = review.board.counted()
+    if counted is not None and counted["sentence"] is not None:
+        log.info(counted["sentence"])
     return int((review.board.states.decision > 0).sum())
 
 

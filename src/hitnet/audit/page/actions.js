@@ -5,6 +5,7 @@ const idOf = (app) => { const row = app.view.current(); return row === undefined
 
 // Ask for the order again and show it, with the cursor on the image `id`.
 async function refresh(app, id, { focus = true } = {}) {
+  const before = idOf(app);
   let order;
   try {
     order = await app.source.order(app.filters.chosen(), app.asGrid, id);
@@ -12,6 +13,7 @@ async function refresh(app, id, { focus = true } = {}) {
     return showBanner(error.message);
   }
   if (order === null) return;
+  if (idOf(app) !== before) return refresh(app, idOf(app), { focus }); // who has moved on meanwhile stays there
   renderCount(app.audit, order.length);
   renderProgress(app.audit, app.store);
   app.view.show(order, order.position, { focus });
@@ -52,6 +54,7 @@ function decide(app, rows, decision, classOf = () => null) {
 
 function takeSuggestion(app, rows) {
   const { audit } = app;
+  if (isBlind(app)) return app.announce("The count shows no suggestions: 3 chooses another class.");
   const differ = rows.filter((row) => audit.suggested[row] !== audit.given[row]);
   if (!differ.length) return app.announce("The suggestion is the given label: 1 keeps it, 3 chooses another class.");
   const wrong = expectedErrors(audit, differ), right = differ.length - wrong;

@@ -153,6 +153,7 @@ function setUpGrid(app) {
 // Switch between list and grid; the current image stays the current one.
 async function showAs(app, grid) {
   if (app.asGrid === grid) return;
+  if (grid && isBlind(app)) return app.announce("For the count, judge one image after the other.");
   const row = app.view.current();
   app.asGrid = grid;
   app.memory.keep({ asGrid: grid });

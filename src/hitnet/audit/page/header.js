@@ -59,6 +59,7 @@ function renderPager(app, base, end, length) {
 // What the server says of the review: how many errors were found and are left, and how far people agree.
 function renderState(app, state) {
   renderProgress(app.audit, app.store);
+  renderCounted(app, state.counted);
   const found = ["relabel", "drop", "neither"].reduce((sum, decision) => sum + (state.counts[decision] ?? 0), 0);
   $(".tile.expected dd").textContent = `≈ ${count(found + Math.round(state.left[0]))}`;
   const left = leftText(app.audit, found, state.left);

@@ -29,7 +29,7 @@ function start() {
     paged: (base, end, length) => renderPager(app, base, end, length),
   });
   app.selection = createSelection(app);
-  app.filters = createFilters(audit, memory, () => { app.selection.forget(); refreshed(); });
+  app.filters = createFilters(audit, memory, () => { app.selection.forget(); if (!hideOpinions(app)) refreshed(); });
   app.picker = createPicker(audit, app.thumbs, (rows, k) => decide(app, rows, "relabel", () => k));
   app.exporter = createExport(app);
   createImport(app);
@@ -43,7 +43,9 @@ function start() {
   setUpWindow(app);
   if (audit.server) setUpPolling(app);
   else app.server.ask("state").then(app.store.stateOf);
-  if (memory.read().asGrid) showAs(app, true);
+  if (audit.server) $("#count-start").addEventListener("click", () => startCount(app));
+  if (audit.counting) app.filters.set({ state: "drawn" });
+  else if (memory.read().asGrid) showAs(app, true);
   else refresh(app, null);
 }
 

@@ -8,7 +8,7 @@ const POLL = 3_000; // milliseconds
 // The review server.
 function createRemoteServer() {
   async function ask(name, values = {}) {
-    const changes = ["decide", "decide-group", "undo", "import"].includes(name);
+    const changes = ["decide", "decide-group", "undo", "import", "count"].includes(name);
     const options = changes ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(values) } : {};
     const query = changes || !Object.keys(values).length ? "" : `?${new URLSearchParams(values)}`;
     let answer;
@@ -60,6 +60,7 @@ function createStore(server, onState) {
     change: (changes) => send("decide", { changes }, changes.map(([id]) => id)),
     changeGroup: (query, { given, suggested, undecided }, decision) => send("decide-group", { query, given, suggested, decision, expected: undecided }),
     undo: (step) => send("undo", { step }),
+    draw: (images) => send("count", { images }),
     importText: (text) => send("import", { text }),
   };
 }

@@ -1,0 +1,152 @@
+"""Between which numbers that of the wrong labels lies, from decisions on images drawn with known probabilities.
+
+Images are drawn one after the other, each from those that are left, with probabilities p proportional to weights. What
+people decide on image i, 1 if its label is wrong, else 0, is w. With c, the probability that the audit gives to the
+label being wrong, and C, the sum of c over all images left, the number (w − c) / p + C has the expected value μ, the
+number of wrong labels among those left, whatever c is: good scores only make it vary less.
+
+The bounds are those of a game. Who says that M labels are wrong also says what μ is before each draw. A gambler bets
+that μ is too high: the capital is multiplied by 1 + b (μ − number) / (most − μ), where the share b < 1 of what could be
+lost is staked. If M is true, the game is fair, and the capital ever reaches 1 / α with a probability of at most α
+(Ville's inequality). So each M for which it does is ruled out; the other bound comes from betting that μ is too low.
+This holds for every number of decisions, also if people stop when they like what they see, and for any scores and
+errors (Shekhar et al., Risk-limiting financial audits via weighted sampling without replacement, 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+BY_DOUBT = 0.2  # share of the draws that follow the scores; the others fall on all images alike
+BETS, SHARES = (0.3, 0.95), (0.2, 0.8)  # what is staked, and the share of the capital that bets so
+CONFIDENCE = 0.95
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What is known before each of n draws; images (n,) in the order in which they were drawn.
+
+    Attributes:
+        image: Which was drawn.
+        probability: p, of this image among those left.
+        expected: c, of this image.
+        sum_expected: C, of all images left.
+        most, least: The largest and the smallest number that could have been drawn.
+        left: How many images were left.
+    """
+
+    image: Ints
+    probability: Floats
+    expected: Floats
+    sum_expected: Floats
+    most: Floats
+    least: Floats
+    left: Ints
+
+
+def draw_weights(expected: Floats) -> Floats:
+    """Weights (N,) from the probabilities (N,) that labels are wrong: a share by their square roots, the rest alike.
+
+    Square roots vary the sum of w / p least. The bound from above mostly depends on how many draws fall on the many
+    labels that look right, so most draws do.
+    """
+    roots = np.sqrt(expected.clip(0, 1))
+    by_doubt = roots / roots.sum() if roots.any() else np.full(len(roots), 1 / len(roots))
+    weights: Floats = BY_DOUBT * by_doubt + (1 - BY_DOUBT) / len(roots)
+    return weights
+
+
+def draw_images(weights: Floats, seed: int) -> Ints:
+    """All images (N,) in the order in which they are drawn: exponential times with these rates, the shortest first."""
+    times = np.random.Generator(np.random.PCG64(seed)).standard_exponential(len(weights)) / weights
+    return np.argsort(times, kind="stable")
+
+
+def follow_draws(weights: Floats, expected: Floats, order: Ints) -> Draws:
+    """What is known before each draw, for images drawn in an order (n,), of N images with weights and probabilities."""
+    drawn = np.zeros(len(weights), np.bool_)
+    drawn[order] = True
+    weight, rest = (_sum_left(each, drawn, order) for each in (weights, expected))
+    up, down = (_largest_left(each / weights, drawn, order) for each in (1 - expected, expected))
+    return Draws(
+        image=order,
+        probability=weights[order] / weight,
+        expected=expected[order],
+        sum_expected=rest,
+        most=rest + up * weight,
+        least=rest - down * weight,
+        left=len(weights) - np.arange(len(order)),
+    )
+
+
+def _sum_left(values: Floats, drawn: npt.NDArray[np.bool_], order: Ints) -> Floats:
+    """The sum of values (N,) over the images left before each draw of an order (n,)."""
+    return np.cumsum(np.concatenate(([values[~drawn].sum()], values[order[::-1]])))[:0:-1]
+
+
+def _largest_left(values: Floats, drawn: npt.NDArray[np.bool_], order: Ints) -> Floats:
+    """The largest of values (N,) among the images left before each draw of an order (n,)."""
+    never = values[~drawn].max(initial=-np.inf)
+    return np.maximum.accumulate(np.concatenate(([never], values[order[::-1]])))[:0:-1]
+
+
+def log_capital(total: int, draws: Draws, wrong: Floats, *, too_high: bool) -> float:
+    """The logarithm of the largest capital of bets that `total` wrong labels are too many, or too few.
+
+    `wrong` (t,) are the first decisions. The capital is infinite where they contradict `total`.
+    """
+    t = len(wrong)
+    before = total - np.concatenate(([0.0], np.cumsum(wrong)[:-1]))  # μ
+    number = (wrong - draws.expected[:t]) / draws.probability[:t] + draws.sum_expected[:t]
+    if too_high:
+        impossible, won, stake = before > draws.left[:t], before - number, draws.most[:t] - before
+    else:
+        impossible, won, stake = before < 0, number - before, before - draws.least[:t]
+    if impossible.any():
+        return math.inf
+    gain = np.maximum(won / np.maximum(stake, TINY), -1)
+    logs = np.log1p(np.array(BETS)[:, None] * gain).cumsum(axis=1) + np.log(SHARES)[:, None]
+    return float(np.logaddexp.reduce(logs, axis=0).max(initial=0.0))
+
+
+def count_bounds(
+    draws: Draws, low: Floats, high: Floats, *, images: int, confidence: float = CONFIDENCE
+) -> tuple[int, int]:
+    """Between which numbers that of the wrong labels of N `images` lies.
+
+    Args:
+        draws: As drawn.
+        low: (t,), the first decisions: 1 if the label is wrong, else 0; 0 also where it is unsure.
+        high: (t,), the same, but 1 where it is unsure.
+        images: N.
+        confidence: The probability that both bounds hold is at least this.
+    """
+    limit = math.log(2 / (1 - confidence))
+    fewest, most = int(low.sum()), images - len(high) + int(high.sum())
+    # The larger the total, the more wins who calls it too high: halving finds the first that is ruled out.
+    above = _first(int(high.sum()), most + 1, lambda m: log_capital(m, draws, high, too_high=True) >= limit)
+    below = _first(fewest, most, lambda m: log_capital(m, draws, low, too_high=False) < limit)
+    return min(below, above - 1), above - 1
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The first number from `low` on for which a condition holds, which then holds for all above; else `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def count_estimate(draws: Draws, wrong: Floats) -> float:
+    """An unbiased estimate of the number of wrong labels: the mean of what each of the first draws (t,) comes to."""
+    t = len(wrong)
+    number = (wrong - draws.expected[:t]) / draws.probability[:t] + draws.sum_expected[:t]
+    return float((number + np.cumsum(wrong) - wrong).mean())
