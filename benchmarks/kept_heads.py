@@ -3,9 +3,9 @@
     python benchmarks/kept_heads.py KEPT/clothing.npz KEPT/caltech.npz … [--images 2000] [--seeds 0 1 2 3 4]
 
 The features are those that `benchmarks/audits.py features` keeps. Half of the images train the head; the other half is
-counted. Logistic regression gets the same standardised features, and the best of five penalties on a fifth of the images
-that train it. The images of the next set in the list are foreign: `rejected` is the share of them that answers "none"
-where 95 or 99 % of known images keep their class. Rows go to benchmarks/records/kept_heads.json.
+counted. Logistic regression gets the same standardised features, and the best of five penalties on a fifth of the
+images that train it. The images of the next set in the list are foreign: `rejected` is the share of them that answers
+"none" where 95 or 99 % of known images keep their class. Rows go to benchmarks/records/kept_heads.json.
 """
 
 from __future__ import annotations

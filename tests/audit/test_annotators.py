@@ -75,7 +75,7 @@ def test_the_audit_of_such_a_table(tmp_path, monkeypatch):
     recipe = hitnet.choose_recipe("fast", epochs=12, batch_size=16, learning_rate=5e-3)
     judges = hitnet.Judges("scratch", networks=1, recipe=recipe)
     result = hitnet.audit_labels(os.path.join("~", table.name), judges=judges, device="cpu", out=tmp_path / "out")
-    assert list(result.table.columns[-4:]) == COLUMNS
+    assert list(result.table.columns[-5:]) == [*COLUMNS, "checksum"]
     worst = result.table.iloc[0]
     assert (worst["id"], worst["path"], worst["given"], worst["suggested"]) == (30, "30.png", "mid", "top")
     assert (worst["other_label"], worst["ghost_is_other"], worst["ghost_hits"]) == (
