@@ -1,26 +1,31 @@
 """How well the audit finds wrong labels, on many datasets: ranking, number of errors, flags and suggestions.
 
     python benchmarks/audits.py features FOLDER... --out KEPT
-    python benchmarks/audits.py labels KEPT/*.npz [--images 8000] [--rates 0.05] [--seeds 0]
+    python benchmarks/audits.py labels KEPT/*.npz [--noise uniform] [--images 3000] [--rates 0.05] [--seeds 0]
 
 `features` computes features of folders of images, one folder per class, by the frozen EfficientNet-Lite0, and writes
 KEPT/NAME.npz with the arrays `x` (N, D) and `y` (N,). A file may also have `given`, the labels of people.
 
-`labels` makes a share of the labels wrong: each becomes any other class (`uniform`); labels of people stay as they are
-(`people`). Then it lets the audit's heads and neighbours judge them, as by default on a CPU. The rival is cleanlab's
-`get_label_quality_scores`, all three methods, on the same probabilities: those that our judges, none of which has seen
-the label, give together. Rows go to benchmarks/records/audits.json. The set names CHOSEN_ON were used to choose how
+`labels` makes a share of the labels wrong: each becomes any other class (`uniform`), or the class that looks most alike
+(`look-alike`, parts/kept_features.py); labels of people stay as they are (`people`). Then it lets the audit's heads and
+neighbours judge them, as by default on a CPU. The rivals get the same probabilities, those that our judges, none of
+which has seen the label, give together: cleanlab's `get_label_quality_scores`, all three methods, and the labels that
+its `Datalab` reports by default. Rows go to benchmarks/records/audits.json. The sets CHOSEN_ON were used to choose how
 heads are fitted; the others are only reported.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import itertools
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from cleanlab import Datalab
 from cleanlab.rank import get_label_quality_scores
 from sklearn.metrics import average_precision_score
 
@@ -28,6 +33,8 @@ import hitnet
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.features.opinions import judge_features
+from parts.kept_features import Case, read_case
+from parts.noisy_labels import KINDS
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "audits.json"
@@ -44,20 +51,20 @@ def keep_features(args: argparse.Namespace) -> None:
         np.savez(args.out / f"{Path(folder).name}.npz", x=features, y=data.load("all").labels.numpy())
 
 
-def with_errors(truth: np.ndarray, rate: float, seed: int) -> np.ndarray:
-    """Labels of which a share was replaced by another class, any with the same probability."""
-    draw, given = np.random.RandomState(seed), truth.copy()
-    chosen = draw.choice(len(truth), round(rate * len(truth)), replace=False)
-    classes = int(truth.max()) + 1
-    given[chosen] = (truth[chosen] + draw.randint(1, classes, len(chosen))) % classes
-    return given
+def datalab(given: np.ndarray, probabilities: np.ndarray, wrong: np.ndarray) -> Row:
+    """What cleanlab's Datalab reports by default."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        lab = Datalab(data={"label": given}, label_name="label")
+        lab.find_issues(pred_probs=probabilities, issue_types={"label": {}})
+    flagged = lab.get_issues("label")["is_label_issue"].to_numpy()
+    return {"flagged": int(flagged.sum()), "precision": float(wrong[flagged].mean()) if flagged.any() else None}
 
 
-def judged(features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: int) -> Row:
+def judged(case: Case, seed: int) -> Row:
     """The figures of one case."""
-    labels, wrong, classes = torch.from_numpy(given), given != truth, int(truth.max()) + 1
+    given, truth, wrong, labels = case.given, case.truth, case.wrong, torch.from_numpy(case.given)
     started = time.perf_counter()
-    opinions = judge_features(features, labels, classes, seed=seed)
+    opinions = judge_features(case.features, labels, case.classes, seed=seed)
     scored = score_labels(opinions, given)
     seconds = time.perf_counter() - started
     flagged = np.array(scored.flag) == "wrong"
@@ -71,6 +78,7 @@ def judged(features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: i
     return {
         "ap": float(average_precision_score(wrong, scored.doubt)),
         "cleanlab": rivals,
+        "datalab": datalab(given, same, wrong),
         "wrong": int(wrong.sum()),
         "expected": float((1 - scored.score).sum()),
         "range": [low, high],
@@ -84,18 +92,15 @@ def judged(features: torch.Tensor, given: np.ndarray, truth: np.ndarray, seed: i
 
 def measure_labels(args: argparse.Namespace) -> None:
     for file in args.files:
-        arrays = np.load(file, allow_pickle=False)
-        some = np.random.RandomState(0).permutation(len(arrays["y"]))[: args.images]
-        features, truth = torch.from_numpy(arrays["x"][some].astype(np.float32)), arrays["y"][some].astype(np.int64)
-        people = arrays["given"][some].astype(np.int64) if "given" in arrays.files else None
-        for seed in args.seeds:
-            for rate in args.rates if people is None else (None,):
-                given = with_errors(truth, rate, seed) if people is None else people
-                noise = "people" if rate is None else f"uniform, {rate:.0%}"
-                size = {"images": len(truth), "classes": int(truth.max()) + 1, "chosen_on": file.stem in CHOSEN_ON}
-                row = {"set": file.stem, "noise": noise, "seed": seed} | size | judged(features, given, truth, seed)
-                print(row, flush=True)
-                replace_rows(RECORD, [row | about(torch.device("cpu"))], "set", "noise", "seed")
+        people = "given" in np.load(file, allow_pickle=False).files
+        kinds = [("people", 0.0)] if people else [(noise, rate) for noise in args.noise for rate in args.rates]
+        for seed, (noise, rate) in itertools.product(args.seeds, kinds):
+            case = read_case(file, noise, images=args.images, rate=rate, seed=seed)
+            size = {"images": len(case.truth), "classes": case.classes, "chosen_on": file.stem in CHOSEN_ON}
+            kind = noise if people else f"{noise}, {rate:.0%}"
+            row = {"set": file.stem, "noise": kind, "seed": seed} | size | judged(case, seed)
+            print(row, flush=True)
+            replace_rows(RECORD, [row | about(torch.device("cpu"))], "set", "noise", "seed", "images")
 
 
 def main() -> None:
@@ -107,7 +112,8 @@ def main() -> None:
     features.set_defaults(step=keep_features)
     labels = steps.add_parser("labels")
     labels.add_argument("files", nargs="+", type=Path)
-    labels.add_argument("--images", type=int, default=8000)
+    labels.add_argument("--noise", nargs="+", choices=KINDS, default=["uniform"])
+    labels.add_argument("--images", type=int, default=3000)
     labels.add_argument("--rates", nargs="+", type=float, default=[0.05])
     labels.add_argument("--seeds", nargs="+", type=int, default=[0])
     labels.set_defaults(step=measure_labels)

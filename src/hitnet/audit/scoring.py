@@ -23,7 +23,7 @@ FEWEST_IMAGES = 5  # of a class, whose labels may be flagged and counted
 FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
 HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
 # By which factors the number of wrong labels may differ from the expected one; see the evidence of the audit.
-LESS, MORE = 1.35, 2.3
+LESS, MORE = 1.35, 3.3
 
 FLAGS = {
     "wrong": "another class is so much more probable that about nine of ten such labels are wrong",
