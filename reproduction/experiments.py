@@ -103,8 +103,9 @@ class Experiment:
 
 
 def network_options(config: ModelConfig) -> dict[str, Any]:
-    """A network's options, apart from the shape of its images and the number of its classes."""
-    return {name: value for name, value in config.to_dict().items() if name not in ("in_shape", "num_classes")}
+    """A network's options, apart from the shape of its images, its number of classes and what only backbones have."""
+    left_out = ("in_shape", "num_classes", "typical")
+    return {name: value for name, value in config.to_dict().items() if name not in left_out}
 
 
 @dataclass(frozen=True)

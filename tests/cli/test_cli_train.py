@@ -243,7 +243,8 @@ def test_predict_as_json(command, toy_run, pictures):
 
 
 def test_predict_says_none(command, toy_run, pictures, monkeypatch):
-    monkeypatch.setattr("hitnet.training.runs.class_distances", lambda *a: torch.tensor([[1.2, 0.95, 1.9]]))
+    said = torch.tensor([[1.2, 0.95, 1.9]]), torch.tensor([1.0])
+    monkeypatch.setattr("hitnet.training.runs.distances_and_misfits", lambda *a: said)
     ended = command("predict", toy_run[0], pictures[0], "--device", "cpu")
     assert ended.out.splitlines()[1].split()[1:] == ["none", "0.950", "miss", "band", "0", "1.200"]
     (prediction,) = json.loads(command("predict", toy_run[0], pictures[0], "--device", "cpu", "--json").out)

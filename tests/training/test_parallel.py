@@ -78,20 +78,6 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow(seconds=180)
-def test_a_frozen_part_is_no_reason_to_wait(tmp_path):
-    """Its gradients never come."""
-    save_npz(toy_images(60), tmp_path / "toy.npz")
-    frozen = ("--backbone-rate", 0, "--epochs", 2)
-    ended = torchrun("-m", "hitnet", "train", tmp_path / "toy.npz", *OPTIONS, *frozen, "--out", tmp_path / "two")
-    assert ended.returncode == 0, ended.stderr
-    recipe = choose_recipe("paper", epochs=2, backbone_rate=0)
-    run = hitnet.train(tmp_path / "toy.npz", model="hitnet-small", recipe=recipe, device="cpu")
-    for name, value in tensors(tmp_path / "two").items():
-        assert not name.startswith("features.") or torch.equal(value, run.model.state_dict()[name])
-    assert hitnet.open_run(tmp_path / "two").history[-1]["loss"] == pytest.approx(run.history[-1]["loss"], rel=1e-3)
-
-
-@pytest.mark.slow(seconds=180)
 def test_seeds_are_dealt_out(tmp_path):
     save_npz(toy_images(60), tmp_path / "toy.npz")
     command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)

@@ -64,7 +64,7 @@ def test_few_images_are_decoded_ahead(photos, monkeypatch):
     monkeypatch.setattr(streaming, "thread_count", lambda: 2)
     done = []
     real = streaming.pixels_of
-    monkeypatch.setattr(streaming, "pixels_of", lambda *arguments: (done.append(1), real(*arguments))[1])
+    monkeypatch.setattr(streaming, "pixels_of", lambda *given, **options: (done.append(1), real(*given, **options))[1])
     reading = streamed.read(torch.arange(len(streamed)).split(5))
     for batch in range(1, 4):
         next(reading)
