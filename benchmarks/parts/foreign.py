@@ -48,7 +48,7 @@ def answers(known: Tensor, foreign: Tensor) -> Row:
     The first half of the known images sets the limit. Both rules are tried on the second half and on foreign images.
     """
     half = len(known) // 2
-    row: Row = {"largest_misfit": misfit_limit(known[:half].numpy(), KEEP)}
+    row: Row = {"largest_misfit": misfit_limit(misfits(known[:half].numpy()), KEEP)}
     for kind, distances in (("known", known[half:]), ("foreign", foreign)):
         row[f"{kind}_none_if_all_miss"] = float((distances.min(dim=1).values >= MISS_RADIUS).double().mean())
         row[f"{kind}_none_by_misfit"] = float((misfits(distances.numpy()) > row["largest_misfit"]).mean())
