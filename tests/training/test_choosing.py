@@ -31,7 +31,7 @@ def small_backbone(monkeypatch, tmp_path):
 
 @pytest.fixture
 def photos(tmp_path):
-    write_images(tmp_path / "photos", colour_images(150, side=64))
+    write_images(tmp_path / "photos", colour_images(126, side=64))
     return tmp_path / "photos"
 
 
