@@ -90,11 +90,11 @@ def make_table(
     return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
 
 
-def add_checksums(table: pd.DataFrame, found: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
+def add_checksums(table: pd.DataFrame, files: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
     """The table with the checksum of each file; the same if there are none here. `places` (N,) are those of rows."""
-    if found is None or not isinstance(found[0], Path):
+    if files is None or not isinstance(files[0], Path):
         return table
-    sums = in_threads(lambda place: file_checksum(found[place]), places.tolist())
+    sums = in_threads(lambda place: file_checksum(files[place]), places.tolist())
     return table.assign(checksum=list(sums))
 
 

@@ -240,7 +240,7 @@ def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample:
     - The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong.
     - The temperature is lower than the one that fits images held out best, 0.09 to 0.1. Tools such as cleanlab call a
       label wrong if another class is more probable than that class is on average for images with its own label. At
-      0.1, this is hardly ever so for an image that fits two classes.
+      0.1, they would hardly ever report an image that fits two classes.
 
     benchmarks/probabilities.py measures both criteria: calibration on images held out, and what cleanlab finds.
     """

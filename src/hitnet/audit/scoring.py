@@ -145,7 +145,7 @@ def images_of_small_classes(labels: Ints, fewest: int) -> npt.NDArray[np.bool_]:
 
 
 def unknown(labels: Ints) -> Scores:
-    """What can be said of labels (N,) if nobody can tell the images apart: a tie."""
+    """Scores of labels (N,) whose images nobody can tell apart: 0.5 each."""
     count = len(labels)
     return Scores(
         np.full(count, 0.5),

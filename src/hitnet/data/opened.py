@@ -46,9 +46,8 @@ class DataOptions:
 
     Attributes:
         image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
-            also (height, width).
+            also (height, width). None: their own size, scaled down to a longest side of 64 pixels.
         crop: Scale images to fill `image_size` and keep their middle, instead of centring them on black.
-        longest_side: Without `image_size`, larger images are scaled down until their longest side has N pixels.
         flip: Whether images may be mirrored. None: the dataset's default (False for your own files).
         limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
             known sets in random order (all but clothes), the first N.
@@ -60,7 +59,6 @@ class DataOptions:
     """
 
     image_size: tuple[int, int] | None = None
-    longest_side: int = LONGEST_SIDE
     flip: bool | None = None
     limit: int | None = None
     strict: bool = False

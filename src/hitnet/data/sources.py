@@ -19,7 +19,7 @@ from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
 from hitnet.data.known.datasets import ClothingData, KnownData
 from hitnet.data.known.facts import KNOWN_SETS
-from hitnet.data.opened import LONGEST_SIDE, Check, Data, DataOptions
+from hitnet.data.opened import Check, Data, DataOptions
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand
 
@@ -43,7 +43,6 @@ def open_data(
     source: Source,
     *,
     image_size: int | tuple[int, int] | None = None,
-    longest_side: int = LONGEST_SIDE,
     flip: bool | None = None,
     limit: int | None = None,
     strict: bool = False,
@@ -65,7 +64,7 @@ def open_data(
             {"train": …, "test": …}; or opened data, which is returned as it is. Folders and tables may lie on other
             machines, where a path has a scheme: s3://, gs://, hf://.
     """
-    options = DataOptions(image_size, longest_side, flip, limit, strict, stream, test, data_dir, download, crop)  # type: ignore[arg-type]
+    options = DataOptions(image_size, flip, limit, strict, stream, test, data_dir, download, crop)  # type: ignore[arg-type]
     if isinstance(source, Data):
         if options != DataOptions():
             raise HitNetError("This data is open already. Give its options when you open it, or use its `reopen`.")

@@ -104,12 +104,12 @@ def _changed_files(
     data: Data, images: ImageSet, table: pd.DataFrame, audited: Sequence[int | None], decided: Mapping[int, Correction]
 ) -> set[int]:
     """Ids of decided images whose files are no longer those that were audited."""
-    found = data.image_files(images)
-    if found is None or "checksum" not in table:
+    files = data.image_files(images)
+    if files is None or "checksum" not in table:
         return set()
     sums = dict(zip(table["id"].tolist(), table["checksum"].tolist(), strict=True))
     places = {number: i for i, number in enumerate(audited) if number is not None and number in decided}
-    return {number for number, i in places.items() if sums[number] and file_checksum(found[i]) != sums[number]}
+    return {number for number, i in places.items() if sums[number] and file_checksum(files[i]) != sums[number]}
 
 
 def check_corrections(

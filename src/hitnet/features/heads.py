@@ -26,6 +26,7 @@ BLOCK = 4_096  # rows that are computed at once
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # times N·D / 1000: which of them fits is measured
 CHOOSING = 8_192  # images that the penalty is chosen on
 PAPER_CLASSES = 10  # that the weight of misses was chosen for
+CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 JITTER = 0.3  # by how much the components of a capsule begin apart, relative to the weights of least squares
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
 

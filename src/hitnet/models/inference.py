@@ -44,9 +44,9 @@ def distances_and_misfits(
         if known:
             batches = (filled(batch, size) for batch in batches)
         outputs: list[Output] = [model(batch, reconstruct=False) for batch in batches]
-    found = torch.cat([output.distances.float() for output in outputs])[: len(pixels)]
+    distances = torch.cat([output.distances.float() for output in outputs])[: len(pixels)]
     unlike = [output.misfit for output in outputs if output.misfit is not None]
-    return found, torch.cat(unlike)[: len(pixels)].float() if unlike else None
+    return distances, torch.cat(unlike)[: len(pixels)].float() if unlike else None
 
 
 def to_device(pixels: Tensor, device: torch.device) -> Tensor:

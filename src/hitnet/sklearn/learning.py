@@ -15,7 +15,7 @@ from torch import Tensor
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.data import Images, read_image
 from hitnet.features.cache import cached_features
-from hitnet.features.heads import HeadOptions, fit_heads
+from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.models import ModelChoice, Network, unit_images
 from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.runtime.device import evaluation_batch
@@ -23,7 +23,6 @@ from hitnet.runtime.threads import in_threads
 from hitnet.training import choose_recipe, train
 
 Kind = Literal["features", "images", "paths"]
-DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 
 
 def kind_of(X: Any) -> Kind:
@@ -79,7 +78,7 @@ def fit_features(
 
     Without `epochs`, `HeadOptions` says how long.
     """
-    options = HeadOptions(dropout=DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
+    options = HeadOptions(dropout=CLEAN_DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
     if epochs is not None:
         options = replace(options, steps=epochs * math.ceil(len(features) / options.batch))
     fitted = fit_heads(features, labels, classes, options=options, seed=seed)

@@ -18,7 +18,7 @@ from hitnet.capsules import distances, hits_and_misses
 from hitnet.data import Data, Images, ImageSet
 from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
-from hitnet.features.heads import FittedHeads, HeadOptions, fit_heads
+from hitnet.features.heads import CLEAN_DROPOUT, FittedHeads, HeadOptions, fit_heads
 from hitnet.models.backbones import open_backbone
 from hitnet.models.inference import evaluating, to_device
 from hitnet.models.network import ModelConfig, Network
@@ -29,8 +29,6 @@ from hitnet.training.jobs import Job
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration
 from hitnet.training.runs import Run, open_run
-
-DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 
 
 @dataclass
@@ -87,12 +85,13 @@ class FrozenTraining:
                 steps=recipe.epochs * recipe.steps_per_epoch(len(features)),
                 batch=recipe.batch_size,
                 learning_rate=recipe.learning_rate,
-                dropout=DROPOUT,
+                dropout=CLEAN_DROPOUT,
                 capsule_dim=config.model.capsule_dim,
                 ghosts=recipe.ghosts,
             )
+            where: Any = {"seed": config.seed, "device": self.device}
             self.fits[config.seed] = fit_heads(
-                features, self.images.labels, config.model.num_classes, options=options, seed=config.seed
+                features, self.images.labels, config.model.num_classes, options=options, **where
             )
         return self.fits[config.seed]
 
@@ -120,9 +119,9 @@ class FrozenTraining:
         }
         for name, (features, truth) in judged.items():
             with torch.inference_mode():
-                found = distances(network.head(features))
-            hits, misses = hits_and_misses(found, truth)
-            row[f"{name}_error"] = float((found.argmin(dim=1) != truth).double().mean())
+                measured = distances(network.head(features))
+            hits, misses = hits_and_misses(measured, truth)
+            row[f"{name}_error"] = float((measured.argmin(dim=1) != truth).double().mean())
             row[f"{name}_hits"] = int(hits) / len(truth)
             row[f"{name}_misses"] = int(misses) / (len(truth) * others)
         return row

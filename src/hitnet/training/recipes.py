@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
+from hitnet.features.heads import HeadOptions
 from hitnet.losses import MISS_WEIGHT, GhostRule
 from hitnet.models.backbones import DEFAULT
 from hitnet.models.hybrid import Noise
@@ -201,11 +202,17 @@ FAST: dict[str, Recipe] = {
     ),
 }
 
-FROZEN = Recipe(epochs=3, batch_size=256, learning_rate=3e-3, backbone_rate=0, schedule="one-cycle", shift=0)
+FROZEN = Recipe(
+    epochs=1,
+    batch_size=HeadOptions.batch,
+    learning_rate=HeadOptions.learning_rate,
+    backbone_rate=0,
+    schedule="one-cycle",
+    shift=0,
+)
 OF_FROZEN = ("name", "epochs", "batch_size", "learning_rate", "ghosts")  # what may differ from FROZEN
 
 LEAST_STEPS = 750  # on small datasets, `fast` trains for more epochs
-LEAST_FROZEN_STEPS = 300
 
 RECIPES: dict[str, Recipe] = {
     "fast": FAST["paper"],
@@ -247,7 +254,7 @@ class RecipeChoice:
         check_frozen(recipe, features)
         if self.name != "fast" or images is None or "epochs" in self.changes:
             return recipe
-        least = LEAST_STEPS if recipe.backbone_rate else LEAST_FROZEN_STEPS
+        least = LEAST_STEPS if recipe.backbone_rate else HeadOptions().steps_for(images)
         return replace(recipe, epochs=max(recipe.epochs, recipe.epochs_for(least, images)))
 
 

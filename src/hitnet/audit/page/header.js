@@ -60,9 +60,9 @@ function renderPager(app, base, end, length) {
 function renderState(app, state) {
   renderProgress(app.audit, app.store);
   renderCounted(app, state.counted);
-  const found = ["relabel", "drop", "neither"].reduce((sum, decision) => sum + (state.counts[decision] ?? 0), 0);
-  $(".tile.expected dd").textContent = `≈ ${count(found + Math.round(state.left[0]))}`;
-  const left = leftText(app.audit, found, state.left);
+  const errors = ["relabel", "drop", "neither"].reduce((sum, decision) => sum + (state.counts[decision] ?? 0), 0);
+  $(".tile.expected dd").textContent = `≈ ${count(errors + Math.round(state.left[0]))}`;
+  const left = leftText(app.audit, errors, state.left);
   const pairs = state.agreement.map(({ reviewers, images, agree, kappa }) =>
     `${reviewers.join(" and ")} agree on ${count(agree)} of ${plural(images, "image")}${kappa === null ? "" : ` (kappa ${kappa.toFixed(2)})`}`);
   $("#review-state").textContent = [left, ...pairs].filter(Boolean).join(" · ");

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from hitnet.data.images import Images
-from hitnet.data.opened import Data, DataOptions, ImageSet, Report, Room
+from hitnet.data.opened import LONGEST_SIDE, Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing
 from hitnet.data.reading.pictures import PictureReader, file_pictures
@@ -233,7 +233,7 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
         sizes[h.height, h.width] += count
     if options.image_size is not None:
         return (channels, *options.image_size), ""
-    height, width = _typical_size(sizes, options.longest_side)
+    height, width = _typical_size(sizes)
     other = sum(count for size, count in sizes.items() if size != (height, width))
     note = (
         f"{name}: images are read at {height} x {width} (height x width); {other} of {headers.total()} have another "
@@ -242,10 +242,10 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
     return (channels, height, width), note if other else ""
 
 
-def _typical_size(sizes: Counter[tuple[int, int]], longest_side: int) -> tuple[int, int]:
-    """The size of most images or, where there is none, the median height and width; scaled down to `longest_side`."""
+def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE."""
     [(common, count)] = sizes.most_common(1)
     all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
     height, width = np.median(all_sizes, axis=0).tolist()
-    scale = min(1.0, longest_side / max(height, width))
+    scale = min(1.0, LONGEST_SIDE / max(height, width))
     return max(1, round(height * scale)), max(1, round(width * scale))
