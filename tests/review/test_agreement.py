@@ -25,15 +25,15 @@ def test_agreement_counts_images_that_both_decided_on(folder):
     anna, ben, third = (open_folder(folder, name).board for name in ("anna", "ben", "carl"))
     ids = anna.rows.ids.tolist()
     anna.decide([(number, "keep", "") for number in ids[:6]])
-    assert anna.agreement() == []
+    assert anna.state()["agreement"] == []
     ben.decide([(number, "drop" if number == ids[4] else "keep", "") for number in ids[2:9]])
     third.decide([(ids[20], "drop", "")])
     anna.catch_up()
-    (pair,) = anna.agreement()
+    (pair,) = anna.state()["agreement"]
     assert pair["reviewers"] == ["anna", "ben"]
     assert (pair["images"], pair["agree"]) == (4, 3)
     given = [anna.rows.class_names[k] for k in anna.rows.given[2:6]]
     expected = cohen_kappa_score(given, [*given[:2], "(drop)", given[3]])
     assert pair["kappa"] == pytest.approx(expected)
     anna.decide([(ids[4], "drop", "")])
-    assert anna.agreement()[0]["agree"] == 4
+    assert anna.state()["agreement"][0]["agree"] == 4

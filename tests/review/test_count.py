@@ -23,7 +23,7 @@ def judge(board, ids, decision="keep"):
 
 def test_a_draw_is_on_disk_and_comes_again(folder):
     board = open_folder(folder).board
-    assert board.counted() is None
+    assert board.state()["counted"] is None
     board.draw(20)
     kept = json.loads((folder / NAME).read_text())
     assert kept["images"] == drawn(board)
@@ -40,7 +40,7 @@ def test_more_images_continue_the_same_draw(folder):
     judge(board, first)
     board.draw(40)
     assert drawn(board)[:15] == first
-    assert board.counted()["left"] == 25
+    assert board.state()["counted"]["left"] == 25
     board.draw(10_000)
     assert sorted(drawn(board)) == sorted(board.rows.ids.tolist())
 
@@ -58,9 +58,9 @@ def test_only_decisions_without_a_gap_count(folder):
     board = open_folder(folder).board
     board.draw(30)
     judge(board, drawn(board)[1:])
-    assert board.counted() == {"drawn": 30, "left": 1, "sentence": None}
+    assert board.state()["counted"] == {"drawn": 30, "left": 1, "sentence": None}
     judge(board, drawn(board)[:1])
-    assert ": 0.0 to " in board.counted()["sentence"]
+    assert ": 0.0 to " in board.state()["counted"]["sentence"]
 
 
 def test_a_count_of_all_images_is_certain(folder):
@@ -69,7 +69,7 @@ def test_a_count_of_all_images_is_certain(folder):
     judge(board, drawn(board)[:54])
     judge(board, drawn(board)[54:57], "drop")
     judge(board, drawn(board)[57:], "neither")
-    assert board.counted()["sentence"] == (
+    assert board.state()["counted"]["sentence"] == (
         "About 10.0 % of the labels were wrong: 10.0 to 10.0 % (95 % sure). After your corrections, at most 5.0 % are."
     )
 
@@ -82,7 +82,7 @@ def test_the_sentence_is_what_the_bounds_say(folder):
     judge(board, drawn(board)[10:])
     wrong, unsure = (np.arange(30) < 5).astype(float), ((np.arange(30) >= 5) & (np.arange(30) < 10)).astype(float)
     low, high = count_bounds(board.count._draws, wrong, wrong + unsure, images=60)
-    assert f"{100 * low / 60:.1f} to {100 * high / 60:.1f} % (95 % sure)." in board.counted()["sentence"]
+    assert f"{100 * low / 60:.1f} to {100 * high / 60:.1f} % (95 % sure)." in board.state()["counted"]["sentence"]
 
 
 def test_what_people_decided_before_is_known_and_not_drawn(folder):
@@ -93,9 +93,9 @@ def test_what_people_decided_before_is_known_and_not_drawn(folder):
     board.draw(1000)
     assert sorted(drawn(board)) == sorted(ids[20:])
     judge(board, drawn(board))
-    assert board.counted()["sentence"].startswith("About 16.7 % of the labels were wrong: 16.7 to 16.7 %")
+    assert board.state()["counted"]["sentence"].startswith("About 16.7 % of the labels were wrong: 16.7 to 16.7 %")
     board.decide([(ids[0], "none", ""), (ids[1], "unsure", "")])  # no longer known: from 0 to 2 more
-    assert "13.3 to 16.7 %" in board.counted()["sentence"]
+    assert "13.3 to 16.7 %" in board.state()["counted"]["sentence"]
 
 
 def test_reviewers_who_disagree_leave_it_open(folder):
@@ -106,7 +106,7 @@ def test_reviewers_who_disagree_leave_it_open(folder):
     assert drawn(ben) == drawn(anna)
     judge(ben, drawn(anna)[:6], "drop")
     anna.catch_up()
-    assert "0.0 to 10.0 %" in anna.counted()["sentence"]
+    assert "0.0 to 10.0 %" in anna.state()["counted"]["sentence"]
 
 
 def test_when_all_is_decided_there_is_nothing_to_draw(folder):
@@ -136,9 +136,9 @@ def test_a_file_that_does_not_fit_is_told_and_replaced(folder, tmp_path, caplog,
     with caplog.at_level(logging.WARNING, logger="hitnet"):
         board = open_folder(folder).board
     assert "The count begins again." in caplog.text
-    assert board.counted() is None
+    assert board.state()["counted"] is None
     board.draw(10)
-    assert board.counted()["drawn"] == 10
+    assert board.state()["counted"]["drawn"] == 10
 
 
 def test_requests_of_the_page(client, folder):

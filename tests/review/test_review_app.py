@@ -446,16 +446,3 @@ def test_what_a_spreadsheet_would_run_is_marked_in_corrections(tmp_path):
     text = client.get("/api/export").text
     assert '"\'=class/image-3.png"' in text
     assert client.post("/api/import", json={"text": text}).status_code == 200
-
-
-def test_a_thumbnail_that_several_ask_for_counts_once(review):
-    together, make = threading.Barrier(3), review.pictures._small
-
-    def at_once(row):
-        together.wait(PATIENCE)
-        return make(row)
-
-    review.pictures._small = at_once
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(review.pictures.thumbnail, [0, 0, 0]))
-    assert review.pictures._size == len(found[0].content)

@@ -28,6 +28,7 @@ from hitnet.review.board import Board, StaleError
 from hitnet.review.evidence import Evidence
 from hitnet.review.pictures import Picture, Pictures
 from hitnet.review.selection import MOST_ROWS, read_query, read_whole
+from hitnet.runtime.schemas import ANYTHING, find_problem
 
 LONGEST = 32 * 2**20  # bytes of a request
 PATIENCE = 60.0  # seconds until a request must be here
@@ -44,6 +45,10 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 READING = ("GET", "HEAD")
+# What requests that change something hold; see hitnet.runtime.schemas.
+DECIDE = {"changes": [[(int, str)]]}
+GROUP = {"given": int, "suggested": int, "expected": int, "decision": str, "query?": {str: ANYTHING}}
+UNDO, COUNT, IMPORT = {"step?": (str, None)}, {"images": int}, {"text": str}
 
 
 class ReviewApp:
@@ -60,15 +65,15 @@ class ReviewApp:
             Route("/page.js", answer(lambda _: _text(asset_text(SCRIPTS), "text/javascript"))),
             Route("/page.css", answer(lambda _: _text(asset_text(STYLES), "text/css"))),
             Route("/api/rows", answer(lambda request: _json(self.rows(request.query_params)))),
-            Route("/api/state", answer(lambda _: _json(self.state()))),
+            Route("/api/state", answer(lambda _: _json(self.board.state()))),
             Route("/api/steps", answer(lambda _: _json({"steps": self.board.history()}))),
             Route("/api/evidence/{number}", answer(lambda request: _json(self.why(request)))),
             Route("/api/export", answer(lambda _: _text(corrections_text(self.board.settled()), "text/csv"))),
-            Route("/api/decide", self.changing(self.decide), methods=["POST"]),
-            Route("/api/decide-group", self.changing(self.decide_group), methods=["POST"]),
-            Route("/api/undo", self.changing(self.undo), methods=["POST"]),
-            Route("/api/import", self.changing(self.import_file), methods=["POST"]),
-            Route("/api/count", self.changing(self.draw), methods=["POST"]),
+            Route("/api/decide", self.changing(self.decide, DECIDE), methods=["POST"]),
+            Route("/api/decide-group", self.changing(self.decide_group, GROUP), methods=["POST"]),
+            Route("/api/undo", self.changing(lambda body: self.board.undo(body.get("step")), UNDO), methods=["POST"]),
+            Route("/api/import", self.changing(self.import_file, IMPORT), methods=["POST"]),
+            Route("/api/count", self.changing(lambda body: self.board.draw(body["images"]), COUNT), methods=["POST"]),
             Route("/thumb/{number}", answer(lambda request: _picture(small(need_row(_number(request)))), 404)),
             Route("/image/{number}", answer(lambda request: _picture(original(need_row(_number(request)))), 404)),
             Route("/typical/{number}", answer(lambda request: _picture(small(self.typical(_number(request)))), 404)),
@@ -81,17 +86,6 @@ class ReviewApp:
         offset, limit, near = (read_whole(values.get(name), name) for name in ("offset", "limit", "near"))
         limit = 100 if limit is None else limit
         return self.board.window(read_query(values), offset=offset, limit=limit, near=near)
-
-    def state(self) -> dict[str, Any]:
-        """What a page asks every few seconds."""
-        self.board.catch_up()
-        return {
-            "changed": self.board.changed,
-            "counts": self.board.counts(),
-            "left": self.board.left(),
-            "agreement": self.board.agreement(),
-            "counted": self.board.counted(),
-        }
 
     def why(self, request: Request) -> dict[str, Any]:
         row = self.board.rows.need_row(_number(request))
@@ -106,8 +100,10 @@ class ReviewApp:
 
     # What is changed
 
-    def changing(self, change: Callable[[dict[str, Any]], Step | None]) -> Callable[[Request], Awaitable[Response]]:
-        """A request that changes something; the answer shows what has changed."""
+    def changing(
+        self, change: Callable[[dict[str, Any]], Step | None], schema: Mapping[str, Any]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A request that changes something, with what it must hold; the answer shows what has changed."""
 
         async def respond(request: Request) -> Response:
             if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -121,50 +117,30 @@ class ReviewApp:
                             return _text("Too much at once.", status=413)
             except TimeoutError:
                 return _text("Too slow.", status=408)
-            return await answer(lambda _: _json(self.changed(change(_object(content)))))(request)
+            return await answer(lambda _: _json(self.changed(change(_object(content, schema)))))(request)
 
         return respond
 
     def changed(self, step: Step | None) -> dict[str, Any]:
         rows = [] if step is None else self.board.concerned(step)
         records = [[int(self.board.rows.ids[row]), self.board.record(row)] for row in rows[:MOST_ROWS]]
-        return {"step": step and step.name, "images": len(rows), "records": records, **self.state()}
+        return {"step": step and step.name, "images": len(rows), "records": records, **self.board.state()}
 
     def decide(self, body: dict[str, Any]) -> Step:
-        try:
-            changes = [(whole_number(number), str(decision), str(label)) for number, decision, label in body["changes"]]
-        except (KeyError, TypeError, ValueError):
-            raise HitNetError("review: `changes` must be a list of [id, decision, label].") from None
-        return self.board.decide(changes)
+        if any([type(part) for part in change] != [int, str, str] for change in body["changes"]):
+            raise HitNetError("review: `changes` must be a list of [id, decision, label].")
+        return self.board.decide([tuple(change) for change in body["changes"]])
 
     def decide_group(self, body: dict[str, Any]) -> Step:
-        asked = body.get("query") or {}
-        if not isinstance(asked, dict):
-            raise HitNetError("review: `query` must be an object.")
-        texts = {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in asked.items()}
-        try:
-            given, suggested, expected = (whole_number(body[name]) for name in ("given", "suggested", "expected"))
-        except (KeyError, TypeError):
-            raise HitNetError("review: `given`, `suggested` and `expected` must be whole numbers.") from None
-        pair, decision = (given, suggested), str(body.get("decision"))
-        return self.board.decide_group(read_query(texts), pair, decision, expected=expected)
-
-    def undo(self, body: dict[str, Any]) -> Step:
-        name = body.get("step")
-        return self.board.undo(None if name is None else str(name))
-
-    def draw(self, body: dict[str, Any]) -> None:
-        """Draw images for a count."""
-        try:
-            images = whole_number(body["images"])
-        except (KeyError, TypeError):
-            raise HitNetError("review: `images` must be a whole number.") from None
-        self.board.draw(images)
+        asked = body.get("query", {}).items()
+        texts = {name: ",".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in asked}
+        pair = body["given"], body["suggested"]
+        return self.board.decide_group(read_query(texts), pair, body["decision"], expected=body["expected"])
 
     def import_file(self, body: dict[str, Any]) -> Step:
         """Decisions from a file of steps or corrections, as one step."""
         board = self.board
-        read = parse_corrections(str(body.get("text", "")), "the file")
+        read = parse_corrections(body["text"], "the file")
         rows = (board.rows.row_of(correction.change.id) for correction in read.corrections)
         audited = {int(board.rows.ids[row]): board.image(row) for row in rows if row is not None}
         decided = check_corrections(audited, read.corrections, board.rows.class_names, name="the file").values()
@@ -204,22 +180,16 @@ def _number(request: Request) -> int:
     return number
 
 
-def _object(content: bytes | bytearray) -> dict[str, Any]:
-    """The JSON object of a request."""
+def _object(content: bytes | bytearray, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object of a request, if it holds what it must."""
     try:
-        body = json.loads(content)
+        body: dict[str, Any] = json.loads(content)
     except (ValueError, RecursionError):
         raise HitNetError("This is not JSON.") from None
-    if not isinstance(body, dict):
-        raise HitNetError("Send an object.")
+    problem = find_problem(body, schema, "")
+    if problem is not None:
+        raise HitNetError(f"review: {problem}.")
     return body
-
-
-def whole_number(value: Any) -> int:
-    """A whole number of JSON; raises TypeError for anything else, fractions and booleans included."""
-    if type(value) is not int:
-        raise TypeError
-    return value
 
 
 def _same(given: str, token: str) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,10 @@ class Board:
         self._answers: dict[str, dict[int, str]] = {}  # by reviewer and row
         self._class = {name: k for k, name in enumerate(rows.class_names)}
         self.count = Count(rows, folder)
-        self._counted: tuple[int, dict[str, Any] | None] = (-1, None)  # the same
-        self._agreed: tuple[int, list[dict[str, Any]]] = (-1, [])  # with the `changed` that it is of
-        self._orders: OrderedDict[tuple[Any, ...], Selection] = OrderedDict()
+        self._state = lru_cache(1)(self._state_of)
+        self._select = lru_cache(KEPT_ORDERS)(
+            lambda query, changed: select_rows(rows, self.states, query, self.count.drawn)
+        )
         self.catch_up()
 
     # Decisions
@@ -182,37 +184,32 @@ class Board:
             self.count.draw(images, self.states.verdict)
             self.changed += 1
 
-    def counted(self) -> dict[str, Any] | None:
-        """How far the count is, and what it comes to; None if no images were drawn."""
-        with self.lock:
-            if self._counted[0] != self.changed:
-                self._counted = (self.changed, self.count.state(self.states.verdict))
-            return self._counted[1]
-
-    def agreement(self) -> list[dict[str, Any]]:
-        """How far reviewers agree, per pair of them."""
-        with self.lock:
-            if self._agreed[0] != self.changed:
-                self._agreed = (self.changed, agreement(self._answers))
-            return self._agreed[1]
-
     def left(self) -> tuple[float, int]:
         """How many wrong labels the audit expects among the images that nobody has decided on, and their number."""
         unseen = self.rows.score[self.states.decision == 0]
         return float((1 - unseen).sum()), len(unseen)
+
+    def state(self) -> dict[str, Any]:
+        """What a page asks every few seconds; computed again when decisions change."""
+        with self.lock:
+            self.catch_up()
+            return self._state(self.changed)
+
+    def _state_of(self, changed: int) -> dict[str, Any]:
+        return {
+            "changed": changed,
+            "counts": self.counts(),
+            "left": self.left(),
+            "agreement": agreement(self._answers),
+            "counted": self.count.state(self.states.verdict),
+        }
 
     # What pages ask for
 
     def select(self, query: Query) -> Selection:
         """The rows that a query asks for, kept until decisions change them."""
         with self.lock:
-            key = (query, self.changed if query.state or query.grouped else None)
-            if key not in self._orders:
-                self._orders[key] = select_rows(self.rows, self.states, query, self.count.drawn)
-                while len(self._orders) > KEPT_ORDERS:
-                    self._orders.popitem(last=False)
-            self._orders.move_to_end(key)
-            return self._orders[key]
+            return self._select(query, self.changed if query.state or query.grouped else None)
 
     def window(self, query: Query, *, offset: int | None, limit: int, near: int | None) -> dict[str, Any]:
         """Some rows of a query, from `offset` or around `position`, and how many there are.

@@ -110,7 +110,8 @@ def serve_review(
     app = review.build(port=port, token=token, once=once)
     config = server_config(app)
     try:
-        _in_background(review.board.rows.warm, review.pictures.warm)
+        # What a first request would otherwise wait for, e.g. loading images that are not in files.
+        _in_background(review.board.rows.warm, lambda: review.pictures.thumbnail(0))
         if ready is not None:
             ready(address + token)
         if open_browser:
@@ -118,8 +119,7 @@ def serve_review(
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
-    review.board.catch_up()
-    counted = review.board.counted()
+    counted = review.board.state()["counted"]
     if counted is not None and counted["sentence"] is not None:
         log.info(counted["sentence"])
     return int((review.board.states.decision > 0).sum())
