@@ -150,7 +150,7 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
         "0 relabelled, 1 dropped, 0 kept, 0 unsure, 48 not looked at",
-        "1 image was not there when the audit was made; it is copied as it is",
+        "1 image was not there when the audit was made and is copied as it is",
         f"corrected data set: {tmp_path / 'new'}",
     ]
     assert len(open_data(tmp_path / "new").load("all")) == 48
@@ -400,7 +400,7 @@ def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
     corrections = write_corrections(tmp_path / "c.csv", rows)
     ended = command("audit", "apply", "audits/bands", corrections, "--out", "new")
     assert ended.code == 0
-    assert "6 images were not part of the audit; they are copied as they are" in ended.out
+    assert "6 images were not part of the audit and are copied as they are" in ended.out
     corrected = open_data(tmp_path / "new" / "images.npz").load("all")
     assert corrected.labels.tolist() == [other if i == chosen else i % 3 for i in range(30)]
     ended = command("audit", "export", "audits/bands", "--out", "tasks.json")

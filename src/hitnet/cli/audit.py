@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
 from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
-from hitnet.cli.terminal import console, print_written, short_name, table_of_files
+from hitnet.cli.terminal import console, plural, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
 
@@ -94,19 +94,17 @@ def run_command(
 def print_audit(audit: Audit, most: int = 10) -> None:
     summary = audit.summary
     kind = "network" if summary.sentence is None else "judge"
-    count = f"1 {kind}" if summary.models == 1 else f"{summary.models} {kind}s"
+    count = plural(summary.models, kind, f"{kind}s")
     about = f"; about {summary.expected_errors:.0f} are wrong" if summary.sentence is None else ""
-    console.print(
-        f"{summary.data}: {summary.images:,} labels judged by {count} ({summary.model}) in "
-        f"{summary.seconds:.0f} s{about}"
-    )
+    judged = f"{summary.images:,} labels judged by {count} ({summary.model}) in {summary.seconds:.0f} s"
+    console.print(f"{summary.data}: {judged}{about}")
     if summary.sentence is not None:
         console.print(summary.sentence)
     console.print(", ".join(f"{flag}: {count:,}" for flag, count in summary.flags.items()))
     differ = (summary.duplicates or {}).get("labels_differ", 0)
     if differ:
         where = "" if audit.folder is None else f": see {audit.folder / 'duplicates.csv'}"
-        pairs = "1 pair of near-duplicates has" if differ == 1 else f"{differ:,} pairs of near-duplicates have"
+        pairs = plural(differ, "pair of near-duplicates has", "pairs of near-duplicates have")
         console.print(f"{pairs} different labels{where}", soft_wrap=True)
     if set(summary.flags) == {"ok"} and not differ and summary.sentence is None:
         console.print(
@@ -170,23 +168,21 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
     if applied.neither:
         console.print("Images where neither label fits stay as they are.")
     if applied.disputed:
-        stay = "1 image on which reviewers disagree stays as it is. Settle it"
-        if applied.disputed > 1:
-            stay = f"{applied.disputed} images on which reviewers disagree stay as they are. Settle them"
-        console.print(f"{stay} in the review (filter: disputed), or choose --reviewer.")
+        one, many = (f"on which reviewers disagree {stay}" for stay in ("stays as it is", "stay as they are"))
+        disputed = plural(applied.disputed, f"image {one}", f"images {many}")
+        console.print(f"{disputed}. Settle this in the review (filter: disputed), or choose --reviewer.")
     if applied.not_audited:
-        single = applied.not_audited == 1
         reason = "not there when the audit was made" if whole else "not part of the audit"
-        copied = "it is copied as it is" if single else "they are copied as they are"
-        console.print(f"{applied.not_audited} {'image was' if single else 'images were'} {reason}; {copied}")
+        one, many = f"image was {reason} and is copied as it is", f"images were {reason} and are copied as they are"
+        console.print(plural(applied.not_audited, one, many))
     if applied.changed:
         names = ", ".join(applied.changed[:5]) + (", …" if len(applied.changed) > 5 else "")
-        stay = "1 decided file has changed since the audit and stays as it is"
-        if len(applied.changed) > 1:
-            stay = f"{len(applied.changed)} decided files have changed since the audit and stay as they are"
-        console.print(f"{stay}: {names}. Audit again with --resume.", soft_wrap=True)
+        stay = plural(len(applied.changed), "decided file stays as it is", "decided files stay as they are")
+        console.print(
+            f"{stay}, because of changes since the audit: {names}. Audit again with --resume.", soft_wrap=True
+        )
     if applied.gone:
-        console.print(f"{applied.gone} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
+        console.print(f"{applied.gone:,} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:
         console.print(applied.note)
     for name in applied.emptied:

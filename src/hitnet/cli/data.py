@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hitnet.cli.options import AsJson
-from hitnet.cli.terminal import console, make_table, print_json
+from hitnet.cli.options import AsJson, DataDir
+from hitnet.cli.terminal import console, print_json, print_table
 from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
 from hitnet.data.reading.skipped import list_ignored
 
 app = typer.Typer(no_args_is_help=True, name="data")
 Name = Annotated[str, typer.Argument(help="A dataset's name; see `hitnet data list`")]
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the known sets (default: $HITNET_DATA, else the cache)")]
 
 
 @app.callback()
@@ -29,10 +27,8 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = make_table("name", "here", "what it is", "licence")
-    for row in rows:
-        table.add_row(str(row["name"]), "yes" if row["here"] else "no", str(row["about"]), str(row["licence"]))
-    console.print(table)
+    lines = ((row["name"], "yes" if row["here"] else "no", row["about"], row["licence"]) for row in rows)
+    print_table(("name", "here", "what it is", "licence"), lines)
     console.print(f"data folder: {data_folder(data_dir)}", soft_wrap=True)
 
 
@@ -64,31 +60,20 @@ def print_files(states: tuple[FileState, ...], *, as_json: bool) -> None:
     if as_json:
         print_json([{"file": str(s.path), "state": s.state, "bytes": s.size, "note": s.note} for s in states])
         return
-    table = make_table("file", "state", "bytes", "")
-    for state in states:
-        table.add_row(str(state.path), state.state, "" if state.size is None else f"{state.size:,}", state.note)
-    console.print(table)
+    lines = ((str(s.path), s.state, "" if s.size is None else f"{s.size:,}", s.note) for s in states)
+    print_table(("file", "state", "bytes", ""), lines)
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
     images = report.images
     counts = images.labels.bincount(minlength=images.num_classes).tolist()
+    classes = dict(zip(images.class_names, counts, strict=True))
     if as_json:
-        print_json(
-            {
-                "images": len(images),
-                "shape": list(images.shape),
-                "classes": dict(zip(images.class_names, counts, strict=True)),
-                "left_out": [{"path": item.path, "reason": item.reason} for item in report.skipped],
-                "ignored": report.ignored,
-            }
-        )
+        about = {"images": len(images), "shape": list(images.shape), "classes": classes}
+        print_json({**about, "left_out": [vars(item) for item in report.skipped], "ignored": report.ignored})
         return
     console.print(f"{images.name}: {len(images):,} images of {images.shape}, {images.num_classes} classes")
-    table = make_table("class", "images")
-    for name, count in zip(images.class_names, counts, strict=True):
-        table.add_row(name, str(count))
-    console.print(table)
+    print_table(("class", "images"), ((name, str(count)) for name, count in classes.items()))
     for item in report.skipped:
         console.print(f"left out: {item}", soft_wrap=True)
     if report.ignored:

@@ -8,10 +8,9 @@ import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -19,19 +18,8 @@ from hitnet.data import DataOptions
 from hitnet.models import ModelConfig
 from hitnet.training import Recipe
 
-
-class Split(StrEnum):
-    """Which images of a dataset."""
-
-    TRAIN, TEST, ALL = "train", "test", "all"
-
-
-class RecipeName(StrEnum):
-    """The names of `hitnet.training.RECIPES`."""
-
-    FAST, PAPER, PAPER_DECAY = "fast", "paper", "paper-decay"
-
-
+Split = Literal["train", "test", "all"]
+RecipeName = Literal["fast", "paper", "paper-decay"]
 Values = dict[str, Any]
 Data = Annotated[str, typer.Argument(help="A dataset's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")]
 OtherData = Annotated[str | None, typer.Argument(help="Another dataset than the run's own")]
@@ -75,7 +63,7 @@ class OptionGroup:
         # A named network has values of its own, so that a user must be able to say "no" to them.
         only_yes = hint is bool and default is False and self.definition is not ModelConfig
         option = typer.Option(f"--{name.replace('_', '-')}", help=text) if only_yes else typer.Option(help=text)
-        annotation: Any = Annotated[_plain_type(name, hint) | None, option]
+        annotation: Any = Annotated[_plain_type(hint) | None, option]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -115,7 +103,7 @@ def takes(**groups: OptionGroup) -> Callable[[Callable[..., None]], Callable[...
 
         def call(**given: Any) -> None:
             values = {
-                name: {p.name: plain(value) for p in parameters if (value := given.pop(p.name)) is not None}
+                name: {p.name: value for p in parameters if (value := given.pop(p.name)) is not None}
                 for name, parameters in added.items()
             }
             command(**given, **values)
@@ -139,18 +127,11 @@ def attribute_help(definition: type) -> dict[str, str]:
     return {name: re.split(r"(?<=[^.])\. (?=[A-Z])", words)[0].rstrip(".") for name, words in helps.items()}
 
 
-def plain(value: Any) -> Any:
-    """The value of an option as the library takes it."""
-    return str(value) if isinstance(value, StrEnum) else value
-
-
-def _plain_type(name: str, hint: Any) -> Any:
-    """The type that the command line reads: a Literal is a choice, a pair of sizes one number, a path a path."""
-    options = [option for option in get_args(hint) if option is not NoneType] if get_origin(hint) is not None else []
-    if get_origin(hint) is typing.Literal:
-        return StrEnum(name, {value: value for value in options})
-    if tuple in (get_origin(hint), *(get_origin(option) for option in options)):
+def _plain_type(hint: Any) -> Any:
+    """The type that the command line reads: of several, the first, but for a pair of sizes one number, and a path."""
+    if get_origin(hint) is Literal:
+        return hint
+    options = [option for option in get_args(hint) if option is not NoneType] or [hint]
+    if any(get_origin(option) is tuple for option in options):
         return int
-    if Path in options:
-        return Path
-    return options[0] if options else hint
+    return Path if Path in options else options[0]

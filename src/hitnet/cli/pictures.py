@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from hitnet import plots, synthesis
 from hitnet.cli.options import AsJson, AuditSplit, Classes, DataDir, Device, OtherData, Picture, RunPath, Split
-from hitnet.cli.terminal import console, make_table, print_json, print_written
+from hitnet.cli.terminal import console, print_json, print_table, print_written
 from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.plots.ghosts import MOST_DRAWN
@@ -20,18 +19,13 @@ from hitnet.plots.synthesis import check_steps
 from hitnet.runtime.files import check_vacant
 from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
+from hitnet.synthesis.generation import Law
 from hitnet.synthesis.hybrid_images import STRENGTH
 from hitnet.synthesis.writing import check_new
 from hitnet.training import Run, analyse_ghosts
 
 app = typer.Typer()
 MOST_IN_GRID = 10_000
-
-
-class Law(StrEnum):
-    """Which Gaussian capsules are drawn from."""
-
-    FITTED, PAPER = "fitted", "paper"
 
 
 @app.command("prototypes")
@@ -65,19 +59,13 @@ def traverse_command(
         synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names
     ]
     written = plots.save([page for traversal in traversals for page in plots.traversal_figures(traversal)], out)
+    rows = [{"class": each.class_name, "components": each.summary().to_dict("records")} for each in traversals]
     if as_json:
-        rows = [
-            {"class": traversal.class_name, "components": traversal.summary().to_dict("records")}
-            for traversal in traversals
-        ]
         print_json({"classes": rows, "written": list(map(str, written))})
         return
-    table = make_table("class", "components that change the picture most (share of all change)")
-    for traversal in traversals:
-        top = traversal.summary().head(5)
-        most = [f"{i} ({100 * share:.0f} %)" for i, share in zip(top["component"], top["share"], strict=True)]
-        table.add_row(traversal.class_name, ", ".join(most))
-    console.print(table)
+    most = ([f"{part['component']} ({100 * part['share']:.0f} %)" for part in row["components"][:5]] for row in rows)
+    headers = ("class", "components that change the picture most (share of all change)")
+    print_table(headers, ((row["class"], ", ".join(parts)) for row, parts in zip(rows, most, strict=True)))
     print_written(written)
 
 
@@ -87,7 +75,7 @@ def capsules_command(
     out: Picture,
     data: OtherData = None,
     classes: Classes = None,
-    split: Annotated[Split, typer.Option(help="Which images")] = Split.TRAIN,
+    split: Annotated[Split, typer.Option(help="Which images")] = "train",
     limit: Annotated[int | None, typer.Option(help="Use at most N images")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -98,18 +86,18 @@ def capsules_command(
     With only one --class, one panel per component.
     """
     plots.check_file_type(out)
-    measured = synthesis.capsule_distributions(run, data, split=str(split), classes=classes, limit=limit, device=device)
+    measured = synthesis.capsule_distributions(run, data, split=split, classes=classes, limit=limit, device=device)
     written = plots.save(plots.distribution_figures(measured), out)
     if as_json:
         rows = measured.table().to_dict("records")
         about = {"data": measured.data, "expected_mean": measured.centre, "expected_spread": measured.spread}
         print_json({**about, "components": rows, "written": list(map(str, written))})
         return
-    table = make_table("class", "images", "mean", "spread", "within 2σ, %")
-    for row in measured.by_class().to_dict("records"):
-        figures = (f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
-        table.add_row(row["class"], str(row["images"]), *figures)
-    console.print(table)
+    lines = (
+        (row["class"], str(row["images"]), f"{row['mean']:.3f}", f"{row['spread']:.3f}", f"{100 * row['within']:.1f}")
+        for row in measured.by_class().to_dict("records")
+    )
+    print_table(("class", "images", "mean", "spread", "within 2σ, %"), lines)
     console.print(f"expected: mean {measured.centre}, spread m/√n = {measured.spread:.3g}, 95.4 % within 2σ")
     print_written(written)
 
@@ -122,7 +110,7 @@ def generate_command(
     count: Annotated[int, typer.Option(help="Images per class")] = 10,
     law: Annotated[
         Law, typer.Option(help="Gaussian of the capsules: fitted to the run's training images, or paper: N(0.5, m/√n)")
-    ] = Law.FITTED,
+    ] = "fitted",
     spread: Annotated[float, typer.Option(help="Factor of the Gaussian's spread: less is safer, more is bolder")] = 1.0,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
     data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another dataset")] = None,
@@ -143,7 +131,7 @@ def generate_command(
         trained,
         classes,
         count,
-        law="paper" if law is Law.PAPER else "fitted",
+        law=law,
         spread=spread,
         seed=seed,
         data=data,
@@ -258,7 +246,7 @@ def ghosts_command(
         raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
     *folders, data = words
     check_vacant(out)
-    ghosts, images = analyse_ghosts(folders, data, split=None if split is None else str(split), device=device)
+    ghosts, images = analyse_ghosts(folders, data, split=split, device=device)
     written = plots.write_ghosts(ghosts, images, out)
     networks = "the network" if ghosts.models == 1 else f"all {ghosts.models} networks"
     console.print(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitnet.cli.options import DataDir
-from hitnet.cli.terminal import console
+from hitnet.cli.terminal import console, plural
 from hitnet.review import serve_review
 
 app = typer.Typer()
@@ -47,7 +47,7 @@ def review_command(
     if not decided:
         console.print("No decisions yet.")
         return
-    saved = "1 decision is saved" if decided == 1 else f"{decided:,} decisions are saved"
     moved = "" if data is None else f" --data {shlex.quote(data)}"
     apply = f"hitnet audit apply {shlex.quote(str(folder))} --out NEW{moved}"
+    saved = plural(decided, "decision is saved", "decisions are saved")
     console.print(f"{saved}. To write the corrected data: {apply}", soft_wrap=True)

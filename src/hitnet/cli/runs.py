@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -31,23 +30,11 @@ Keep = Annotated[
 Known = Annotated[str | None, typer.Option(help="Data whose test images --keep is measured on (default: the run's)")]
 
 
-class Format(StrEnum):
-    """Kinds of files that a run is exported to."""
-
-    ONNX = "onnx"
-
-
-class Part(StrEnum):
-    """Parts of a network that can be exported."""
-
-    CLASSIFIER, DECODER = "classifier", "decoder"
-
-
 @app.command("evaluate")
 def evaluate_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders; several judge as a committee")],
     data: OtherDataOption = None,
-    split: Annotated[Split, typer.Option(help="Which images")] = Split.TEST,
+    split: Annotated[Split, typer.Option(help="Which images")] = "test",
     device: Device = "auto",
     data_dir: DataDir = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be used")] = False,
@@ -61,7 +48,7 @@ def evaluate_command(
     if strict and data is None:
         raise HitNetError("evaluate: --strict requires --data. Name the data, or leave it out.")
     other = None if data is None else open_data(data, strict=strict)
-    result = evaluate(list(runs), other, split=str(split), device=device)
+    result = evaluate(list(runs), other, split=split, device=device)
     if as_json:
         print_json(result.to_dict())
         return
@@ -144,10 +131,10 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
 def export_command(
     run: RunPath,
     out: Annotated[Path, typer.Option(help="File to write: .onnx")],
-    format: Annotated[Format, typer.Option(help="Kind of file")] = Format.ONNX,
-    part: Annotated[Part, typer.Option(help="What to export")] = Part.CLASSIFIER,
+    format: Annotated[Literal["onnx"], typer.Option(help="Kind of file")] = "onnx",
+    part: Annotated[Literal["classifier", "decoder"], typer.Option(help="What to export")] = "classifier",
     keep: Keep = None,
     known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, format=str(format), part=str(part), keep=keep, known=known)])
+    print_written([export_run(run, out, format=format, part=part, keep=keep, known=known)])

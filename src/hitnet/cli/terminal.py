@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,13 @@ def make_table(*headers: str) -> Table:
     return Rows(*(Column(header, overflow="fold") for header in headers), box=None)
 
 
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = make_table(*headers)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def excess(table: Table) -> int:
     """How many columns too wide for the terminal a table is; if it is, its cells are folded."""
     unbounded = console.options.update(max_width=sys.maxsize)
@@ -50,6 +57,11 @@ def table_of_files(headers: Sequence[str], rows: Sequence[Sequence[str]], *, pat
     longest = max((len(one_line(row[path])) for row in rows), default=0)
     whole = made(longest)
     return whole if excess(whole) <= 0 else made(max(SHORTEST_PATH, longest - excess(whole)))
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """For example "1 image is" or "1,200 images are"."""
+    return f"1 {one}" if count == 1 else f"{count:,} {many}"
 
 
 def short_name(data: str) -> str:

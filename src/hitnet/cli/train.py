@@ -22,7 +22,7 @@ from hitnet.cli.options import (
     Values,
     takes,
 )
-from hitnet.cli.terminal import console, make_table, print_json, print_written, short_name
+from hitnet.cli.terminal import console, print_json, print_table, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import extract_features
@@ -55,7 +55,7 @@ def train_command(
     backbone: Backbone = None,
     recipe: Annotated[
         RecipeName, typer.Option(help="paper: 250 epochs at a constant rate; paper-decay: at a falling rate")
-    ] = RecipeName.FAST,
+    ] = "fast",
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
     seeds: Annotated[int | None, typer.Option(min=1, help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
@@ -83,7 +83,7 @@ def train_command(
     words = [short_name(data), chosen.name or "default", recipe, *([augment] if augment else []), last_word]
     options: dict[str, Any] = {
         "model": chosen,
-        "recipe": choose_recipe(str(recipe), **recipe_options),
+        "recipe": choose_recipe(recipe, **recipe_options),
         "out": out or Path("runs") / "-".join(words),
         "device": device,
         "resume": resume,
@@ -163,10 +163,8 @@ def models_command(
     if as_json:
         print_json(rows)
         return
-    table = make_table("model", "parameters", "what it is")
-    for row in rows:
-        table.add_row(str(row["name"]), f"{row['parameters']:,}", str(row["summary"]))
-    console.print(table)
+    lines = ((str(row["name"]), f"{row['parameters']:,}", str(row["summary"])) for row in rows)
+    print_table(("model", "parameters", "what it is"), lines)
 
 
 @app.command("extract")
@@ -189,7 +187,7 @@ def extract_command(
         out=out,
         backbone=backbone or DEFAULT,
         weights=weights,
-        split=None if split is None else str(split),
+        split=split,
         device=device,
     )
     if ranks.rank() == 0:
