@@ -61,7 +61,7 @@ def test_bars_cells_and_points_are_those_of_the_tables():
 
 
 def test_names_are_no_formulas(tmp_path):
-    ghosts, images = case(("$\\frac{$", "a_{$b$}", "<i>"))
+    ghosts, images = case(("$\\frac{$", "a_{$b$}", "<i>"), doubtful=4)
     figures = [plots.analysis_figure(ghosts), *plots.doubtful_figures(ghosts.doubtful(), images)]
     assert all(is_picture(path) for path in plots.save(figures, tmp_path / "a.png"))
 

@@ -120,13 +120,10 @@ def _answers(task: dict[str, Any]) -> list[str | None]:
 
 def corrections_text(changes: Iterable[Change]) -> str:
     """Decisions as a CSV file, by id. Text is quoted, and marked where a spreadsheet would run it."""
-    lines = [",".join(COLUMNS)]
-    for change in sorted(changes):
-        path, given, label = (
-            '"' + defuse(text).replace('"', '""') + '"' for text in (change.path, change.given, change.label)
-        )
-        lines.append(f"{change.id},{path},{given},{change.decision},{label}")
-    return "".join(f"{line}\r\n" for line in lines)
+    file = io.StringIO()
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows([COLUMNS, *(map(defuse, change) for change in sorted(changes))])
+    return file.getvalue()
 
 
 def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

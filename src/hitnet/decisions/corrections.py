@@ -72,11 +72,11 @@ def correct(
     images = data.images_to_correct(split)
     names = tuple(dict.fromkeys((*images.class_names, *class_names)))
     decided = check_corrections(audited_images(table), given.corrections, names, name=name)
-    audited = _audited_ids(table, images, by_path=data.by_path)
-    _check_none_gone(decided.values(), audited, images.name, name=name)
-    changed = _changed_files(data, images, table, audited, decided)
+    places = _places(table, images, by_path=data.by_path)
+    _check_none_gone(decided.values(), places, images.name, name=name)
+    changed = _changed_files(data, images, table, {number: places[number] for number in decided})
     changes = {number: correction.change for number, correction in decided.items() if number not in changed}
-    relabelling = _relabelling(images, audited, changes, names, split)
+    relabelling = _relabelling(images, {places[number]: change for number, change in changes.items()}, names, split)
     if not relabelling.keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
     path, note = data.write_corrected(relabelling, expand(out))
@@ -91,8 +91,8 @@ def correct(
         unsure=count["unsure"],
         disputed=given.disputed,
         untouched=len(images) - len(changes),
-        not_audited=audited.count(None),
-        gone=len(table) - len(images) + audited.count(None),
+        not_audited=len(images) - len(places),
+        gone=len(table) - len(places),
         left_out=len(left_out),
         changed=tuple(sorted(decided[number].change.path for number in changed)),
         emptied=_emptied(relabelling),
@@ -100,15 +100,12 @@ def correct(
     )
 
 
-def _changed_files(
-    data: Data, images: ImageSet, table: pd.DataFrame, audited: Sequence[int | None], decided: Mapping[int, Correction]
-) -> set[int]:
-    """Ids of decided images whose files are no longer those that were audited."""
+def _changed_files(data: Data, images: ImageSet, table: pd.DataFrame, places: Mapping[int, int]) -> set[int]:
+    """Ids of images whose files are no longer those that were audited; their places in the set are by id."""
     files = data.image_files(images)
     if files is None or "checksum" not in table:
         return set()
     sums = dict(zip(table["id"].tolist(), table["checksum"].tolist(), strict=True))
-    places = {number: i for i, number in enumerate(audited) if number is not None and number in decided}
     return {number for number, i in places.items() if sums[number] and file_checksum(files[i]) != sums[number]}
 
 
@@ -150,8 +147,8 @@ def _comparable(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", re.sub("\r\n?", "\n", text))
 
 
-def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> list[int | None]:
-    """The audit's id of each image, None for one that was not audited; an error if an audited label has changed.
+def _places(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> dict[int, int]:
+    """The place in the set of each audited image, by id; an error if an audited label has changed.
 
     By path, images may have been added or removed since; by id, those that were audited must all be there.
     """
@@ -162,7 +159,7 @@ def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> lis
     if len(place) < len(keys):
         what = "path" if by_path else "id"
         raise HitNetError(f"{images.name}: two images have the same {what}, so corrections cannot be told apart.")
-    audited: list[int | None] = [None] * len(keys)
+    places = {}
     for number, (path, given) in audited_images(table).items():
         i = place.get(path if by_path else number)
         if i is None and by_path:
@@ -174,27 +171,22 @@ def _audited_ids(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> lis
                 f"{images.name} is not the set that was audited: image {number}, {path!r} labelled {given!r}, "
                 f"{what}. Give the audited data, or audit again."
             )
-        audited[i] = number
-    return audited
+        places[number] = i
+    return places
 
 
-def _relabelling(
-    images: ImageSet, audited: Sequence[int | None], changes: Mapping[int, Change], names: tuple[str, ...], split: str
-) -> Relabelling:
-    index = {name: k for k, name in enumerate(names)}
-    labels, keep = images.labels.clone(), []
-    for i, number in enumerate(audited):
-        change = None if number is None else changes.get(number)
-        if change is not None and change.decision == "relabel":
-            labels[i] = index[change.label]
-        if change is None or change.decision != "drop":
-            keep.append(i)
-    return Relabelling(images, labels, keep, names, split)
+def _relabelling(images: ImageSet, changes: Mapping[int, Change], names: tuple[str, ...], split: str) -> Relabelling:
+    """What the changes, by place in the set, make of it."""
+    labels = images.labels.clone()
+    for i, change in changes.items():
+        if change.decision == "relabel":
+            labels[i] = names.index(change.label)
+    dropped = {i for i, change in changes.items() if change.decision == "drop"}
+    return Relabelling(images, labels, [i for i in range(len(images)) if i not in dropped], names, split)
 
 
-def _check_none_gone(decided: Iterable[Correction], audited: Sequence[int | None], data: str, *, name: str) -> None:
-    there = set(audited)
-    gone = [f"{place}: {change.path}" for place, change in decided if change.id not in there]
+def _check_none_gone(decided: Iterable[Correction], places: Mapping[int, int], data: str, *, name: str) -> None:
+    gone = [f"{place}: {change.path}" for place, change in decided if change.id not in places]
     if gone:
         images = "an image" if len(gone) == 1 else f"{len(gone)} images"
         raise HitNetError(

@@ -16,7 +16,7 @@ from hitnet.data.images import LABELS, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.stored import cell_file
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.runtime.files import expand, new_folder
 
 
@@ -135,7 +135,5 @@ def _package() -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise HitNetError(
-            f"Hugging Face's datasets need the package {error.name}: pip install 'hitnet[hf]'."
-        ) from error
+        raise MissingPackageError("Hugging Face's datasets", error.name, "hf") from error
     return datasets

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from itertools import takewhile
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_add
 from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of, tried
 from hitnet.data.split import check_split, even_draw, natural, no_images
 from hitnet.errors import HitNetError
-from hitnet.runtime.threads import AHEAD, in_threads, thread_count
+from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
 
@@ -208,20 +209,14 @@ def _without_pixels(
     entries: Entries, places: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
     """The places of each class whose headers are sound but of which no image can be decoded, and the reasons."""
-
-    def glances(places: npt.NDArray[np.int64], ahead: int = AHEAD) -> Iterator[Pixels | Skipped]:
-        return in_threads(lambda entry: pixels_of(entry, (1, 1, 1)), entries.take(places), ahead=ahead)
-
     labels = entries.labels[places]
     known, first = np.unique(labels, return_index=True)
-    for label, picture in zip(known, glances(places[first]), strict=True):
+    for label, picture in zip(known, decoded(entries.take(places[first]), (1, 1, 1)), strict=True):
         if isinstance(picture, Skipped):
-            own, reasons = places[labels == label], []
-            for other in glances(own, ahead=2 * thread_count()):
-                if not isinstance(other, Skipped):
-                    break
-                reasons.append(other)
-            else:
+            own = places[labels == label]
+            glances = (pixels_of(entries[place], (1, 1, 1)) for place in own)
+            reasons: list[Any] = list(takewhile(lambda each: isinstance(each, Skipped), glances))
+            if len(reasons) == len(own):
                 yield own, reasons
 
 

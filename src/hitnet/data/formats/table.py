@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.opened import Relabelling
-from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, leads_out, links_note
+from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, links_note
 from hitnet.data.reading.entries import Listing
 from hitnet.data.reading.parquet import read_arrow, with_class_names
 from hitnet.data.reading.stored import RemotePath, Root, is_remote, opened, path_or_address
@@ -83,7 +83,7 @@ class TableData(FileData):
         check_target(out, originals=sorted(folders))
         others = {file for file in self.table.files() if file} - {*paths, *relabelling.dropped}
         local = {file for file in (*paths, *others) if not is_remote(file)}
-        outside = {file for file in local if leads_out(file) or not is_within(root, file)}
+        outside = {file for file in local if not is_within(root, file)}
         there = {file for file in others & local - outside if (root / file).is_file()}
         gone = [path for path in paths if path in outside and not (root / path).is_file()]
         if gone:

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import http.client
 import os
-import sys
 import tarfile
 import urllib.error
 import urllib.request
@@ -17,13 +16,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
 from hitnet.data.known.facts import FACTS, KnownSet, known_set
 from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
 from hitnet.data.split import NAMES, natural
 from hitnet.errors import HitNetError
+from hitnet.runtime.bar import shown
 from hitnet.runtime.files import cache_folder, expand, new_folder, replacing
 from hitnet.runtime.locks import taking_turns
 
@@ -274,21 +271,21 @@ def extract(archive: Path, members: Sequence[str], folder: Path) -> None:
 
 
 def _transfer(url: str, path: Path) -> None:
-    """Copy the URL's bytes to `path`, with a progress bar on a terminal."""
-    total = 0
+    """Copy the URL's bytes to `path`, with a progress bar."""
     request = urllib.request.Request(url, headers={"User-Agent": "hitnet"})
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, path.open("wb") as out, bar:
+        with (
+            urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
+            path.open("wb") as out,
+            shown(True, url) as bar,
+        ):
             size = answer.headers.get("Content-Length", "")
-            task = bar.add_task(url.rsplit("/", 1)[-1], total=int(size) if size.isdigit() else None)
+            bar.part("download", int(size) if size.isdigit() else None, "bytes")
             while block := answer.read(BLOCK):
-                total += len(block)
-                if total > LARGEST:
-                    raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
                 out.write(block)
-                bar.advance(task, len(block))
+                bar.step(len(block))
+                if out.tell() > LARGEST:
+                    raise _MirrorError(f"it sends more than {LARGEST:,} bytes")
     # A broken connection raises one of several kinds of error.
     except (OSError, ValueError, http.client.HTTPException) as error:
         code = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""

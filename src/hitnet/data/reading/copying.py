@@ -33,8 +33,8 @@ def leads_out(path: str) -> bool:
 
 
 def is_within(root: Path, path: str) -> bool:
-    """Whether a file below `root` lies there itself: no link leads out."""
-    return _relative(os.path.realpath(root / path), os.path.realpath(root)) is not None
+    """Whether a path leads to a file below `root` that lies there itself: neither .. nor a link leads out."""
+    return not leads_out(path) and _relative(os.path.realpath(root / path), os.path.realpath(root)) is not None
 
 
 def check_target(out: Path, *, originals: Sequence[Path]) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from hitnet.data.images import Images
 from hitnet.data.reading import decode
-from hitnet.data.reading.copying import is_within, leads_out
+from hitnet.data.reading.copying import is_within
 from hitnet.data.reading.entries import Listing
 from hitnet.data.reading.stored import Root, UnreadableImageError, is_remote, join
 from hitnet.errors import HitNetError
@@ -69,7 +69,7 @@ def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:
 
     def picture(number: int, path: str, longest_side: int) -> Image.Image:
         # A file that stays in the set's folder, links included, needs no list of all files.
-        inside = isinstance(root, Path) and not is_remote(path) and not leads_out(path) and is_within(root, path)
+        inside = isinstance(root, Path) and not is_remote(path) and is_within(root, path)
         if not inside and path not in listed.get():
             raise HitNetError(f"Image {number} is not in {listing().name} any more.")
         try:
