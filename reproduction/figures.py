@@ -16,6 +16,7 @@ from reproduction.book import PICTURE_SEED, Drawing, Page, Result
 from reproduction.cells import table
 from reproduction.claims import EXPECTED_WITHIN
 from reproduction.ledger import PICTURE, Entry, Ledger
+from reproduction.loss_figure import loss_figure
 from reproduction.records import full_runs
 from reproduction.sections import TABLE1
 
@@ -62,7 +63,7 @@ def draw_curves(histories: dict[str, list[dict[str, float]]], file: Path) -> Non
 
 def loss_section(page: Page) -> str:
     """The figure of the centripetal loss, drawn from the code of the loss."""
-    plots.save([plots.loss_figure()], page.folder / LOSS_FILE)
+    plots.save([loss_figure()], page.folder / LOSS_FILE)
     return (
         f"![The centripetal loss]({LOSS_FILE.as_posix()})\n\n"
         "The loss of the capsule of the true class (left) and of another capsule (right), λ included: over the "

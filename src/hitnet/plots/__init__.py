@@ -4,7 +4,7 @@ Each function returns matplotlib figures, one per page. `save` writes them as PN
 matplotlib supports.
 """
 
-from hitnet.plots.capsules import capsule_figure, loss_figure
+from hitnet.plots.capsules import capsule_figure
 from hitnet.plots.ghosts import (
     analysis_figure,
     doubtful_figures,
@@ -39,7 +39,6 @@ __all__ = [
     "draw_pairs",
     "history_figure",
     "hybrid_figures",
-    "loss_figure",
     "pages",
     "plot_history",
     "prototype_figures",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitnet.plots.capsules import class_loss, draw_loss_over_distance, loss_figure
+from reproduction.loss_figure import class_loss, draw_over_distance, loss_figure
 
 
 def naive(distance, true):
@@ -20,7 +20,7 @@ def naive(distance, true):
 def test_the_drawn_line_is_the_loss(true):
     from matplotlib.figure import Figure
 
-    axes = draw_loss_over_distance(Figure().subplots(), true=true)
+    axes = draw_over_distance(Figure().subplots(), true=true)
     x, y = axes.lines[0].get_data()
     assert (x[0], x[-1]) == (0, 2)
     assert y == pytest.approx([naive(d, true) for d in x], abs=1e-9)
