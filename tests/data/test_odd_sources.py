@@ -34,7 +34,7 @@ def test_a_table_larger_than_any_is_refused_by_its_size(tmp_path):
 def test_a_parquet_file_that_stands_for_a_huge_table_is_refused(tmp_path, monkeypatch):
     pd.DataFrame({"path": ["a"] * 10_000, "label": ["b"] * 10_000}).to_parquet(tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 5000
-    monkeypatch.setattr("hitnet.data.reading.parquet.LARGEST", 100_000)
+    monkeypatch.setattr("hitnet.data.reading.array_files.LARGEST_TABLE", 100_000)
     with pytest.raises(HitNetError, match="claims 10,000 rows, more than are read"):
         check_data(tmp_path / "t.parquet")
 

@@ -20,8 +20,7 @@ from hitnet.data import open_data, read_image
 from hitnet.data.formats import folder as folders
 from hitnet.decisions.correction_files import parse_corrections
 from hitnet.decisions.steps import Change, Step
-from hitnet.review.evidence import NEIGHBOURS
-from hitnet.review.pictures import LARGE_SIDE, SIDE
+from hitnet.review.evidence import LARGE_SIDE, NEIGHBOURS, SIDE
 from hitnet.review.server import open_review
 from patience import PATIENCE
 

@@ -19,7 +19,7 @@ from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.audit.summary import Summary, summarise, verified_errors
 from hitnet.data import Source, open_data
-from hitnet.data.reading.skipped import log_skipped
+from hitnet.data.reading.entries import log_skipped
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown

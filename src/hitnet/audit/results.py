@@ -16,9 +16,8 @@ from hitnet.audit.report import write_page
 from hitnet.audit.summary import Summary
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
-from hitnet.data.reading.array_files import read_npy
+from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.data.reading.parquet import read_parquet
 from hitnet.decisions.corrections import Applied, audited_images, correct
 from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps

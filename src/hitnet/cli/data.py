@@ -9,7 +9,7 @@ import typer
 from hitnet.cli.options import AsJson, DataDir
 from hitnet.cli.terminal import console, print_json, print_table
 from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
-from hitnet.data.reading.skipped import list_ignored
+from hitnet.data.reading.entries import list_ignored
 
 app = typer.Typer(no_args_is_help=True, name="data")
 Name = Annotated[str, typer.Argument(help="A dataset's name; see `hitnet data list`")]

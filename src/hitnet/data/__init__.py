@@ -11,7 +11,7 @@ from hitnet.data.known.datasets import fetch_data, list_data
 from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
 from hitnet.data.reading.array_files import read_npz
 from hitnet.data.reading.decode import read_image
-from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.entries import Skipped
 from hitnet.data.sources import FORMATS, Source, check_data, open_data
 
 __all__ = [

@@ -20,8 +20,8 @@ from torch import Tensor
 from hitnet.data.images import Images
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.decode import LARGEST_SIDE
+from hitnet.data.reading.entries import Skipped, log_skipped
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
-from hitnet.data.reading.skipped import Skipped, log_skipped
 from hitnet.data.reading.stored import AnyFile, path_or_address
 from hitnet.data.reading.streamed import Streamed
 from hitnet.data.split import check_limit

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.opened import ImageSet
-from hitnet.data.reading.array_files import read_npy, read_npz
-from hitnet.data.reading.parquet import read_parquet
+from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
 from hitnet.data.reading.streamed import Streamed
 from hitnet.errors import HitNetError
 from hitnet.features.cache import cached_features

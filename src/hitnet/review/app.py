@@ -25,8 +25,7 @@ from hitnet.decisions.corrections import check_corrections
 from hitnet.decisions.steps import Step
 from hitnet.errors import HitNetError
 from hitnet.review.board import Board, StaleError
-from hitnet.review.evidence import Evidence
-from hitnet.review.pictures import Picture, Pictures
+from hitnet.review.evidence import Evidence, Picture, Pictures
 from hitnet.review.selection import MOST_ROWS, read_query, read_whole
 from hitnet.runtime.schemas import ANYTHING, find_problem
 

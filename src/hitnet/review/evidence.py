@@ -1,13 +1,20 @@
-"""Why a label is doubted: similar and typical images of both labels, near-duplicates, and what each judge says."""
+"""What a page shows of an image: its picture, and why its label is doubted.
+
+Thumbnails are kept; larger pictures are there to zoom into. A picture is asked for by the number of its image; the
+opened data finds and decodes it, as it does for the judges. Doubts come from similar and typical images of both labels,
+near-duplicates, and what each judge says.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+import io
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 from torch import Tensor
 
 from hitnet.audit.audit_folder import Kept
@@ -17,6 +24,10 @@ from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
 
 NEIGHBOURS = 5
 TYPICAL = 5
+SIDE = 320  # pixels of a thumbnail's longest side: sharp in the grid and in the list on most screens
+LARGE_SIDE = 4096  # pixels of the longest side of a picture to zoom into
+EXACT = 512 * 512  # pixels up to which that is sent without loss
+KEPT = 2000  # thumbnails in memory, of about 10 kB each
 
 
 class Evidence:
@@ -109,3 +120,34 @@ class Evidence:
             about = {"kind": kind, "judges": len(members)}
             kinds.append(about | {"nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest]})
         return kinds
+
+
+class Picture(NamedTuple):
+    """A picture as it is sent."""
+
+    content: bytes
+    kind: str
+
+
+class Pictures:
+    """Pictures of the audited split of the data, by row; thumbnails that were asked for last are kept."""
+
+    def __init__(self, data: Data, rows: Rows, split: str) -> None:
+        self.read, self.rows = data.pictures(split), rows
+        self.thumbnail = lru_cache(KEPT)(lambda row: _encoded(self._picture(row, SIDE), "webp", quality=82))
+
+    def original(self, row: int) -> Picture:
+        """The picture at its own size, where that is not too large to send."""
+        picture = self._picture(row, LARGE_SIDE)
+        if picture.width * picture.height <= EXACT:
+            return _encoded(picture, "png")
+        return _encoded(picture, "jpeg", quality=92)
+
+    def _picture(self, row: int, longest_side: int) -> Image.Image:
+        return self.read(int(self.rows.ids[row]), self.rows.paths[row], longest_side)
+
+
+def _encoded(picture: Image.Image, kind: str, **options: int) -> Picture:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return Picture(file.getvalue(), f"image/{kind}")

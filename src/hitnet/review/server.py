@@ -28,8 +28,7 @@ from hitnet.data import Source
 from hitnet.errors import HitNetError
 from hitnet.review.app import ReviewApp
 from hitnet.review.board import Board
-from hitnet.review.evidence import Evidence
-from hitnet.review.pictures import Pictures
+from hitnet.review.evidence import Evidence, Pictures
 from hitnet.runtime import files
 
 log = logging.getLogger("hitnet")

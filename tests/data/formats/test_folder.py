@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from hitnet.data import open_data
-from hitnet.data.reading.skipped import list_ignored
+from hitnet.data.reading.entries import list_ignored
 from hitnet.errors import HitNetError
 
 

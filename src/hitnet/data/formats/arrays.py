@@ -16,7 +16,7 @@ from hitnet.data.images import Images
 from hitnet.data.opened import Data, DataOptions, ImageSet, Relabelling, Report, Room
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.decode import fit
-from hitnet.data.reading.skipped import Skipped, stop_if_strict
+from hitnet.data.reading.entries import Skipped, stop_if_strict
 from hitnet.data.split import assign, check_split, even_draw, no_images
 from hitnet.runtime.files import expand, new_folder
 

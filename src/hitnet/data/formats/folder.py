@@ -21,8 +21,7 @@ from hitnet.data.formats.table import TABLES
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading import copying
 from hitnet.data.reading.decode import SUFFIXES, UNREAD_SUFFIXES, unread_reason
-from hitnet.data.reading.entries import SPLITS, Entries, Listing
-from hitnet.data.reading.skipped import Skipped, describe_skipped
+from hitnet.data.reading.entries import SPLITS, Entries, Listing, Skipped, describe_skipped
 from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote
 from hitnet.data.split import NAMES, TRAIN, natural, natural_path
 from hitnet.errors import HitNetError

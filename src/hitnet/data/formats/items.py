@@ -31,8 +31,7 @@ from hitnet.data.images import UNLABELLED, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_folder_name, check_target
 from hitnet.data.reading.decode import eight_bits
-from hitnet.data.reading.entries import Entries, Listing
-from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.entries import Entries, Listing, Skipped
 from hitnet.data.reading.stored import AnyFile, Root, StoredFile, UnreadableImageError
 from hitnet.data.split import split_name
 from hitnet.errors import HitNetError

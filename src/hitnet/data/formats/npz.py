@@ -25,7 +25,7 @@ import torch
 from hitnet.data.images import UNLABELLED, Images, label_name
 from hitnet.data.reading import array_files
 from hitnet.data.reading.decode import eight_bits
-from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.entries import Skipped
 from hitnet.data.reading.stored import UnreadableImageError
 from hitnet.data.split import TEST, TRAIN, natural, split_name
 from hitnet.errors import HitNetError

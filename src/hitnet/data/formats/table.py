@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from hitnet.data.formats.image_files import FileData
 from hitnet.data.opened import Relabelling
+from hitnet.data.reading.array_files import read_arrow, with_class_names
 from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, links_note
 from hitnet.data.reading.entries import Listing
-from hitnet.data.reading.parquet import read_arrow, with_class_names
 from hitnet.data.reading.stored import RemotePath, Root, is_remote, opened, path_or_address
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder

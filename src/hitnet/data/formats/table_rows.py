@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from hitnet.data.images import LABELS, label_name
-from hitnet.data.reading.entries import Entries, Listing
-from hitnet.data.reading.parquet import class_names, read_parquet
-from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.array_files import class_names, read_parquet
+from hitnet.data.reading.entries import Entries, Listing, Skipped
 from hitnet.data.reading.stored import AnyPath, Root, cell_file, check_readable, opened
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError

@@ -1,21 +1,32 @@
-"""NumPy's .npy and .npz files, after a look at their headers: no Python objects, no sizes beyond the file."""
+"""Files of arrays and tables, after a look at what they claim: a small file may stand for one that fills the memory.
+
+NumPy's .npy and .npz files hold no Python objects and no sizes beyond the file; Parquet files no more than is read.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hitnet.data.reading.stored import AnyPath, check_readable, opened
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_regular
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LARGEST = 32 << 30  # bytes, all arrays together
+LARGEST_TABLE = 16 << 30  # bytes of a Parquet file, and of its cells in memory
+HUGGING_FACE = b"huggingface"  # the key of its metadata in a schema
+PER_CELL = 16  # bytes; a cell of a repeated value takes nearly none in the file
 Array = npt.NDArray[Any]
 
 
@@ -76,3 +87,47 @@ def _checked(array: Array, name: str) -> Array:
         if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any():
             raise HitNetError(f"{name} holds text that is not Unicode; it is damaged")
     return array
+
+
+def read_parquet(path: AnyPath) -> pd.DataFrame:
+    """Read a table; raises HitNetError for a file that is damaged or claims too much."""
+    return read_arrow(path, convert=lambda table: table.to_pandas())
+
+
+def read_arrow(path: AnyPath, convert: Callable[[Any], Any] = lambda table: table) -> Any:
+    """Read a table as pyarrow's, or as what `convert` makes of it."""
+    import pyarrow.parquet as pq
+
+    check_readable(path, largest=LARGEST_TABLE)
+    try:
+        with pq.ParquetFile(opened(path)) as file:
+            about = file.metadata
+            groups = [about.row_group(i) for i in range(about.num_row_groups)]
+            claimed = sum(group.total_byte_size for group in groups) + PER_CELL * about.num_rows * about.num_columns
+        if claimed <= LARGEST_TABLE:
+            table = pq.read_table(opened(path))
+            table.validate(full=True)  # texts that are not UTF-8 would fail where they are first looked at
+            return convert(table)
+    # A damaged file makes the reader raise almost anything.
+    except Exception as error:
+        raise HitNetError(f"{path} is not a readable .parquet file ({error or type(error).__name__}).") from error
+    raise HitNetError(f"{path} claims {about.num_rows:,} rows, more than are read. It is damaged, or too large.")
+
+
+def class_names(path: AnyPath, column: str) -> list[str] | None:
+    """The names of a column of type `ClassLabel`, from what Hugging Face writes into the schema."""
+    import pyarrow.parquet as pq
+
+    try:
+        about = json.loads((pq.read_schema(opened(path)).metadata or {})[HUGGING_FACE])
+        names = about["info"]["features"][column]["names"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+def with_class_names(table: Any, column: str, names: list[str]) -> Any:
+    """pyarrow's table with other names of such a column."""
+    about = json.loads(table.schema.metadata[HUGGING_FACE])
+    about["info"]["features"][column]["names"] = names
+    return table.replace_schema_metadata({**table.schema.metadata, HUGGING_FACE: json.dumps(about)})

@@ -1,23 +1,27 @@
-"""Long lists of image files in little memory: columns of numbers and one block of text instead of an object per file.
+"""Long lists of image files in little memory, and what a set leaves out.
 
-A path takes its own letters and twelve bytes, everything else of a file thirteen bytes.
+Columns of numbers and one block of text stand for an object per file: a path takes its own letters and twelve bytes,
+everything else of a file thirteen bytes.
 """
 
 from __future__ import annotations
 
+import logging
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.data.reading.skipped import Skipped
 from hitnet.data.reading.stored import AnyFile, Root, join
 from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
+from hitnet.errors import HitNetError, one_line
 
+log = logging.getLogger("hitnet")
 SPLITS = (TRAIN, TEST, VALIDATION)
+SHOWN = 10  # names of what is left out in a message
 Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]
 T = TypeVar("T")
 
@@ -141,6 +145,17 @@ class Entries(Sequence[Entry]):
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """Something that was left out of a set, and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{one_line(self.path)}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Listing:
     """The image files that a folder or a table names, before any of them is opened, and what is left out already."""
 
@@ -148,3 +163,34 @@ class Listing:
     entries: Entries
     skipped: tuple[Skipped, ...] = ()
     ignored: dict[str, int] = field(default_factory=dict)
+
+
+def log_skipped(name: str, skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> None:
+    """Log what a set leaves out."""
+    if ignored:
+        log.info("%s: ignored: %s", name, list_ignored(ignored))
+    if skipped:
+        shown = "\n".join(f"  {item}" for item in skipped[:SHOWN])
+        more = f"\n  and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+        log.warning("%s: left out %d:\n%s%s", name, len(skipped), shown, more)
+
+
+def stop_if_strict(name: str, skipped: Sequence[Skipped], *, strict: bool) -> None:
+    """Raise HitNetError if anything is left out of a set that is opened with the option `strict`."""
+    if strict and skipped:
+        raise HitNetError(f"{name}: {skipped[0]}. Fix or remove it, or drop `strict`.")
+
+
+def describe_skipped(skipped: Sequence[Skipped], ignored: Mapping[str, int]) -> str:
+    """For an error: how many are left out, the first of them, and what is ignored; empty if there is nothing."""
+    first = f"Left out: {len(skipped)}, the first {skipped[0]}." if skipped else ""
+    return " ".join(filter(None, [first, f"Ignored: {list_ignored(ignored)}." if ignored else ""]))
+
+
+def list_ignored(ignored: Mapping[str, int]) -> str:
+    """For example "5 .txt, 1 without suffix"; only the most common of many suffixes."""
+    kinds = sorted(ignored, key=lambda kind: (-ignored[kind], kind))
+    words = [f"{ignored[kind]} {kind}" for kind in kinds[:SHOWN]]
+    if more := sum(ignored[kind] for kind in kinds[SHOWN:]):
+        words.append(f"{more} of other types")
+    return ", ".join(words)

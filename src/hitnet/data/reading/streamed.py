@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data.reading import decode
-from hitnet.data.reading.entries import Entries, Entry, PackedStrings
-from hitnet.data.reading.skipped import Skipped
+from hitnet.data.reading.entries import Entries, Entry, PackedStrings, Skipped
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import AHEAD, in_threads, thread_count
