@@ -27,7 +27,7 @@ def made():
     made = Bar("Auditing shoes\x1b[2J", Console(file=io.StringIO(), width=200))
     made.bars.get_time = Clock()
     made.bars.tasks[0]._get_time = made.bars.get_time
-    made.state.start_time = made.bars.get_time()
+    made.bars.tasks[0].start_time = made.bars.get_time()
     return made
 
 
@@ -63,25 +63,25 @@ def test_one_bar_over_all_planned_parts(made):
     made.plan({"features": 3, "heads": 1})
     made.part("features", 10, "images")
     walk(made, 10, 3.0)
-    assert made.state.completed == pytest.approx(0.75)
+    assert made.bars.tasks[0].completed == pytest.approx(0.75)
     made.part("heads")
     made.bars.get_time.now += 5
     assert ": heads " in line(made)
     assert "elapsed 0:00:35" in line(made)  # the clock runs on
     made.part("heads", 4)
     walk(made, 2, 5.0)
-    assert made.state.completed == pytest.approx(0.875)
+    assert made.bars.tasks[0].completed == pytest.approx(0.875)
     made.finish()
-    assert made.state.completed == 1
+    assert made.bars.tasks[0].completed == 1
 
 
 def test_work_without_a_plan_has_one_part_at_a_time(made):
     for name in ("reading", "training"):
         made.part(name, 4)
-        assert made.state.completed == 0
+        assert made.bars.tasks[0].completed == 0
         walk(made, 4, 1.0)
-        assert made.state.completed == pytest.approx(1, abs=1e-5)
-        assert not made.state.finished  # the clock runs on
+        assert made.bars.tasks[0].completed == pytest.approx(1, abs=1e-5)
+        assert not made.bars.tasks[0].finished  # the clock runs on
 
 
 def test_the_last_epoch_is_shown(made):

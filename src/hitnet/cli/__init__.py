@@ -39,24 +39,15 @@ RESUME_HINT = " Progress is saved; run the command again with --resume."
 SMALLER = ("image_size", "limit")  # options that save memory
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, too, exits so after Ctrl-C
 
-MODULES = {
-    "train": "train",
-    "evaluate": "runs",
-    "predict": "runs",
-    "export": "runs",
-    "models": "train",
-    "prototypes": "pictures",
-    "traverse": "pictures",
-    "capsules": "pictures",
-    "generate": "pictures",
-    "augment": "pictures",
-    "plot": "pictures",
-    "extract": "train",
-    "audit": "audit",
-    "review": "review",
-    "ghosts": "pictures",
-    "data": "data",
+COMMANDS = {  # by module, as `hitnet --help` lists them
+    "train": ("train", "models", "extract"),
+    "runs": ("evaluate", "predict", "export"),
+    "audit": ("audit",),
+    "review": ("review",),
+    "data": ("data",),
+    "pictures": ("prototypes", "traverse", "capsules", "generate", "augment", "plot", "ghosts"),
 }
+MODULES = {command: module for module, commands in COMMANDS.items() for command in commands}
 GROUPS = ("audit", "data")  # commands that have commands of their own
 OPTIONS: set[str] = set()  # of the command that is called, by the names of their parameters; messages name them
 
@@ -185,6 +176,12 @@ def refuse_empty(arguments: list[str]) -> None:
             raise HitNetError(f"{place} is empty. Give a value; perhaps a variable of your shell is not set.")
 
 
+def failed(message: str, code: int = 1) -> SystemExit:
+    """Print what went wrong; returns the end of the program, to be raised."""
+    errors.print(message, style="red")
+    return SystemExit(code)
+
+
 def main(program: typer.Typer = app) -> None:
     """Run a program; a user's mistake ends in one sentence and exit code 1, never in a traceback.
 
@@ -205,8 +202,7 @@ def main(program: typer.Typer = app) -> None:
     except ReportedElsewhereError:
         raise SystemExit(1) from None
     except HitNetError as error:
-        errors.print(f"Error: {with_options(str(error))}", style="red")
-        raise SystemExit(1) from None
+        raise failed(f"Error: {with_options(str(error))}") from None
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) else INTERRUPTED
         if code not in (INTERRUPTED, TERMINATED):
@@ -215,20 +211,13 @@ def main(program: typer.Typer = app) -> None:
         raise SystemExit(code) from None
     except MemoryError:
         smaller = [f"--{name.replace('_', '-')}" for name in SMALLER if name in OPTIONS]
-        errors.print(
-            f"Error: Out of memory.{' Try a smaller ' + ' or '.join(smaller) + '.' if smaller else ''}", style="red"
-        )
-        raise SystemExit(1) from None
+        advice = f" Try a smaller {' or '.join(smaller)}." if smaller else ""
+        raise failed(f"Error: Out of memory.{advice}") from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSALS:
             what = "Cannot write the output" if error.filename is None else f"Cannot use {error.filename}"
-            errors.print(f"Error: {what}: {error.strerror}. Choose another place.", style="red")
-            raise SystemExit(1) from None
+            raise failed(f"Error: {what}: {error.strerror}. Choose another place.") from None
         if os.environ.get("HITNET_TRACEBACK"):
             raise
-        errors.print(
-            f"Unexpected error: {type(error).__name__}: {error}\n"
-            "Set HITNET_TRACEBACK=1 to see where it happened, and please report it.",
-            style="red",
-        )
-        raise SystemExit(70) from None
+        advice = "Set HITNET_TRACEBACK=1 to see where it happened, and please report it."
+        raise failed(f"Unexpected error: {type(error).__name__}: {error}\n{advice}", 70) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -55,11 +55,9 @@ def traverse_command(
     check_steps(steps)
     trained = open_decoder(run, device=device)
     names: Sequence[str | None] = list(dict.fromkeys(classes or ())) or ([None] if image else trained.class_names)
-    traversals = [
-        synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names
-    ]
-    written = plots.save([page for traversal in traversals for page in plots.traversal_figures(traversal)], out)
-    rows = [{"class": each.class_name, "components": each.summary().to_dict("records")} for each in traversals]
+    swept = [synthesis.traverse(trained, name, image=image, reach=reach, steps=steps, device=device) for name in names]
+    written = plots.save([page for each in swept for page in plots.traversal_figures(each)], out)
+    rows: list[Any] = [{"class": each.class_name, "components": each.summary().to_dict("records")} for each in swept]
     if as_json:
         print_json({"classes": rows, "written": list(map(str, written))})
         return

@@ -168,9 +168,8 @@ class Data(ABC):
     sample: str | None = None
     size_note: str = ""
 
-    def __init__(self, source: Any, options: DataOptions | None = None) -> None:
-        self.source = source
-        self.options = options or DataOptions()
+    def __init__(self, source: Any, options: DataOptions) -> None:
+        self.source, self.options = source, options
         if self.options.test is not None and not self.takes_test:
             raise HitNetError(f"{self.name} has test images of its own; `test` is for images in memory.")
 

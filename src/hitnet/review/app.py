@@ -13,7 +13,7 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -235,17 +235,13 @@ class Access:
         own = origin == f"http://{host}"
         if (origin is not None and not own) or (scope["method"] not in READING and not own):
             return PlainTextResponse("This server answers only to its own page.", 403)
-        cookie, address = self._from_cookie(headers), self._from_address(scope)
+        # Cookies know no ports: those of other local servers, however odd, come along.
+        cookie, address = cookie_parser(headers.get("cookie", "")).get(self.cookie, ""), self._from_address(scope)
         if _same(address, self.once):
             self.once = ""
         elif not _same(cookie, self.token) and not _same(address, self.token):
             return PlainTextResponse("Open the address that `hitnet review` printed.", 403)
         return None
-
-    def _from_cookie(self, headers: Headers) -> str:
-        """The token in our cookie. Cookies know no ports: those of other local servers, however odd, come along."""
-        cookies = (cookie.partition("=") for cookie in headers.get("cookie", "").split(";"))
-        return next((value.strip() for name, _, value in cookies if name.strip() == self.cookie), "")
 
     def _from_address(self, scope: Scope) -> str:
         """The token in the address, which only the first page may carry: it must not stay in the history."""

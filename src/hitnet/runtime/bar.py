@@ -65,12 +65,7 @@ def rate(speed: float, unit: str) -> str:
 
 
 class Bar(Progress):
-    """One bar over all parts of the work, as they were planned; without a plan, over one part at a time.
-
-    Args:
-        title: What the work is.
-        console: Where to show it.
-    """
+    """One bar over all parts of the work, as they were planned; without a plan, over one part at a time."""
 
     def __init__(self, title: str, console: Console) -> None:
         self.title = printable(title)
@@ -95,10 +90,6 @@ class Bar(Progress):
             from IPython.display import display
 
             self.notebook = display(self.bars.make_tasks_table(self.bars.tasks), display_id=True)
-
-    @property
-    def state(self) -> Task:
-        return self.bars.tasks[self.task]
 
     def plan(self, parts: Mapping[str, float]) -> None:
         total = sum(parts.values())
@@ -125,7 +116,7 @@ class Bar(Progress):
         self.redraw(now=True)
 
     def step(self, count: int = 1) -> None:
-        fields = self.state.fields
+        fields = self.bars.tasks[self.task].fields
         if fields["steps"]:
             done = fields["done"] + count
             completed = self.before + fields["share"] * done / fields["steps"]

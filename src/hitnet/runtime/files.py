@@ -116,12 +116,9 @@ def _remove_if_left(path: Path) -> None:
 
 
 def remove_litter(folder: Path, *, shared: bool = False) -> None:
-    """Remove temporary files that killed processes left in a folder.
+    """Remove temporary files that killed processes left in a folder, if it exists.
 
-    Args:
-        folder: Need not exist.
-        shared: Other processes may write into the folder, too: only files that none of them has locked. (Files that
-            safetensors writes itself are not locked.)
+    If it is `shared`, only those that no other process has locked; files that safetensors writes itself are not.
     """
     with suppress(OSError):
         for path in list(folder.iterdir()):

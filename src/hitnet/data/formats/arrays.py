@@ -82,7 +82,7 @@ class MemoryData(ArrayData):
 
     takes_test: ClassVar[bool] = True
 
-    def __init__(self, source: Any, options: DataOptions | None = None) -> None:
+    def __init__(self, source: Any, options: DataOptions) -> None:
         super().__init__(source, options)
         if self.options.test is None:
             self.train_split = self.test_split = "all"

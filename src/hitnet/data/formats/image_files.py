@@ -58,37 +58,33 @@ class FileData(Data):
         return self.listing.name
 
     def report(self, split: str = "train") -> Report:
-        check_split(split)
-        surveyed = self._survey().of_split(split, self.options.limit)
-        images, skipped = read_images(surveyed, strict=self.options.strict)
+        [surveyed] = self._surveys([split])
+        images, skipped = read_images(surveyed)
         return Report(self._with_flip(images), skipped, self.listing.ignored)
 
     def image_sets(self, splits: Sequence[str], room: Room) -> list[ImageSet]:
         """As in `Data`; the headers of the files are read once for all splits, and what they lack is logged once."""
-        for split in splits:
-            check_split(split)
-        surveyed = self._survey()
-        first = surveyed.of_split(splits[0], self.options.limit)
-        others = [replace(surveyed.of_split(split), skipped=()) for split in splits[1:]]
         sets: list[ImageSet] = []
-        for each in (first, *others):
-            read = stream_images if self._streams(each, room()) else read_images
-            images, skipped = read(each, strict=self.options.strict)
-            log_skipped(self.name, skipped, self.listing.ignored if each is first else {})
+        for surveyed in self._surveys(splits):
+            read = stream_images if self._streams(surveyed, room()) else read_images
+            images, skipped = read(surveyed)
+            log_skipped(self.name, skipped, {} if sets else self.listing.ignored)
             sets.append(self._with_flip(images))
         return sets
 
-    def _survey(self) -> Survey:
-        surveyed = survey(self.listing, self.options)
-        self.size_note = surveyed.size_note
-        return surveyed
+    def _surveys(self, splits: Sequence[str]) -> list[Survey]:
+        """The survey of each split; what the headers lack is in the first, on which alone the option `limit` acts."""
+        for split in splits:
+            check_split(split)
+        whole = survey(self.listing, self.options)
+        self.size_note = whole.size_note
+        others = [replace(whole.of_split(split), skipped=()) for split in splits[1:]]
+        return [whole.of_split(splits[0], self.options.limit), *others]
 
     def images_to_correct(self, split: str) -> ImageSet:
         """All files of all splits that can be read; their pixels stay on disk."""
-        fresh = self.reopen(limit=None, image_size=None, strict=False)
-        streamed, skipped = stream_images(survey(fresh.listing, fresh.options).of_split("all"), strict=False)
-        log_skipped(streamed.name, skipped, fresh.listing.ignored)
-        return streamed
+        [images] = self.reopen(limit=None, image_size=None, strict=False, stream=True).image_sets(["all"], lambda: 0)
+        return images
 
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         paths = images.paths
@@ -120,13 +116,13 @@ class Survey:
     """What the headers of a listing's files say."""
 
     name: str
+    options: DataOptions
     classes: tuple[str, ...]  # of the whole listing, in natural order
     shape: tuple[int, int, int]  # (C, H, W) to read the images at
     entries: Entries  # the files of the split that can be used
     skipped: tuple[Skipped, ...]  # what was left out so far
     size_note: str = ""  # how images of other sizes are read
     split: str = "all"
-    crop: bool = False  # see `decode.fit`
 
     def of_split(self, split: str, limit: int | None = None) -> Survey:
         """At most `limit` files of a split, by an even draw."""
@@ -137,16 +133,16 @@ class Survey:
             entries = entries.take(np.array(even_draw(entries.paths, limit)))
         return replace(self, entries=entries, split=split)
 
-    def decode(self, use: Callable[[int, Pixels], None], *, strict: bool) -> tuple[Survey, npt.NDArray[np.int64]]:
+    def decode(self, use: Callable[[int, Pixels], None]) -> tuple[Survey, npt.NDArray[np.int64]]:
         """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
         skipped, good = list(self.skipped), np.ones(len(self.entries), np.bool_)
-        for i, picture in enumerate(decoded(self.entries, self.shape, crop=self.crop)):
+        for i, picture in enumerate(decoded(self.entries, self.shape, crop=self.options.crop)):
             if isinstance(picture, Skipped):
                 skipped.append(picture)
                 good[i] = False
             else:
                 use(i - len(skipped) + len(self.skipped), picture)
-        stop_if_strict(self.name, skipped, strict=strict)
+        stop_if_strict(self.name, skipped, strict=self.options.strict)
         if not good.any():
             none = f"{self.name}: none of its {len(good)} {self.split} images can be read."
             raise HitNetError(f"{none} {describe_skipped(skipped[len(self.skipped) :], {})}")
@@ -180,28 +176,28 @@ def survey(listing: Listing, options: DataOptions) -> Survey:
         problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
         raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
     shape, note = _common_shape(listing.name, headers, options)
-    return Survey(listing.name, names, shape, entries.take(good), tuple(skipped), note, crop=options.crop)
+    return Survey(listing.name, options, names, shape, entries.take(good), tuple(skipped), note)
 
 
-def read_images(surveyed: Survey, *, strict: bool) -> tuple[Images, tuple[Skipped, ...]]:
+def read_images(surveyed: Survey) -> tuple[Images, tuple[Skipped, ...]]:
     """Decode the images of a survey; returns them and everything that was left out."""
     pixels = np.empty((len(surveyed.entries), *surveyed.shape), np.uint8)
-    kept, labels = surveyed.decode(pixels.__setitem__, strict=strict)
+    kept, labels = surveyed.decode(pixels.__setitem__)
     pixels, paths = pixels[: len(labels)], list(kept.entries.paths)
     images = Images.from_arrays(pixels, labels, class_names=kept.classes, name=kept.name, paths=paths)
     return replace(images, ids=torch.from_numpy(kept.entries.ids)), kept.skipped
 
 
-def stream_images(surveyed: Survey, *, strict: bool) -> tuple[Streamed, tuple[Skipped, ...]]:
+def stream_images(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
     """The images of a survey on disk, and everything that was left out.
 
     All files are read once, to find those that cannot be decoded and to compute the fingerprint.
     """
     digest = hashlib.blake2b(digest_size=8)
-    kept, labels = surveyed.decode(lambda _, pixels: digest.update(pixels.tobytes()), strict=strict)
+    kept, labels = surveyed.decode(lambda _, pixels: digest.update(pixels.tobytes()))
     digest.update(labels.tobytes())
     about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape, digest.hexdigest()
-    return Streamed(kept.entries, *about, crop=kept.crop), kept.skipped
+    return Streamed(kept.entries, *about, crop=kept.options.crop), kept.skipped
 
 
 def _without_pixels(

@@ -46,13 +46,7 @@ class Labelled(NamedTuple):
 
 
 def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None) -> None:
-    """Write a set so that `open_data` reads it back.
-
-    Args:
-        images: The set.
-        path: A file whose name ends in .npz.
-        split: The split of each image (train, test or validation).
-    """
+    """Write a set as a .npz file that `open_data` reads back; `split` is that of each image, where it is known."""
     if Path(path).suffix.lower() != ".npz":
         raise HitNetError(f"{path}: the name of a file of arrays ends in .npz.")
     arrays: dict[str, Array] = {

@@ -31,7 +31,7 @@ class KnownData(ArrayData):
 
     unlabelled = ()
 
-    def __init__(self, source: str, options: DataOptions | None = None) -> None:
+    def __init__(self, source: str, options: DataOptions) -> None:
         super().__init__(source, options)
         self.files = SetFiles(known_set(source), data_folder(self.options.data_dir))
         self.sample = source if source in SAMPLES else None
@@ -120,8 +120,7 @@ class KnownData(ArrayData):
 class ClothingData(FolderData):
     """The folder `clothing` in the data folder, fetched if it is not there: the photographs of the sample, and more."""
 
-    def __init__(self, source: str, options: DataOptions | None = None) -> None:
-        options = options or DataOptions()
+    def __init__(self, source: str, options: DataOptions) -> None:
         super().__init__(source, replace(options, flip=True if options.flip is None else options.flip))
 
     @classmethod
