@@ -8,6 +8,7 @@ from plot_samples import opened, texts
 
 from hitnet import Images, plots
 from hitnet.inference import find_ghosts
+from hitnet.plots import ghosts as ghost_plots
 
 
 @pytest.fixture
@@ -47,5 +48,5 @@ def test_many_classes_leave_the_cells_without_numbers():
     labels = np.arange(60) % 30
     distances = np.ones((1, 60, 30), dtype=np.float32)
     distances[:, np.arange(60), (labels + 1) % 30] = 0.05
-    axes = plots.draw_pairs(Figure().subplots(), find_ghosts(distances, labels, tuple(map(str, range(30)))))
+    axes = ghost_plots.draw_pairs(Figure().subplots(), find_ghosts(distances, labels, tuple(map(str, range(30)))))
     assert not axes.texts

@@ -8,6 +8,7 @@ from plot_samples import texts
 
 from hitnet import Images, plots
 from hitnet.inference import find_ghosts
+from hitnet.plots import ghosts as ghost_plots
 from toy import toy_images
 
 
@@ -52,11 +53,11 @@ def test_no_doubtful_image_gives_no_page():
 def test_bars_cells_and_points_are_those_of_the_tables():
     ghosts, _ = case(("a", "b", "c"))
     left, middle, right = Figure().subplots(1, 3)
-    heights = [bar.get_height() for bar in plots.draw_agreement(left, ghosts).patches]
+    heights = [bar.get_height() for bar in ghost_plots.draw_agreement(left, ghosts).patches]
     assert heights == pytest.approx((100 * ghosts.agreement()["share"]).tolist())
-    cells = plots.draw_pairs(middle, ghosts).images[0].get_array()
+    cells = ghost_plots.draw_pairs(middle, ghosts).images[0].get_array()
     assert np.array_equal(cells, ghosts.pairs(ghosts.agreed()).to_numpy()[:-1, :-1])
-    points = plots.draw_distances(right, ghosts).collections[0].get_offsets()
+    points = ghost_plots.draw_distances(right, ghosts).collections[0].get_offsets()
     assert np.allclose(points, ghosts.agreed()[["mean_distance", "std_distance"]])
 
 

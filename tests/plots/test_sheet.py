@@ -52,7 +52,7 @@ def test_many_classes_take_several_pages(tmp_path):
 
 def test_pages_hold_every_row_once():
     for rows in (0, 1, 7, 40, 999):
-        cut = plots.pages(rows, 1.3)
+        cut = sheet.pages(rows, 1.3)
         assert [row for page in cut for row in page] == list(range(rows))
 
 

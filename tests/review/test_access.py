@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from hitnet.errors import HitNetError
 from hitnet.review import server
 from hitnet.review.app import HEADERS
-from hitnet.review.server import check_reviewer, listen, serve_review
+from hitnet.review.server import listen, reviewer_name, serve_review
 from patience import PATIENCE
 
 ADDRESSES = ["/", "/page.js", "/page.css", "/api/rows", "/api/state", "/api/steps", "/thumb/0", "/image/0"]
@@ -166,7 +166,7 @@ def test_a_port_in_use_is_said():
 @pytest.mark.parametrize("name", ["", "   ", "x" * 81, "\udcff"])
 def test_a_reviewer_needs_a_name(name):
     with pytest.raises(HitNetError, match="`reviewer` must be a name"):
-        check_reviewer(name)
+        reviewer_name(name)
 
 
 def test_two_servers_have_different_cookies(folder, stranger):

@@ -5,16 +5,9 @@ matplotlib supports.
 """
 
 from hitnet.plots.capsules import capsule_figure
-from hitnet.plots.ghosts import (
-    analysis_figure,
-    doubtful_figures,
-    draw_agreement,
-    draw_distances,
-    draw_pairs,
-    write_ghosts,
-)
+from hitnet.plots.ghosts import analysis_figure, doubtful_figures, write_ghosts
 from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
-from hitnet.plots.sheet import check_file_type, class_figures, draw_image, pages, save, tile_figures
+from hitnet.plots.sheet import check_file_type, class_figures, draw_image, save, tile_figures
 from hitnet.plots.synthesis import (
     distribution_figures,
     draw_distribution,
@@ -30,16 +23,12 @@ __all__ = [
     "class_figures",
     "distribution_figures",
     "doubtful_figures",
-    "draw_agreement",
-    "draw_distances",
     "draw_distribution",
     "draw_error",
     "draw_image",
     "draw_loss",
-    "draw_pairs",
     "history_figure",
     "hybrid_figures",
-    "pages",
     "plot_history",
     "prototype_figures",
     "save",

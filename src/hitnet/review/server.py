@@ -100,7 +100,7 @@ def serve_review(
         The number of images that have a decision, by whomever.
     """
     warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
-    review = open_review(opened(audit), reviewer=check_reviewer(reviewer or user_name()), data=data, count=count)
+    review = open_review(opened(audit), reviewer=reviewer_name(reviewer), data=data, count=count)
     listening = listen(port)
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
@@ -156,17 +156,12 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def user_name() -> str:
-    """The name of the user; in a container, the user may have none."""
+def reviewer_name(given: str | None) -> str:
+    """Who decides, as it is logged: the given name, or that of the user; in a container, the user may have none."""
     try:
-        return getpass.getuser()
+        name = " ".join((getpass.getuser() if given is None else given).split())
     except (KeyError, OSError) as error:
         raise HitNetError("This machine has no name for the user. Set `reviewer` to say who decides.") from error
-
-
-def check_reviewer(name: str) -> str:
-    """A reviewer's name as it is logged."""
-    name = " ".join(name.split())
     if not name or len(name) > 80 or not files.is_unicode(name):
         raise HitNetError(f"`reviewer` must be a name of at most 80 characters; got {name[:100]!r}.")
     return name

@@ -73,23 +73,13 @@ def read_clothing_sample(split: str) -> Images:
 def judgements() -> pd.DataFrame:
     """100 images of mnist-sample, each judged by five people (Northcutt, Athalye, Mueller 2021), ordered by id.
 
-    Returns:
-        A table with these columns:
-
-        id: Index in MNIST's test set, as the sample's `ids`.
-        given_label: MNIST's label.
-        guessed_label: The label that a model proposed, mostly another.
-        votes_given, votes_guessed, votes_neither: How many of the five people chose which.
-        consensus: "error" if fewer than three of them chose only the given label, otherwise "ok".
-        category: Of an error "correctable", "neither" or "non-agreement"; otherwise "non-error".
-        corrected_label: The label they agreed on; missing if they did not agree.
+    The consensus is "error" if fewer than three of them chose only the given label; `corrected_label` is the one they
+    agreed on, if they did. The file's other columns are in sample/SOURCES.md.
     """
     import pandas as pd  # takes a second to import
 
     table = pd.read_csv(FOLDER / "label_judgements.csv", dtype={"corrected_label": "Int64"})
-    table = table.rename(columns={"index": "id"}).sort_values("id", ignore_index=True)
-    columns = ["id", "given_label", "guessed_label", "votes_given", "votes_guessed", "votes_neither"]
-    return table[[*columns, "consensus", "category", "corrected_label"]]
+    return table.rename(columns={"index": "id"}).sort_values("id", ignore_index=True)
 
 
 def label_errors(name: str) -> pd.DataFrame:
