@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from hitnet.runtime.files import check_regular
 
 UNSIGNED_BYTE = 0x08  # of idx
 LARGEST = 8 << 30  # bytes of a file's content; the largest of these sets holds 512 MB
+LARGEST_IDX = 1 << 28  # the same of idx files; the largest holds 47 MB
 RECORD = 1 + 3 * 32 * 32  # bytes of an image of CIFAR-10: its label, then 3 x 32 x 32 pixels
 MATLAB_READER = Path(__file__).with_name("matlab_reader.py")
 
@@ -31,45 +32,31 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def read_idx(path: Path, *, ndim: int) -> Bytes:
-    """The array of `ndim` dimensions in an idx file of unsigned bytes, gzipped or not."""
+    """The array of `ndim` dimensions in an idx file, gzipped or not: a big-endian header of sizes, then bytes."""
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path) if zipped else path.open("rb") as stream:
-            return _read_idx(cast(IO[bytes], stream), path, ndim)
+            content = bytearray(stream.read(LARGEST_IDX))  # whatever its header claims
     except (OSError, EOFError, zlib.error) as error:
         raise HitNetError(f"{path} cannot be read as an idx file: {error}. Fetch it again.") from error
-
-
-def _read_idx(stream: IO[bytes], path: Path, ndim: int) -> Bytes:
-    """A big-endian header of sizes, then bytes."""
-    head = stream.read(4)
-    if len(head) < 4 or head[:2] != b"\0\0":
+    if len(content) < 4 or content[:2] != b"\0\0":
         raise HitNetError(f"{path} is not an idx file: it does not begin with two zero bytes. Fetch it again.")
-    if head[2] != UNSIGNED_BYTE or head[3] != ndim:
+    if content[2] != UNSIGNED_BYTE or content[3] != ndim:
         raise HitNetError(
-            f"{path} holds idx type {head[2]:#04x} in {head[3]} dimensions; "
+            f"{path} holds idx type {content[2]:#04x} in {content[3]} dimensions; "
             f"expected unsigned bytes ({UNSIGNED_BYTE:#04x}) in {ndim}. Is it the file its name says?"
         )
-    sizes = stream.read(4 * ndim)
-    if len(sizes) < 4 * ndim:
+    start = 4 + 4 * ndim
+    if len(content) < start:
         raise HitNetError(f"{path} ends within its header. Fetch it again.")
-    shape = struct.unpack(f">{ndim}I", sizes)
-    count = math.prod(shape)
-    if count > LARGEST:
+    shape = struct.unpack_from(f">{ndim}I", content, 4)
+    count, held = math.prod(shape), len(content) - start
+    if count != held:
         raise HitNetError(
-            f"{path} claims {count:,} bytes of data, shape {shape}; its header is damaged. Fetch it again."
+            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {held:,}. Fetch it again."
         )
-    # Memory grows only with the bytes that are there: a header that claims too much costs nothing.
-    data = bytearray()
-    while len(data) < count and (block := stream.read(min(1 << 24, count - len(data)))):
-        data += block
-    if len(data) < count or stream.read(1):
-        held = f"only {len(data):,}" if len(data) < count else "more"
-        raise HitNetError(
-            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {held}. Fetch it again."
-        )
-    return np.frombuffer(data, np.uint8).reshape(shape)
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def read_cifar(paths: Sequence[Path]) -> tuple[Bytes, Bytes]:
