@@ -16,7 +16,7 @@ errors (Shekhar et al., Risk-limiting financial audits via weighted sampling wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,17 +132,11 @@ def count_bounds(
     limit = math.log(2 / (1 - confidence))
     fewest, most = int(low.sum()), images - len(high) + int(high.sum())
     # The larger the total, the more wins who calls it too high: halving finds the first that is ruled out.
-    above = _first(int(high.sum()), most + 1, lambda m: log_capital(m, draws, high, too_high=True) >= limit)
-    below = _first(fewest, most, lambda m: log_capital(m, draws, low, too_high=False) < limit)
+    first = int(high.sum())
+    won = bisect_left(range(first, most + 1), True, key=lambda m: log_capital(m, draws, high, too_high=True) >= limit)
+    lost = bisect_left(range(fewest, most), True, key=lambda m: log_capital(m, draws, low, too_high=False) < limit)
+    above, below = first + won, fewest + lost
     return min(below, above - 1), above - 1
-
-
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The first number from `low` on for which a condition holds, which then holds for all above; else `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
 
 
 def count_estimate(draws: Draws, wrong: Floats) -> float:
