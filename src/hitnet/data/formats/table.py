@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -26,7 +27,7 @@ from hitnet.data.opened import Relabelling
 from hitnet.data.reading.array_files import read_arrow, with_class_names
 from hitnet.data.reading.copying import check_target, copy_set, inside, is_within, links_note
 from hitnet.data.reading.entries import Listing
-from hitnet.data.reading.stored import RemotePath, Root, is_remote, opened, path_or_address
+from hitnet.data.reading.stored import RemotePath, Root, is_remote, path_or_address
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import new_folder
 
@@ -138,21 +139,18 @@ def _changed_cells(table: Table, relabelling: Relabelling, renamed: Mapping[str,
 
 def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None:
     """Write a .csv or .tsv with the line ends and the byte order mark of the original."""
-    import pandas as pd
-
     original = table.path.read_bytes()
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     encoding = "utf-8-sig" if original.startswith(codecs.BOM_UTF8) else "utf-8"
     carriage = original.split(b"\n", 1)[0].endswith(b"\r")
     # Read the header again: pandas has renamed columns in the frame that had no name or the name of another.
-    header = pd.read_csv(
-        opened(table.path), sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, nrows=1
-    )
+    lines = csv.reader(io.StringIO(original.decode("utf-8-sig"), newline=""), delimiter=separator)
+    header = next(filter(None, lines))
     frame = table.frame.copy()
     for column, changed in cells.items():
         old = frame[column] if column in frame else [""] * len(frame)
         frame[column] = [changed.get(i, cell) for i, cell in enumerate(old)]
-    names = [*header.iloc[0], *frame.columns[len(table.frame.columns) :]]
+    names = [*header, *frame.columns[len(table.frame.columns) :]]
     with path.open("w", encoding=encoding, newline="") as file:
         # If lines end in \n only, the writer would put no quotes around a cell with a carriage return.
         writer = csv.writer(
