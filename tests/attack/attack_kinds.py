@@ -132,8 +132,7 @@ def read_review(root: Path) -> None:
     board = review.board
     board.history()
     board.window(Query(grouped=True), offset=0, limit=COUNT, near=None)
-    board.agreement()
-    board.left()
+    board.state()
     for row in range(COUNT):
         board.record(row)
         review.evidence.of(row, board.labels)

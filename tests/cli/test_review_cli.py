@@ -1,5 +1,6 @@
 """`hitnet review` as a process: its address, its end, kill -9, and the package that it needs."""
 
+import importlib
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import hitnet.cli
 from patience import PATIENCE
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
@@ -112,8 +114,9 @@ def test_no_decisions_and_no_audit(command, tmp_path):
 
 def test_a_missing_package_is_said(command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "starlette", None)
-    for name in ("hitnet.review", "hitnet.cli.review"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for package in (hitnet, hitnet.cli):  # which keep their modules as attributes, too
+        monkeypatch.setattr(package, "review", importlib.import_module(f"{package.__name__}.review"))
+        monkeypatch.delitem(sys.modules, f"{package.__name__}.review")
     monkeypatch.setenv("COLUMNS", "300")
     ended = command("review", make_folder(tmp_path))
     assert ended.code == 1
