@@ -25,7 +25,7 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.progress import Progress
-from hitnet.training.jobs import Job
+from hitnet.training.jobs import Job, begun
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration
 from hitnet.training.runs import Run, open_run
@@ -51,9 +51,10 @@ class FrozenTraining:
     rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images
     fits: dict[int, FittedHeads] = field(default_factory=dict)  # by their seed
 
-    def train(self, jobs: Sequence[Job]) -> list[Run]:
+    def train(self, jobs: Sequence[Job], *, resume: bool) -> list[Run]:
         """The run of each job; those that are finished are opened."""
-        return [open_run(job.path) if job.finished else self.run(job) for job in jobs]
+        with begun(jobs, resume=resume, device=self.device):
+            return [open_run(job.path) if job.finished else self.run(job) for job in jobs]
 
     def run(self, job: Job) -> Run:
         """Fit a head and put it into a network."""

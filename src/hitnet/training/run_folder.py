@@ -82,8 +82,9 @@ class RunFolder:
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
 
-    def begin(self, config: RunConfig, *, resume: bool, device: torch.device) -> None:
-        """Start this run here, or check that it can be resumed here, and keep other processes out of it."""
+    @contextmanager
+    def begun(self, config: RunConfig, *, resume: bool, device: torch.device) -> Iterator[None]:
+        """Start this run here, or check that it can be resumed here; keep other processes out during the block."""
         if not self.finished and not self.claim():
             raise HitNetError(
                 f"{self.path}: another process is training this run. Wait for it, or choose another folder."
@@ -99,9 +100,9 @@ class RunFolder:
                 self._check_vacant()
                 files.write_json(self.path / "environment.json", environment(device))
                 files.write_json(self.config_file, config.to_dict())
-        except HitNetError:
+            yield
+        finally:
             self.release()
-            raise
 
     def claim(self) -> bool:
         """Take the run for this process, until `release`; False if another process has it."""
