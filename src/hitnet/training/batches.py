@@ -7,15 +7,14 @@ several processes finds its own part of every batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.augmentation import Augmentation
-from hitnet.training.feed import Feed
-from hitnet.training.hybrid_batches import HybridAugmentation, add, dealt, epoch_differences, modified_places
+from hitnet.training.feed import Feed, dealt
+from hitnet.training.hybrid_batches import HybridAugmentation, add, modified_places
 from hitnet.training.randomness import epoch_seed
 from hitnet.training.recipes import Recipe
 from hitnet.training.step import Batch
@@ -41,7 +40,7 @@ class Batches:
 
     def __call__(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch from number `first` on, or this process's part of them. No image comes twice."""
-        count, device = len(self.feed), self.feed.device
+        count = len(self.feed)
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
         order = torch.randperm(count, generator=generator)
         draws = self.augmentation.draw(count, self.feed.size, generator)
@@ -49,26 +48,18 @@ class Batches:
         parts = [self.ranks.part(places) for places in whole]
         differences = None
         if self.modify is not None:
-            differences = epoch_differences(
-                self.modify,
-                order,
-                self.modify.draw(count, generator),
-                modified_places(self.modify.share, whole, parts),
-                first=first,
-                together=max(1, TOGETHER // (len(whole[0]) * math.prod(self.feed.shape))),
-                device=device,
-                precision=self.recipe.precision,
+            noise, places = self.modify.draw(count, generator), modified_places(self.modify.share, whole, parts)
+            together = max(1, TOGETHER // (len(whole[0]) * math.prod(self.feed.shape)))
+            differences = self.modify.epoch(
+                order, noise, places, first=first, together=together, precision=self.recipe.precision
             )
         taken = self.feed.batches([order[places] for places in parts[first:]])
-        return joined(taken, differences, dealt(draws, parts[first:], device))
+        dealt_draws = dealt(draws, parts[first:], self.feed.device)
 
+        def joined() -> Iterator[Batch]:
+            for (pixels, labels), own in zip(taken, dealt_draws, strict=True):
+                if differences is not None:
+                    add(pixels, next(differences))
+                yield pixels, labels, own
 
-def joined(
-    taken: Iterator[tuple[Tensor, Tensor]], differences: Iterator[Tensor] | None, drawn: Sequence[Tensor]
-) -> Iterator[Batch]:
-    """Batches of images, labels and draws; differences, if any, are added to the images."""
-    for draws in drawn:
-        pixels, labels = next(taken)
-        if differences is not None:
-            add(pixels, next(differences))
-        yield pixels, labels, draws
+        return joined()

@@ -27,7 +27,7 @@ class Feed:
 
     def batches(self, parts: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Pixels (B, C, H, W) and labels (B,) of the images at each part's indices, on the device."""
-        indices = sent(torch.cat(list(parts)), self.device).split([len(part) for part in parts])
+        indices = dealt(torch.arange(len(self)), parts, self.device)
         if isinstance(self.source, Tensor):
             source = self.source
             return ((source[index], self.labels[index]) for index in indices)
@@ -40,3 +40,8 @@ class Feed:
         if isinstance(self.source, Tensor):
             return zip(self.source.split(batch_size), self.labels.split(batch_size), strict=True)
         return self.batches(torch.arange(len(self)).split(batch_size))
+
+
+def dealt(values: Tensor, places: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
+    """Split the rows that were drawn for an epoch by batch, and send them to the device."""
+    return sent(values[torch.cat(list(places))], device).split([len(batch) for batch in places])

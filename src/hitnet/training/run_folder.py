@@ -55,11 +55,12 @@ class Calibration(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A checkpoint: `epoch` epochs and `step` steps of the next are done."""
+    """A checkpoint: the epochs that are done and `step` steps of the next, begun with so many threads if known."""
 
-    epoch: int
+    history: History
     step: int
     tensors: dict[str, Tensor]
+    threads: int | None
 
 
 class RunFolder:
@@ -218,13 +219,13 @@ class RunFolder:
         """The last checkpoint, or None."""
         if not self.state_file.is_file():
             return None
-        epoch, step = self.position()
-        if len(self.history()) < epoch:
+        (epoch, step), history = self.position(), self.history()
+        if len(history) < epoch:
             raise HitNetError(
                 f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, "
                 "or begin anew in another folder."
             )
-        return Saved(epoch, step, read_tensors(self.state_file)[0])
+        return Saved(history[:epoch], step, read_tensors(self.state_file)[0], self.threads())
 
     def finish(self, model: Network, history: History, calibration: Calibration | None = None) -> None:
         with self.present() as folder:
