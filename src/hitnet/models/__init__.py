@@ -15,13 +15,11 @@ from hitnet.models.classifier import HitOrMissClassifier, with_backbone
 from hitnet.models.features import Features, PaperFeatures
 from hitnet.models.heads import Head
 from hitnet.models.network import HitNet, ModelConfig, Network, Output, unit_images, weights_fingerprint
-from hitnet.models.random_layers import Draws, RandomLayer
 from hitnet.models.registry import register_features, register_head
 
 __all__ = [
     "MODELS",
     "PRETRAINED",
-    "Draws",
     "Features",
     "Head",
     "HitNet",
@@ -31,7 +29,6 @@ __all__ = [
     "Network",
     "Output",
     "PaperFeatures",
-    "RandomLayer",
     "build",
     "choose_model",
     "default_name",
