@@ -16,7 +16,7 @@ def train(count):
     torch.manual_seed(0)
     network = models.build("hitnet-small", images.shape, images.num_classes)
     recipe = choose_recipe("paper", precision="float32").complete()
-    step = steps.Step(network, recipe, recipe.augmentation(flip=False), CPU)
+    step = steps.Step(network, recipe, CPU)
     draws = torch.zeros(12, 5, dtype=torch.int64)
     for i in range(count):
         if i == 10:

@@ -17,8 +17,8 @@ from hitnet.runtime import device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import Ranks
 from hitnet.training import RunFolder, engine
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}

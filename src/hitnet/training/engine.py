@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,8 +22,7 @@ from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.average import Average
-from hitnet.training.batches import Batches
-from hitnet.training.feed import Feed
+from hitnet.training.batches import Batches, Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.parallel import Parallel
 from hitnet.training.randomness import epoch_seed, random_state, set_random_state
@@ -66,11 +66,11 @@ class Trainer:
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress if progress is not None and ranks.first else Progress()
         self.side_by_side = 1  # networks that are trained side by side, this one included
-        augmentation = recipe.augmentation(flip=train.flip)
-        self.batches = Batches(train, recipe, augmentation, seed=seed, modify=modify, ranks=ranks)
+        self.batches = Batches(train, recipe, seed=seed, modify=modify, ranks=ranks)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
-        self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
+        seen = replace(recipe, flip=recipe.flip and train.flip)  # only images that may be mirrored are
+        self.step = Step(self.model, seen, device, parallel=self.parallel)
         self.history: History = []
         self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
         self.calibration: Calibration | None = None  # once trained and if there are test images

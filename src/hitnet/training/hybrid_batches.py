@@ -24,7 +24,7 @@ from hitnet.models.inference import to_device
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.runtime.device import training_precision
 from hitnet.runtime.files import expand
-from hitnet.training.feed import Feed, dealt
+from hitnet.training.batches import Feed, dealt
 from hitnet.training.recipes import Recipe
 from hitnet.training.runs import Run, open_run
 
@@ -144,15 +144,3 @@ def frozen_network(
         )
     network = copy.deepcopy(trained.model).to(device).eval().requires_grad_(False)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def modified_places(share: float, batches: Sequence[Tensor], parts: Sequence[Tensor]) -> list[Tensor]:
-    """The places in an epoch whose images this process modifies: the first of each batch, if in its part."""
-    ends = [int(batch[0]) + max(1, round(share * len(batch))) for batch in batches]
-    return [part[part < end] for part, end in zip(parts, ends, strict=True)]
-
-
-def add(pixels: Tensor, difference: Tensor) -> None:
-    """Add a difference (B, C, H, W) to the first images and channels of uint8 pixels, in place, rounded and clipped."""
-    picture = pixels[: difference.shape[0], : difference.shape[1]]
-    picture.copy_((picture + difference).round_().clamp_(0, 255))

@@ -22,7 +22,7 @@ from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.runtime.device import training_precision
-from hitnet.training.augmentation import Augmentation
+from hitnet.training.augmentation import augment
 from hitnet.training.parallel import Parallel
 from hitnet.training.recipes import Recipe
 
@@ -139,12 +139,11 @@ class Step:
         self,
         model: Network,
         recipe: Recipe,
-        augmentation: Augmentation,
         device: torch.device,
         *,
         parallel: Parallel | None = None,
     ) -> None:
-        self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
+        self.model, self.recipe, self.device = model, recipe, device
         self.parallel = parallel
         self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
@@ -222,7 +221,7 @@ class Step:
         """The images that the network sees, and those that its decoder has to rebuild: (B, C, H, W) in [0, 1]."""
         pixels, _, draws = batch
         channels = self.model.config.in_shape[0]
-        moved = self.augmentation.apply(pixels, draws, channels=channels)
+        moved = augment(self.recipe, pixels, draws, channels=channels)
         images = unit_images(moved[:, :channels]).contiguous(memory_format=torch.channels_last)
         masks = moved[:, channels:]
         return images, masked_target(images, masks) if masks.shape[1] else images
