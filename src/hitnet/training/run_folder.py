@@ -255,11 +255,8 @@ class RunFolder:
                 expected = Network(config).state_dict()
         except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
             raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
-        wrong = sorted(
-            name
-            for name in expected.keys() | tensors.keys()
-            if name not in tensors or name not in expected or tensors[name].shape != expected[name].shape
-        )
+        shapes, found = ({name: value.shape for name, value in each.items()} for each in (expected, tensors))
+        wrong = sorted({name for name, _ in shapes.items() ^ found.items()})
         if wrong:
             raise HitNetError(
                 f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "

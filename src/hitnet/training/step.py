@@ -85,11 +85,8 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
         if recipe.optimizer == "sgd":
             optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
         else:
-            optimizer.state[p] = {
-                "step": torch.zeros((), device=device),
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-            }
+            moments = {name: torch.zeros_like(p) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[p] = {"step": torch.zeros((), device=device), **moments}
     return optimizer
 
 
