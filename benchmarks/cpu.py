@@ -29,8 +29,8 @@ import hitnet
 from hitnet import models
 from hitnet.losses import CentripetalLoss
 from hitnet.runtime import files
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from parts.record import about
 from parts.timing import best_of
 

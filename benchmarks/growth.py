@@ -30,8 +30,9 @@ import hitnet
 from hitnet import models
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
+from hitnet.training.augmentation import draw
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from hitnet.training.step import Step
 from parts.record import about, replace_rows
 from parts.streamed import BATCH, measured, write_files
@@ -125,11 +126,10 @@ def head_step(
     network = models.build("hitnet-resnet9", shape, classes, decoder="none", head=head)
     network = network.to(device=device, memory_format=torch.channels_last)
     recipe = hitnet.choose_recipe("fast").complete(features="resnet9")
-    augmentation = recipe.augmentation(flip=True)
-    step = Step(network, recipe, augmentation, device)
+    step = Step(network, recipe, device)
     images = torch.randint(0, 256, (batch, *shape), dtype=torch.uint8, device=device)
     labels = torch.randint(0, classes, (batch,), device=device)
-    draws = augmentation.draw(batch, shape[1:], torch.Generator().manual_seed(0)).to(device)
+    draws = draw(recipe, batch, shape[1:], torch.Generator().manual_seed(0)).to(device)
     return lambda: step((images, labels, draws), 0.01)
 
 

@@ -29,6 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import hitnet
 from hitnet import models
 from hitnet.training import step as steps
+from hitnet.training.augmentation import draw
 from parts.record import Row, about, replace_rows
 from parts.textbook import TextbookCapsNet, images_per_second, textbook_step
 
@@ -177,12 +178,11 @@ def losses(train: hitnet.Images, *, capture: bool, mixed: bool) -> torch.Tensor:
     network = models.build("hitnet", train.shape, train.num_classes)
     network = network.to(device=CUDA, memory_format=torch.channels_last)
     recipe = hitnet.choose_recipe("paper", precision="mixed" if mixed else "float32").complete()
-    augmentation = recipe.augmentation(flip=False)
-    step = steps.Step(network, recipe, augmentation, CUDA)
+    step = steps.Step(network, recipe, CUDA)
     step.capture = capture
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train), generator=generator)[: PARITY_STEPS * 128].split(128)
-    draws = augmentation.draw(PARITY_STEPS * 128, train.shape[1:], generator).split(128)
+    draws = draw(recipe, PARITY_STEPS * 128, train.shape[1:], generator).split(128)
     values = []
     for index, drawn in zip(order, draws, strict=True):
         step.totals.zero_()

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from hitnet import HitNetError
 from hitnet.capsules import full_precision, in_precision_of
-from hitnet.models import Draws, Features, Head, RandomLayer, register_features, register_head, register_model
+from hitnet.models import Features, Head, register_features, register_head, register_model
 
 
-class DropConnect(RandomLayer):
+class DropConnect(nn.Module):
     """Fully connected layer with DropConnect and ReLU: (B, in_features) → (B, out_features) (Wan et al., 2013).
 
     In training, each weight and each bias is kept with probability `keep`, drawn anew for each image:
@@ -35,22 +35,27 @@ class DropConnect(RandomLayer):
         self.keep = keep
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(out_features, in_features)))
         self.bias = nn.Parameter(torch.zeros(out_features))
+        self.masks: dict[int, list[Tensor]] = {}  # by batch size: a captured step reads them where they are
+        self.drawn: int | None = None  # the size of a batch whose masks are drawn, but not yet used
 
-    def empty_draws(self, count: int) -> Draws:
-        """Masks of the weights (B, out, in) and of the biases (B, out) that are kept, booleans."""
-        shapes = (count, *self.weight.shape), (count, *self.bias.shape)
-        return tuple(torch.empty(shape, dtype=torch.bool, device=self.weight.device) for shape in shapes)
-
-    def draw(self, draws: Draws) -> None:
-        for mask in draws:
+    def draw(self, count: int) -> None:
+        """Draw which weights (B, out, in) and biases (B, out) are kept; a training step calls this in advance."""
+        if count not in self.masks:
+            place: Any = {"dtype": torch.bool, "device": self.weight.device}
+            self.masks[count] = [torch.empty(count, *each.shape, **place) for each in (self.weight, self.bias)]
+        for mask in self.masks[count]:
             mask.bernoulli_(self.keep)
+        self.drawn = count
 
     def forward(self, features: Tensor) -> Tensor:
         return self.masked(features) if self.training else self.expected(features)
 
     def masked(self, features: Tensor) -> Tensor:
         """The units of a training step, each image with its own weights."""
-        kept_weights, kept_biases = self.draws_for(len(features))
+        if self.drawn != len(features):
+            self.draw(len(features))
+        self.drawn = None
+        kept_weights, kept_biases = self.masks[len(features)]
         weight, bias = self.weight.to(features.dtype), self.bias.to(features.dtype)
         zero = weight.new_zeros(())
         kept = torch.where(kept_weights, weight, zero)

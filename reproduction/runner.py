@@ -15,7 +15,7 @@ from hitnet.errors import DivergedError
 from hitnet.inference import network_distances
 from hitnet.models import weights_fingerprint
 from hitnet.runtime import Together, pick_device
-from hitnet.training import AT_ONCE, RunFolder, TrainingPlan, train_plans
+from hitnet.training import AT_ONCE, Job, RunFolder, seed_jobs, train_jobs
 from reproduction.book import TEACHER_SEED, Book, Drawing
 from reproduction.callbacks import Guard, Notes
 from reproduction.committees import predictions_path, save_predictions, wrong_within
@@ -80,7 +80,8 @@ class Runner:
         """
         folder = self.folder(experiment, seed, length)
         if folder.finished:
-            self.plan(experiment, [seed], length).check_folders(device=self.device)
+            (job,) = self.plan(experiment, [seed], length)
+            folder.check_same(job.config)
         return folder.finished
 
     def diverged(self, experiment: Experiment, length: Length) -> dict[int, str]:
@@ -131,13 +132,14 @@ class Runner:
                 that were stopped at the end of the budget.
         """
         experiments = {job.experiment.name: job.experiment for job in jobs}
-        seeds = {name: [job.seed for job in jobs if job.experiment.name == name] for name in experiments}
-        plans = {name: self.plan(experiment, seeds[name], length) for name, experiment in experiments.items()}
-        planned = {id(plan): experiments[name] for name, plan in plans.items()}
+        planned: dict[Job, PlannedRun] = {}
+        for name, experiment in experiments.items():
+            seeds = [job.seed for job in jobs if job.experiment.name == name]
+            planned |= {job: PlannedRun(experiment, job.config.seed) for job in self.plan(experiment, seeds, length)}
         by_path = {self.folder(job.experiment, job.seed, length).path: job for job in jobs}
 
-        def on_end(plan: TrainingPlan, seed: int, outcome: Run | DivergedError) -> None:
-            job = PlannedRun(planned[id(plan)], seed)
+        def on_end(trained: Job, outcome: Run | DivergedError) -> None:
+            job = planned[trained]
             if isinstance(outcome, DivergedError):
                 self.record_failure(job, str(outcome), length)
                 tell(job, str(outcome))
@@ -152,22 +154,24 @@ class Runner:
         guard = Guard(self.end, self.clock)
         notes = Notes(device_name(pick_device(self.device)), read)
         hooks = [guard, notes] if self.progress is None else [self.progress, guard, notes]
-        options: dict[str, Any] = {"device": self.device, "at_once": self.at_once}
-        train_plans(list(plans.values()), on_end, progress=Together(hooks), **options)
+        low_seeds_first = sorted(planned, key=lambda job: job.config.seed)
+        options: dict[str, Any] = {"device": pick_device(self.device), "at_once": self.at_once}
+        train_jobs(low_seeds_first, on_end, progress=Together(hooks), **options)
 
-    def plan(self, experiment: Experiment, seeds: Sequence[int], length: Length) -> TrainingPlan:
+    def plan(self, experiment: Experiment, seeds: Sequence[int], length: Length) -> list[Job]:
         """The training of an experiment's runs with these seeds."""
         images, test = self.images(experiment, "train"), self.images(experiment, "test")
         if length.short_label(experiment) is None:
             self.check_whole(experiment, images, test)
         tested = min(length.tests_of(experiment), experiment.tested_each_epoch)
         teacher = None if experiment.teacher is None else self.book.experiments[experiment.teacher]
-        return TrainingPlan(
+        return seed_jobs(
             open_data(experiment.data, limit=length.limit),
             images.first(length.limit),
             test.first(tested),
-            seeds,
-            self.home(experiment, length),
+            seeds=seeds,
+            device=pick_device(self.device),
+            out=self.home(experiment, length),
             model=choose_model(experiment.network, **experiment.model_options),
             recipe=replace(experiment.full_recipe(), epochs=length.epochs_of(experiment)),
             augment_from=None if teacher is None else self.folder(teacher, TEACHER_SEED, length).path,

@@ -9,27 +9,26 @@ from torch import Tensor, nn
 
 from hitnet import CentripetalLoss, HitOrMiss
 from hitnet.capsules import CENTRE, NORMS, CapsuleLayer
-from hitnet.models import Draws, Features, Head, RandomLayer, register_features, register_head, register_model
+from hitnet.models import Features, Head, register_features, register_head, register_model
 
 
-class Dropping(RandomLayer):
+class Dropping(nn.Module):
     """Sets half of the numbers (B, F) of an image to 0 in training."""
 
     def __init__(self, in_features: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(in_features))
+        self.kept: dict[int, Tensor] = {}
 
-    def empty_draws(self, count: int) -> Draws:
-        return (torch.empty(count, len(self.scale), dtype=torch.bool, device=self.scale.device),)
-
-    def draw(self, draws: Draws) -> None:
-        draws[0].bernoulli_(0.5)
+    def draw(self, count: int) -> None:
+        if count not in self.kept:
+            self.kept[count] = torch.empty(count, len(self.scale), dtype=torch.bool, device=self.scale.device)
+        self.kept[count].bernoulli_(0.5)
 
     def forward(self, features: Tensor) -> Tensor:
         if not self.training:
             return features * self.scale
-        (kept,) = self.draws_for(len(features))
-        return features * self.scale * kept
+        return features * self.scale * self.kept[len(features)]
 
 
 class DroppingFeatures(Features):

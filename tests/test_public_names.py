@@ -6,6 +6,7 @@ import pkgutil
 import pytest
 
 import hitnet
+from public import public_names
 
 PACKAGES = ["hitnet", *(module.name for module in pkgutil.walk_packages(hitnet.__path__, "hitnet.") if module.ispkg)]
 
@@ -22,7 +23,7 @@ def test_the_packages_are_found():
 @pytest.mark.parametrize("name", PACKAGES)
 def test_no_public_name_equals_a_submodule(name):
     package = importlib.import_module(name)
-    assert set(getattr(package, "__all__", ())) & submodules(package) == set()
+    assert public_names(package) & submodules(package) == set()
 
 
 @pytest.mark.parametrize("name", PACKAGES)

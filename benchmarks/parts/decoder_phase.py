@@ -20,6 +20,7 @@ from hitnet.models.network import Network
 from hitnet.runtime.device import training_precision
 from hitnet.synthesis.distributions import fit, true_capsules
 from hitnet.synthesis.generation import paper_gaussians
+from hitnet.training.augmentation import augment, draw
 from hitnet.training.randomness import epoch_seed
 
 
@@ -96,18 +97,18 @@ def train_decoder(run: hitnet.Run, images: hitnet.Images, phase: Phase) -> hitne
     decoder.to(device).train().requires_grad_(True)
     sampler = Sampler(network, images) if phase.named else None
     optimizer = torch.optim.Adam(decoder.parameters(), lr=phase.learning_rate, eps=1e-7, fused=True)
-    augmentation = run.config.recipe.augmentation(flip=images.flip)
+    recipe = replace(run.config.recipe, flip=run.config.recipe.flip and images.flip)
     pixels, labels = images.pixels.to(device), images.labels.to(device)
     steps = phase.epochs * -(-len(images) // phase.batch_size)
     done = 0
     for epoch in range(1, phase.epochs + 1):
         # Epochs continue the classifier's numbering, so that these shifts are new.
-        generator = torch.Generator().manual_seed(epoch_seed(seed, run.config.recipe.epochs + epoch))
+        generator = torch.Generator().manual_seed(epoch_seed(seed, recipe.epochs + epoch))
         order = torch.randperm(len(images), generator=generator).to(device)
-        draws = augmentation.draw(len(images), images.shape[1:], generator).to(device)
+        draws = draw(recipe, len(images), images.shape[1:], generator).to(device)
         for index, drawn in zip(order.split(phase.batch_size), draws.split(phase.batch_size), strict=True):
             optimizer.param_groups[0]["lr"] = phase.learning_rate * 0.5 * (1 + math.cos(math.pi * done / steps))
-            seen = to_device(augmentation.apply(pixels[index], drawn), device)
+            seen = to_device(augment(recipe, pixels[index], drawn), device)
             optimizer.zero_grad(set_to_none=True)
             with training_precision(device):
                 loss = rebuilding(network, seen, labels[index])

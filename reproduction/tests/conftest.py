@@ -3,7 +3,6 @@
 import pytest
 from toy_book import toy_book
 
-from hitnet.training import RunFolder
 from reproduction import PAPER, Ledger, reproduce, runner, write_page
 from reproduction import page as results_page
 from reproduction.cli import app
@@ -47,15 +46,14 @@ def work(book, ledger, tmp_path):
 @pytest.fixture
 def trained(monkeypatch):
     """The groups that are trained side by side: experiment and seed of each network."""
-    groups, real = [], runner.train_plans
+    groups, real = [], runner.train_jobs
 
-    def train_plans(plans, *arguments, **options):
-        networks = [(plan.out, seed) for plan in plans for seed in plan.seeds]
-        left = [(out, seed) for out, seed in networks if not RunFolder(out / f"seed-{seed}").finished]
-        groups.append(sorted((out.name, seed) for out, seed in left))
-        real(plans, *arguments, **options)
+    def train_jobs(jobs, *arguments, **options):
+        left = [job for job in jobs if not job.finished]
+        groups.append(sorted((job.folder.path.parent.name, job.config.seed) for job in left))
+        real(jobs, *arguments, **options)
 
-    monkeypatch.setattr(runner, "train_plans", train_plans)
+    monkeypatch.setattr(runner, "train_jobs", train_jobs)
     return groups
 
 

@@ -7,7 +7,6 @@ import torch
 
 import hitnet
 from hitnet import HitNetError
-from hitnet.models.random_layers import given_draws, random_layers
 from reproduction.dropconnect import DropConnect
 
 
@@ -33,23 +32,20 @@ def naive_units(layer, features, masks):
 
 def test_training_against_a_loop_over_images():
     layer, features = layer_of(), torch.randn(3, 5, dtype=torch.float64)
-    masks = layer.empty_draws(3)
-    layer.draw(masks)
-    with given_draws([layer], [masks]):
-        units = layer(features)
-    assert torch.allclose(units, naive_units(layer, features, masks))
-    assert layer.given is None
+    layer.draw(3)
+    masks = [mask.clone() for mask in layer.masks[3]]
+    assert torch.allclose(layer(features), naive_units(layer, features, masks))
     assert not torch.equal(masks[0][0], masks[0][1])  # each image has its own
 
 
 def test_gradients_of_a_training_step():
     layer, features = layer_of(seed=1), torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
-    masks = layer.empty_draws(3)
-    layer.draw(masks)
+    layer.draw(3)
+    masks = layer.masks[3]
 
     def units(features, weight, bias):
-        with given_draws([layer], [masks]):
-            return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, (features,))
+        layer.drawn = 3  # the same masks in all calls
+        return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, (features,))
 
     assert torch.autograd.gradcheck(units, (features, layer.weight, layer.bias))
     dropped = ~masks[0].any(dim=0)
@@ -60,8 +56,8 @@ def test_gradients_of_a_training_step():
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
 def test_masks_keep_the_share_that_they_should(keep):
     layer = layer_of(100, 50, keep)
-    masks = layer.empty_draws(40)
-    layer.draw(masks)
+    layer.draw(40)
+    masks = layer.masks[40]
     assert masks[0].float().mean() == pytest.approx(keep, abs=0.01)
     assert masks[1].float().mean() == pytest.approx(keep, abs=0.05)
 
@@ -112,7 +108,7 @@ def test_impossible_shares_are_refused(keep):
 
 def test_the_network_has_one_such_layer_of_150_units():
     network = hitnet.build("dropconnect", (1, 28, 28), 10)
-    (layer,) = random_layers(network)
+    layer = network.features.connect
     assert layer.weight.shape == (150, 64 * 4 * 4)
     assert layer.keep == 0.5
     assert network.head.loss == "cross-entropy"

@@ -1,4 +1,4 @@
-"""The laboratory uses hitnet only by its public names: those of a package's or a module's `__all__`."""
+"""The laboratory uses hitnet only by its public names: see `public_names`."""
 
 import ast
 import importlib
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from public import public_names
 from reproduction.provenance import LABORATORY
 
 FILES = sorted(LABORATORY.glob("*.py"))
@@ -26,7 +27,7 @@ def hidden_names(tree: ast.AST) -> Iterator[str]:
             depth, package = node.module.count("."), importlib.import_module(node.module)
             for alias in node.names:
                 room = depth == 0 and f"hitnet.{alias.name}" in package._ROOMS
-                if depth > 1 or (alias.name not in package.__all__ and not room):
+                if depth > 1 or (alias.name not in public_names(package) and not room):
                     yield f"{node.module}.{alias.name}"
                 elif room:
                     modules[alias.asname or alias.name] = getattr(package, alias.name)
@@ -34,7 +35,7 @@ def hidden_names(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             package = modules[node.value.id]
             rooms = (room.removeprefix("hitnet.") for room in getattr(package, "_ROOMS", ()))
-            known = {*package.__all__, "__version__", "__file__", *rooms}
+            known = {*public_names(package), "__version__", "__file__", *rooms}
             if node.attr not in known:
                 yield f"{package.__name__}.{node.attr}"
 

@@ -22,31 +22,27 @@ SOFT = {"head": "softmax", "decoder": "none"}
 
 
 def diverging(monkeypatch, which):
-    """Make the networks diverge at once for whose plan and seed `which` is true."""
-    real = runner.train_plans
+    """Make the networks diverge at once for whose configuration `which` is true."""
+    real = runner.train_jobs
 
-    def train_plans(plans, on_end, **options):
-        well = {}
-        for plan in plans:
-            for seed in plan.seeds:
-                if which(plan, seed):
-                    note_origin(plan.out / f"seed-{seed}", "toy")
-                    on_end(plan, seed, DivergedError("Training diverged in epoch 1."))
-            well[id(plan)] = replace(plan, seeds=[seed for seed in plan.seeds if not which(plan, seed)]), plan
-        originals = {id(fewer): plan for fewer, plan in well.values()}
-        real([fewer for fewer, _ in well.values()], lambda fewer, *rest: on_end(originals[id(fewer)], *rest), **options)
+    def train_jobs(jobs, on_end, **options):
+        for job in jobs:
+            if which(job.config):
+                note_origin(job.folder.path, "toy")
+                on_end(job, DivergedError("Training diverged in epoch 1."))
+        real([job for job in jobs if not which(job.config)], on_end, **options)
 
-    monkeypatch.setattr(runner, "train_plans", train_plans)
+    monkeypatch.setattr(runner, "train_jobs", train_jobs)
 
 
 def test_complete_experiments_are_analysed_while_other_work_is_left(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda plan, seed: plan.augment_from is not None)
+    diverging(monkeypatch, lambda config: config.augment_from is not None)
     assert work("all")[0].failed == ["toy-hybrid, seed 0: Training diverged in epoch 1."]
     assert len(ledger.select(PICTURE)) == len(ledger.select(ANALYSIS)) == 1
 
 
 def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda plan, seed: seed == 0)
+    diverging(monkeypatch, lambda config: config.seed == 0)
     outcome, _ = work("toy", runs=2)
     assert outcome.done == ["toy, seed 1"]
     assert outcome.failed == ["toy, seed 0: Training diverged in epoch 1."]
@@ -57,7 +53,7 @@ def test_a_diverged_run_does_not_stop_the_others(work, ledger, monkeypatch):
 
 
 def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda plan, seed: seed == 0)
+    diverging(monkeypatch, lambda config: config.seed == 0)
     work("toy-ghosts", runs=2)
     assert [line.seeds for line in ledger.select(ANALYSIS)] == [(1,)]  # only of the finished run
     outcome, _ = work("toy-ghosts", runs=2)
@@ -67,7 +63,7 @@ def test_a_diverged_run_is_recorded_and_not_tried_again(work, book, ledger, monk
 
 
 def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger, monkeypatch):
-    diverging(monkeypatch, lambda plan, seed: True)
+    diverging(monkeypatch, lambda config: True)
     assert work("toy", runs=1, epochs=1)[0].failed == [
         "toy, seed 0 (short: 1 epochs, 48 images): Training diverged in epoch 1."
     ]
@@ -75,7 +71,7 @@ def test_a_diverged_short_run_does_not_count_as_a_diverged_full_run(work, ledger
 
 
 def test_a_teacher_that_diverged_is_not_tried_again_and_teaches_nobody(work, ledger, monkeypatch, trained):
-    diverging(monkeypatch, lambda plan, seed: seed == 0)
+    diverging(monkeypatch, lambda config: config.seed == 0)
     work("toy", runs=1)
     for name in ("toy-hybrid", "toy-picture"):
         outcome, said = work(name)

@@ -31,8 +31,8 @@ from hitnet.review.selection import Query
 from hitnet.review.server import open_review
 from hitnet.runtime.files import checksum, write_json
 from hitnet.training import RunFolder
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from reproduction import Ledger, write_page
 from reproduction.ghosts import load_readings
 from reproduction.provenance import read_origin

@@ -6,7 +6,6 @@ import torch
 import hitnet
 from hitnet import HitNetError, choose_model, choose_recipe
 from hitnet.models import Head, choice, register_features, register_head, register_model, registry
-from hitnet.models.random_layers import given_draws, random_layers
 from hitnet.training.step import Objective
 from own_networks import DroppingFeatures, FarHead, OriginHead, Pull
 from toy import toy_images
@@ -55,20 +54,6 @@ def test_the_batch_norm_of_a_head_is_its_first_or_one_of_its_own():
     assert hitnet.build("own-origin", (1, 12, 12), 3, norm="shared").head.norm.num_features == 16
     with pytest.raises(HitNetError, match=r"'own-origin' .*each and shared"):
         hitnet.build("own-origin", (1, 12, 12), 3, norm="class")
-
-
-def test_random_layers_use_what_the_step_has_drawn():
-    network = hitnet.build("own-dropping", (1, 8, 8), 3).train()
-    (layer,) = random_layers(network)
-    features = torch.ones(5, 64)
-    draws = layer.empty_draws(5)
-    layer.draw(draws)
-    with given_draws([layer], [draws]):
-        assert torch.equal(layer(features), draws[0].float())
-        assert torch.equal(layer(features), draws[0].float())
-    assert layer.given is None
-    assert not torch.equal(layer(features), layer(features))  # on its own, it draws anew
-    assert torch.equal(layer.eval()(features), features)
 
 
 @pytest.mark.usefixtures("_own_names")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hitnet import HitNetError, Recipe
-from hitnet.training.augmentation import Augmentation, cutout, invert, shift, turned, warp
+from hitnet.training.augmentation import augment, cutout, draw, invert, shift, turned, warp
 
 
 def naive_shift(image, dy, dx):
@@ -51,11 +51,11 @@ def test_shift_fills_with_the_nearest_pixel(shape, dtype):
 
 
 def test_the_fill_changes_neither_draws_nor_what_stays_in_the_frame():
-    zeros, nearest = Augmentation(3), Augmentation(3, shift_fill="nearest")
-    draws, same = (each.draw(40, (8, 7), torch.Generator().manual_seed(5)) for each in (zeros, nearest))
+    zeros, nearest = Recipe(shift=3), Recipe(shift=3, shift_fill="nearest")
+    draws, same = (draw(each, 40, (8, 7), torch.Generator().manual_seed(5)) for each in (zeros, nearest))
     assert torch.equal(draws, same)
     pixels = torch.randint(1, 256, (40, 1, 8, 7), dtype=torch.uint8)
-    by_zeros, by_nearest = zeros.apply(pixels, draws), nearest.apply(pixels, draws)
+    by_zeros, by_nearest = augment(zeros, pixels, draws), augment(nearest, pixels, draws)
     inside = by_zeros > 0
     assert not inside.all()
     assert torch.equal(by_zeros[inside], by_nearest[inside])
@@ -65,7 +65,7 @@ def test_the_fill_changes_neither_draws_nor_what_stays_in_the_frame():
 
 
 def test_draws_cover_all_shifts_evenly_and_each_image_has_its_own():
-    draws = Augmentation(2).draw(50_000, (28, 28), torch.Generator().manual_seed(0))
+    draws = draw(Recipe(shift=2), 50_000, (28, 28), torch.Generator().manual_seed(0))
     counts = torch.bincount((draws[:, 0] + 2) * 5 + draws[:, 1] + 2, minlength=25)
     assert len(counts) == 25
     assert counts.min() > 1800
@@ -73,18 +73,18 @@ def test_draws_cover_all_shifts_evenly_and_each_image_has_its_own():
 
 
 def test_every_epoch_draws_anew_and_the_same_seed_the_same():
-    def draw(seed):
-        return Augmentation(2).draw(100, (9, 9), torch.Generator().manual_seed(seed))
+    def drawn(seed):
+        return draw(Recipe(shift=2), 100, (9, 9), torch.Generator().manual_seed(seed))
 
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.equal(draw(1), draw(2))
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
 
 
 def test_flip_mirrors_the_drawn_images_alone():
     pixels = torch.randint(0, 256, (4, 3, 5, 6), dtype=torch.uint8)
     draws = torch.zeros(4, 5, dtype=torch.long)
     draws[1, 2] = draws[3, 2] = 1
-    flipped = Augmentation(0, flip=True).apply(pixels, draws)
+    flipped = augment(Recipe(shift=0, flip=True), pixels, draws)
     for i in range(4):
         assert torch.equal(flipped[i], pixels[i].flip(-1) if i in (1, 3) else pixels[i])
 
@@ -101,8 +101,8 @@ def test_cutout_zeroes_a_square_cut_off_at_the_border():
 
 def test_nothing_asked_nothing_done():
     pixels = torch.randint(0, 256, (2, 1, 4, 4), dtype=torch.uint8)
-    none = Augmentation(0)
-    assert torch.equal(none.apply(pixels, none.draw(2, (4, 4), torch.Generator())), pixels)
+    none = Recipe(shift=0)
+    assert torch.equal(augment(none, pixels, draw(none, 2, (4, 4), torch.Generator())), pixels)
     for option in ("shift", "cutout", "warp", "rotate", "scale"):
         with pytest.raises(HitNetError, match=f"{option} must be"):
             Recipe(**{option: -1})
@@ -151,8 +151,8 @@ def test_invert_turns_the_drawn_pictures_but_not_their_masks():
 def test_warp_and_invert_are_drawn_after_all_else():
     """So that a seed draws the same shifts with and without them."""
     plain, more = (
-        augmentation.draw(5000, (9, 9), torch.Generator().manual_seed(3))
-        for augmentation in (Augmentation(2), Augmentation(2, warp=0.1))
+        draw(recipe, 5000, (9, 9), torch.Generator().manual_seed(3))
+        for recipe in (Recipe(shift=2), Recipe(shift=2, warp=0.1))
     )
     assert torch.equal(more[:, :5], plain)
     assert set(more[:, 5].tolist()) == {0, 1}
@@ -161,7 +161,7 @@ def test_warp_and_invert_are_drawn_after_all_else():
 
 
 def test_draws_reach_from_edge_to_edge():
-    draws = Augmentation(2, invert=True).draw(5000, (6, 9), torch.Generator().manual_seed(0))
+    draws = draw(Recipe(shift=2, invert=True), 5000, (6, 9), torch.Generator().manual_seed(0))
     ranges = [(int(column.min()), int(column.max()), len(column.unique())) for column in draws[:, :6].T]
     assert ranges == [(-2, 2, 5), (-2, 2, 5), (0, 1, 2), (0, 5, 6), (0, 8, 9), (0, 1, 2)]
 
@@ -182,14 +182,14 @@ def test_turned_and_scaled_by_hand(degrees, size):
 def test_a_quarter_turn_is_a_quarter_turn():
     pixels = torch.randint(0, 256, (1, 2, 6, 6), dtype=torch.uint8)
     draws = torch.tensor([[0] * 10 + [1000, 0]])
-    turn = Augmentation(0, rotate=90).apply(pixels, draws)
+    turn = augment(Recipe(shift=0, rotate=90), pixels, draws)
     assert torch.equal(turn, torch.rot90(pixels, -1, dims=(2, 3)))
 
 
 def test_turns_are_drawn_after_all_else_and_reach_their_limits():
     plain, more = (
-        augmentation.draw(5000, (9, 9), torch.Generator().manual_seed(3))
-        for augmentation in (Augmentation(2, warp=0.1), Augmentation(2, warp=0.1, rotate=15, scale=0.15))
+        draw(recipe, 5000, (9, 9), torch.Generator().manual_seed(3))
+        for recipe in (Recipe(shift=2, warp=0.1), Recipe(shift=2, warp=0.1, rotate=15, scale=0.15))
     )
     assert torch.equal(more[:, :10], plain)
     assert (more[:, 10:].min(), more[:, 10:].max()) == (-1000, 1000)
@@ -199,8 +199,8 @@ def test_turns_are_drawn_after_all_else_and_reach_their_limits():
 def test_all_of_it_in_one_call(channels):
     """Each with its own draws, one after the other."""
     pixels = torch.randint(0, 256, (20, 3, 7, 9), dtype=torch.uint8)
-    everything = Augmentation(2, flip=True, cutout=3, warp=0.2, invert=True, rotate=20, scale=0.3)
-    draws = everything.draw(20, (7, 9), torch.Generator().manual_seed(0))
+    everything = Recipe(shift=2, flip=True, cutout=3, warp=0.2, invert=True, rotate=20, scale=0.3)
+    draws = draw(everything, 20, (7, 9), torch.Generator().manual_seed(0))
     dy, dx, mirrored, row, column, inverted, *entries, angle, larger = draws.T
     expected = invert(pixels, inverted, channels=channels or 3)
     expected = warp(expected, torch.stack(entries, dim=1) * (0.2 / 1000))
@@ -210,12 +210,12 @@ def test_all_of_it_in_one_call(channels):
     )
     expected = torch.stack([image.flip(-1) if m else image for image, m in zip(expected, mirrored, strict=True)])
     expected = cutout(expected, row, column, side=3)
-    assert torch.equal(everything.apply(pixels, draws, channels=channels), expected)
+    assert torch.equal(augment(everything, pixels, draws, channels=channels), expected)
 
 
 def test_cutout_alone():
     pixels = torch.ones(2, 1, 5, 8)
-    cut = Augmentation(0, cutout=2).apply(pixels, torch.tensor([[0, 0, 0, 1, 6], [0, 0, 0, 4, 3]]))
+    cut = augment(Recipe(shift=0, cutout=2), pixels, torch.tensor([[0, 0, 0, 1, 6], [0, 0, 0, 4, 3]]))
     expected = torch.ones(2, 1, 5, 8)
     expected[0, :, 0:2, 5:7] = 0
     expected[1, :, 3:5, 2:4] = 0

@@ -9,7 +9,7 @@ import hitnet
 from hitnet import choose_model, choose_recipe, open_data
 from hitnet.training import average, engine, scheduler
 from hitnet.training.average import EVERY, Average
-from toy import Interrupting, Stop
+from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
 AVERAGED = {"average": 0.9, "batch_size": 32}
@@ -93,11 +93,19 @@ def test_training_itself_is_left_alone(toy, monkeypatch):
     assert same(*ended)
 
 
+RESUMED = {"recipe": choose_recipe(epochs=4, **AVERAGED), **SMALL}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    toy = toy_images()
+    return hitnet.train(open_data(toy, test=toy), **RESUMED)
+
+
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
-def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
+def test_resumed_run_ends_with_the_same_weights(toy, whole, tmp_path, monkeypatch, stop_after):
     monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    options = {"recipe": choose_recipe(epochs=4, **AVERAGED), **SMALL}
-    whole = hitnet.train(open_data(toy, test=toy), out=tmp_path / "whole", **options)
+    options = RESUMED
     with pytest.raises(Stop):
         hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     resumed = hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)

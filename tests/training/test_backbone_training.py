@@ -62,7 +62,7 @@ def test_steps_of_adamw_with_two_rates_against_steps_by_hand():
     recipe = choose_recipe(
         "fast", optimizer="adamw", weight_decay=decay, backbone_rate=factor, shift=0, precision="float32"
     ).complete()
-    step = Step(network, recipe, recipe.augmentation(flip=False), CPU)
+    step = Step(network, recipe, CPU)
     values = {name: p.detach().double().clone() for name, p in network.named_parameters()}
     first, second = ({name: torch.zeros_like(value) for name, value in values.items()} for _ in range(2))
     for turn, rate in enumerate([0.01, 0.003, 0.02], start=1):
@@ -89,7 +89,7 @@ def test_half_the_rate_is_half_the_step():
     for factor in (1.0, 0.5):
         copied = copy.deepcopy(network)
         recipe = choose_recipe("fast", backbone_rate=factor, shift=0, precision="float32").complete()
-        step = Step(copied, recipe, recipe.augmentation(flip=False), CPU)
+        step = Step(copied, recipe, CPU)
         step((images.pixels, images.labels, torch.zeros(12, 5, dtype=torch.int32)), 0.25)
         pairs = zip(copied.named_parameters(), network.parameters(), strict=True)
         moved[factor] = {name: (p - before).detach() for (name, p), before in pairs}

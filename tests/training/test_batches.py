@@ -3,8 +3,7 @@ import torch
 
 from hitnet import Recipe
 from hitnet.runtime.ranks import Ranks
-from hitnet.training.batches import Batches
-from hitnet.training.feed import Feed
+from hitnet.training.batches import Batches, Feed
 from toy import toy_images
 
 RECIPE = Recipe(batch_size=16, shift=2)
@@ -12,7 +11,7 @@ RECIPE = Recipe(batch_size=16, shift=2)
 
 def all_batches(images, epoch=1, first=0, recipe=RECIPE, **options):
     feed = Feed(images, torch.device("cpu"))
-    return list(Batches(feed, recipe, recipe.augmentation(flip=False), seed=3, **options)(epoch, first))
+    return list(Batches(feed, recipe, seed=3, **options)(epoch, first))
 
 
 def test_an_epoch_has_every_image_once():

@@ -9,6 +9,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import choose_model, choose_recipe, open_data
+from hitnet.features.heads import HeadOptions
 from hitnet.models import backbones
 from hitnet.training import choosing
 from hitnet.training.choosing import leaves_open
@@ -17,7 +18,7 @@ from toy import TinyBackbone, colour_images, write_images
 
 @pytest.fixture(autouse=True)
 def small_backbone(monkeypatch, tmp_path):
-    """The backbone of the package is a tiny one, so that features are quick."""
+    """The backbone of the package is a tiny one, and trainings are short: what is chosen is told by held-out errors."""
     settings = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
 
     def architecture(name):
@@ -27,6 +28,8 @@ def small_backbone(monkeypatch, tmp_path):
     monkeypatch.setattr(backbones, "architecture", architecture)
     monkeypatch.setattr(backbones, "read_weights", lambda module, *_: module.state_dict())
     monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
+    monkeypatch.setattr("hitnet.training.recipes.LEAST_STEPS", 1)
 
 
 @pytest.fixture
@@ -62,7 +65,6 @@ def judged_by(monkeypatch, error):
 def test_a_network_that_is_better_on_held_out_images_is_trained(photos, monkeypatch, caplog, tmp_path):
     caplog.set_level(logging.INFO, "hitnet")
     judged_by(monkeypatch, 0.9)
-    monkeypatch.setattr("hitnet.training.recipes.LEAST_STEPS", 20)
     run = train(photos, minutes=1000, out=tmp_path / "run")
     assert run.config.model_name == "hitnet-small"
     assert run.config.data["images"] == len(open_data(photos).load("train"))  # trained anew on all of them
@@ -74,7 +76,6 @@ def test_a_network_that_is_better_on_held_out_images_is_trained(photos, monkeypa
 def test_a_network_that_is_far_behind_is_given_up(photos, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "hitnet")
     judged_by(monkeypatch, 0.4)
-    monkeypatch.setattr("hitnet.training.recipes.LEAST_STEPS", 20)
     monkeypatch.setattr(choosing, "HOPELESS", -1.0)
     assert train(photos, minutes=1000).config.model_name == "hitnet-pretrained"
     assert "given up halfway. Chosen: the head." in caplog.text
@@ -87,8 +88,7 @@ def test_a_network_that_takes_too_long_is_not_tried(photos, monkeypatch, caplog)
     assert "more than `minutes` allow. Chosen: the head." in caplog.text
 
 
-def test_grey_and_small_images_get_a_network(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.training.recipes.LEAST_STEPS", 5)
+def test_grey_and_small_images_get_a_network(tmp_path):
     write_images(tmp_path / "small", colour_images(30, side=16))
     assert train(tmp_path / "small").config.model_name == "hitnet-small"
     random = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import torch
 import hitnet
 from hitnet.models.hybrid import draw_noise, hybrid
 from hitnet.runtime.ranks import Ranks
-from hitnet.training.feed import Feed
-from hitnet.training.hybrid_batches import HybridAugmentation, add, epoch_differences, modified_places
+from hitnet.training.batches import Feed, add, modified_places
+from hitnet.training.hybrid_batches import HybridAugmentation
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.25, 2), (0.3, 2), (0.5, 4), (1.0, 8)])
@@ -40,13 +40,13 @@ def test_pixels_are_rounded_and_clipped_and_what_follows_is_left_alone():
         assert int(changed[i, c, y, x]) == expected
 
 
-class Echo:
+class Echo(HybridAugmentation):
     """Gives back what it is asked for, to see that all of it goes together."""
 
     share = 0.5
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.labels = [], torch.empty(0)
 
     def draw(self, count, generator):
         return torch.arange(count)[:, None] / 100
@@ -62,18 +62,8 @@ def test_each_batch_gets_its_own_differences(first, together):
     modify, order = Echo(), torch.randperm(27, generator=torch.Generator().manual_seed(0))
     batches = torch.arange(27).split(8)
     places = modified_places(0.5, batches, batches)
-    given = list(
-        epoch_differences(
-            modify,
-            order,
-            modify.draw(27, None),
-            places,
-            first=first,
-            together=together,
-            device=torch.device("cpu"),
-            precision="float32",
-        )
-    )
+    noise = modify.draw(27, None)
+    given = list(modify.epoch(order, noise, places, first=first, together=together, precision="float32"))
     expected = [[order[place].item() + place / 100 for place in batch.tolist()] for batch in places[first:]]
     assert [batch.flatten().tolist() for batch in given] == [pytest.approx(values) for values in expected]
     assert [len(batch) for batch in given] == [4, 4, 4, 2][first:]

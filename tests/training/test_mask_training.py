@@ -9,9 +9,9 @@ import hitnet
 from hitnet import Images, Recipe, choose_model, choose_recipe, open_data
 from hitnet.data.opened import match_classes
 from hitnet.inference.evaluation import measure
-from hitnet.training.augmentation import Augmentation
+from hitnet.training.augmentation import augment, draw
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.step import Step
 from toy import toy_images
@@ -27,23 +27,23 @@ def masked_images(count=96, shape=(1, 12, 12)) -> Images:
     return dataclasses.replace(images, pixels=images.pixels + 60, masks=masks)
 
 
-def make_step(images, augmentation):
+def make_step(images, recipe):
     network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
-    return Step(network, Recipe(), augmentation, CPU)
+    return Step(network, recipe, CPU)
 
 
 @pytest.mark.parametrize("shape", [(1, 12, 12), (3, 12, 12)])
 def test_masks_are_augmented_with_their_images(shape):
     images = masked_images(16, shape)
-    augmentation = Augmentation(2, flip=True, cutout=4)
-    draws = augmentation.draw(16, (12, 12), torch.Generator().manual_seed(0))
+    recipe = Recipe(shift=2, flip=True, cutout=4)
+    draws = draw(recipe, 16, (12, 12), torch.Generator().manual_seed(0))
     pixels = torch.cat([images.pixels, images.masks], dim=1)
-    seen, target = make_step(images, augmentation).augmented((pixels, images.labels, draws))
-    assert torch.equal(seen, augmentation.apply(images.pixels, draws).float() / 255)
+    seen, target = make_step(images, recipe).augmented((pixels, images.labels, draws))
+    assert torch.equal(seen, augment(recipe, images.pixels, draws).float() / 255)
     assert not torch.equal(seen, target)
     for i in range(16):
         alone = images.pixels[i : i + 1] * (images.masks[i : i + 1] != 0)
-        assert torch.equal(target[i], augmentation.apply(alone, draws[i : i + 1])[0].float() / 255)
+        assert torch.equal(target[i], augment(recipe, alone, draws[i : i + 1])[0].float() / 255)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -56,7 +56,7 @@ def test_nothing_waits_for_the_device(channels):
             torch.zeros(8, dtype=torch.long),
             torch.zeros(8, 5, dtype=torch.long),
         )
-        images, target = Step(network, Recipe(), Augmentation(2, flip=True, cutout=3), CPU).augmented(batch)
+        images, target = Step(network, Recipe(shift=2, flip=True, cutout=3), CPU).augmented(batch)
     assert images.is_meta
     assert images.shape == target.shape == (8, 1, 12, 12)
 
@@ -77,7 +77,7 @@ def test_hybrid_images_are_masked_after_they_are_made(source):
     assert sorted(map(bytes, masks.numpy())) == sorted(map(bytes, images.masks.numpy()))
     assert not set(map(bytes, pixels.numpy())) & set(map(bytes, images.pixels.numpy()))
     seen, target = trainer.step.augmented(batch)
-    assert torch.equal(target, seen * (trainer.step.augmentation.apply(masks, draws) != 0))
+    assert torch.equal(target, seen * (augment(trainer.step.recipe, masks, draws) != 0))
 
 
 def test_the_decoder_learns_the_object_alone():

@@ -80,9 +80,12 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
 @pytest.mark.slow(seconds=180)
 def test_seeds_are_dealt_out(tmp_path):
     save_npz(toy_images(60), tmp_path / "toy.npz")
-    command = ("-m", "hitnet", "train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
-    ended = torchrun(*command, "--out", tmp_path / "two")
-    assert ended.returncode == 0, ended.stderr
+    twice = (
+        "from contextlib import suppress\nfrom hitnet.cli import main\nwith suppress(SystemExit):\n    main()\nmain()\n"
+    )
+    (tmp_path / "twice.py").write_text(twice)  # in the same processes: starting them takes longer than training
+    command = ("train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
+    ended = torchrun(tmp_path / "twice.py", *command, "--out", tmp_path / "two")
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
     runs = hitnet.train_many(
@@ -97,9 +100,8 @@ def test_seeds_are_dealt_out(tmp_path):
         there = tensors(tmp_path / "two" / run.folder.name)
         here = tensors(run.folder)
         assert all(torch.equal(there[name], here[name]) for name in here)
-    again = torchrun(*command, "--out", tmp_path / "two")
-    assert again.returncode != 0
-    assert " ".join(again.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
+    assert ended.returncode != 0
+    assert " ".join(ended.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
 
 
 @pytest.mark.slow(seconds=180)

@@ -12,6 +12,7 @@ import torch
 from hitnet import choose_recipe, models
 from hitnet.models.inference import class_distances
 from hitnet.runtime import device as devices
+from hitnet.training.augmentation import draw
 from hitnet.training.step import Step
 from toy import toy_images
 
@@ -25,11 +26,10 @@ def losses(monkeypatch, *, able, precision="mixed", model="hitnet-small", images
     torch.manual_seed(0)
     network = models.build(model, images.shape, images.num_classes)
     recipe = choose_recipe("paper", precision=precision).complete()
-    augmentation = recipe.augmentation(flip=False)
-    step = Step(network, recipe, augmentation, CPU)
+    step = Step(network, recipe, CPU)
     values = []
     for i in range(steps):
-        draws = augmentation.draw(len(images), images.shape[1:], torch.Generator().manual_seed(i))
+        draws = draw(recipe, len(images), images.shape[1:], torch.Generator().manual_seed(i))
         step.totals.zero_()
         step((images.pixels, images.labels, draws), 1e-3)
         values.append(float(step.totals[0]) / len(images))

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+import hitnet
 from hitnet import HitNetError, Recipe, choose_recipe
-from hitnet.training.augmentation import Augmentation
+from hitnet.training.batches import Feed
+from hitnet.training.engine import Trainer
 from hitnet.training.recipes import FAST, LEAST_STEPS, RECIPES, complete_recipe
 
 
@@ -24,7 +27,8 @@ def test_paper_recipe_is_what_the_paper_says():
     assert paper.adam_epsilon == 1e-7
     assert (paper.ghost_rule, paper.ghost_probability, paper.ghosts_from_epoch) == ("always", 1, 1)
     assert (paper.weight_decay, paper.label_smoothing, paper.average, paper.augment) == (0, 0, 0, "none")
-    assert paper.augmentation(flip=True) == Augmentation(shift=2)
+    assert (paper.flip, paper.cutout, paper.warp, paper.invert) == (False, 0, 0, False)
+    assert (paper.shift_fill, paper.rotate, paper.scale) == ("zeros", 0, 0)
     assert {paper.rate(step, 469) for step in (0, 1000, 469 * 250 - 1)} == {1e-3}
 
 
@@ -99,10 +103,13 @@ def test_the_last_batch_of_an_epoch_may_be_smaller():
     assert steps == [1, 1, 1, 2, 2, 3]
 
 
-def test_mirroring_needs_data_that_allows_it():
-    flipping = recipe("fast", flip=True)
-    assert flipping.augmentation(flip=True).flip
-    assert not flipping.augmentation(flip=False).flip
+@pytest.mark.parametrize("allowed", [True, False])
+def test_mirroring_needs_data_that_allows_it(toy, allowed):
+    images, flipping = replace(toy, flip=allowed), recipe("fast", flip=True)
+    network = hitnet.build("hitnet-small", images.shape, images.num_classes)
+    trainer = Trainer(network, Feed(images, torch.device("cpu")), None, flipping, seed=0, device=torch.device("cpu"))
+    assert trainer.step.recipe.flip is allowed
+    assert trainer.training().recipe is flipping
 
 
 def test_mistakes_are_named():
@@ -168,11 +175,11 @@ def test_shares_are_below_one(entry):
 
 
 def test_augmentation_of_a_recipe():
-    made = recipe("fast", warp=0.1, invert=True, cutout=3).augmentation(flip=False)
+    made = recipe("fast", warp=0.1, invert=True, cutout=3)
     assert (made.shift, made.flip, made.cutout, made.warp, made.invert) == (2, False, 3, 0.1, True)
     assert (made.shift_fill, made.rotate, made.scale) == ("zeros", 0, 0)
-    turned = recipe("paper", shift_fill="nearest", rotate=15, scale=0.1).augmentation(flip=False)
-    assert turned == Augmentation(2, shift_fill="nearest", rotate=15, scale=0.1)
+    turned = recipe("paper", shift_fill="nearest", rotate=15, scale=0.1)
+    assert (turned.shift, turned.shift_fill, turned.rotate, turned.scale) == (2, "nearest", 15, 0.1)
     for wrong in ({"shift_fill": "mirror"}, {"rotate": -1}, {"scale": 1.0}, {"augment_noise": "loud"}):
         with pytest.raises(HitNetError, match=next(iter(wrong))):
             recipe("paper", **wrong)

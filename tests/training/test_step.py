@@ -45,7 +45,7 @@ def test_steps_against_steps_by_hand(optimizer, decay):
     network = models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).train()
     first = gradients(copy.deepcopy(network), images)
     made = choose_recipe("fast", optimizer=optimizer, weight_decay=decay, shift=0, precision="float32").complete()
-    step = Step(network, made, made.augmentation(flip=False), CPU)
+    step = Step(network, made, CPU)
     begun = [p.detach().clone() for p in network.parameters()]
     values = [p.double() for p in begun]
     blank = torch.zeros_like
@@ -68,7 +68,7 @@ def test_a_rate_of_0_changes_no_weight():
     network = models.build("hitnet-small", (1, 12, 12), 3)
     before = copy.deepcopy(network)
     made = choose_recipe("fast", optimizer="sgd", weight_decay=0.05).complete()
-    step = Step(network.train(), made, made.augmentation(flip=False), CPU)
+    step = Step(network.train(), made, CPU)
     step((images.pixels, images.labels, torch.zeros(12, 5, dtype=torch.int32)), 0.0)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), before.parameters(), strict=True))
 

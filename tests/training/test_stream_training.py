@@ -43,7 +43,7 @@ def test_streamed_training_is_training_in_memory(photos, monkeypatch):
     fed = []
     feed = engine.Feed.__init__
     monkeypatch.setattr(
-        "hitnet.training.feed.Feed.__init__",
+        "hitnet.training.batches.Feed.__init__",
         lambda self, images, *rest, **more: (fed.append(type(images)), feed(self, images, *rest, **more))[1],
     )
     streamed = hitnet.train(open_data(photos, stream=True), **OPTIONS)

@@ -17,8 +17,8 @@ from hitnet.runtime import device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import Ranks
 from hitnet.training import RunFolder, engine
+from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -96,13 +96,20 @@ def test_run_folder_round_trip(toy, tmp_path):
     assert hitnet.evaluate(again, toy, device="cpu").error == hitnet.evaluate(run, toy, device="cpu").error
 
 
-@pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
-def test_resumed_run_ends_with_the_same_weights(toy, tmp_path, monkeypatch, stop_after):
-    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    recipe = {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2, "batch_size": 32}
-    options = {"recipe": choose_recipe(epochs=4, **recipe), **SMALL}
-    whole = hitnet.train(open_data(toy, test=toy), out=tmp_path / "whole", **options)
+GHOSTS = {"ghosts": 1, "ghost_probability": 0.5, "ghosts_from_epoch": 2, "batch_size": 32}
+RESUMED = {"recipe": choose_recipe(epochs=4, **GHOSTS), **SMALL}
 
+
+@pytest.fixture(scope="module")
+def whole():
+    toy = toy_images()
+    return hitnet.train(open_data(toy, test=toy), **RESUMED)
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
+def test_resumed_run_ends_with_the_same_weights(toy, whole, tmp_path, monkeypatch, stop_after):
+    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+    options = RESUMED
     with pytest.raises(Stop):
         hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert not RunFolder(tmp_path / "cut").finished

@@ -25,9 +25,9 @@ from hitnet.models.inference import class_distances
 from hitnet.models.network import Network, weights_fingerprint
 from hitnet.models.registry import HEADS
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
-from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, choose_recipe
+from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, RunFolder, choose_recipe
 from hitnet.training.configuration import at_backbone_size, configure
-from hitnet.training.jobs import Job, JobSet, make_job, release, train_jobs
+from hitnet.training.jobs import Job, train_runs
 from hitnet.training.recipes import FINE_TUNING, complete_recipe
 
 Model = str | models.ModelChoice
@@ -135,22 +135,19 @@ def _train(
     """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
     jobs: list[Job] = []
     kinds: dict[Planned, RunConfig] = {}
-    try:
-        for i in places:
-            network = networks[i]
-            if network not in kinds:
-                own = _own_recipe(recipe, network)
-                kinds[network], _ = configure(
-                    case.data, case.images, None, device=case.device, model=network.choice, recipe=own
-                )
-            config = replace(kinds[network], seed=seed + i)
-            if i:
-                config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
-            target = None if case.folder is None else case.folder / "models" / f"seed-{config.seed}"
-            jobs.append(make_job(config, target, resume=True, device=case.device))
-        return train_jobs(JobSet(jobs, case.images, None), device=case.device, progress=case.progress)
-    finally:
-        release(jobs)
+    for i in places:
+        network = networks[i]
+        if network not in kinds:
+            own = _own_recipe(recipe, network)
+            kinds[network], _ = configure(
+                case.data, case.images, None, device=case.device, model=network.choice, recipe=own
+            )
+        config = replace(kinds[network], seed=seed + i)
+        if i:
+            config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
+        folder = None if case.folder is None else RunFolder(case.folder / "models" / f"seed-{config.seed}")
+        jobs.append(Job(config, case.images, folder=folder))
+    return train_runs(jobs, resume=True, device=case.device, progress=case.progress)
 
 
 def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | RecipeChoice:

@@ -6,7 +6,7 @@ import copy
 import inspect
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -63,19 +63,7 @@ def export_network(
     return target
 
 
-class Graph(nn.Module):
-    """What is exported: a module, example inputs, and the names of its inputs and outputs."""
-
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    words: str
-
-    def examples(self, count: int) -> tuple[Tensor, ...]:
-        """Random inputs."""
-        raise NotImplementedError
-
-
-class ClassifierGraph(Graph):
+class ClassifierGraph(nn.Module):
     """Images (B, C, H, W), uint8 → distances (B, K), capsules (B, K, n), extra components (B, e), misfits (B,)."""
 
     words = "images: uint8, grey or RGB. The class with the smallest distance wins; if all miss, none does."
@@ -90,16 +78,12 @@ class ClassifierGraph(Graph):
         return (torch.randint(0, 256, (count, *self.network.config.in_shape), dtype=torch.uint8),)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        network = self.network
-        features = network.features(unit_images(images))
-        capsules = network.head(features)
-        extra = () if network.extra is None else (network.extra(features),)
-        distances = network.head.distances(capsules)
-        unlike = network.misfits(features, distances)
-        return distances, capsules, *extra, *(() if unlike is None else (unlike,))
+        output = self.network(unit_images(images), reconstruct=False)
+        parts = (output.distances, output.capsules, output.extra, output.misfit)
+        return tuple(part for part in parts if part is not None)
 
 
-class DecoderGraph(Graph):
+class DecoderGraph(nn.Module):
     """Capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1]."""
 
     words = "Decodes the capsule of one class per image; the centre of a class is its prototype."
@@ -121,6 +105,9 @@ class DecoderGraph(Graph):
     def forward(self, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
         images: Tensor = self.decoder(capsules, classes, extra)
         return images
+
+
+Graph = ClassifierGraph | DecoderGraph
 
 
 class MatrixPool(nn.Module):

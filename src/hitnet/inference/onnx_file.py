@@ -86,17 +86,12 @@ class OnnxNetwork:
 
     def distances(self, pixels: np.ndarray) -> np.ndarray:
         """Distances (N, K) of uint8 images (N, C, H, W), in batches."""
-        return self._judge(pixels)[0]
-
-    def _judge(self, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W), in batches."""
         size = max(1, BATCH_PIXELS // int(np.prod(self.about.in_shape)))
-        parts = [self._run(pixels[start : start + size]) for start in range(0, len(pixels), size)]
-        parts.append((np.empty((0, len(self.class_names)), np.float32), np.empty(0, np.float32)))
-        distances, unlike = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return distances, unlike
+        parts = [self.judge(pixels[start : start + size])[0] for start in range(0, len(pixels), size)]
+        return np.concatenate([*parts, np.empty((0, len(self.class_names)), np.float32)])
 
-    def _run(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def judge(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distances (B, K) and misfits (B,) of a batch of uint8 images (B, C, H, W)."""
         names = [entry.name for entry in self.session.get_outputs() if entry.name in ("distances", "misfit")]
         try:
             values = dict(zip(names, self.session.run(names, {"images": batch}), strict=True))
@@ -115,7 +110,7 @@ class OnnxNetwork:
         return [
             self.about.predict(name, row, float(unlike) if self.about.radii else None)
             for names, pixels in batches_of(images, self.about.in_shape, crop=self.about.crop)
-            for name, row, unlike in zip(names, *self._judge(pixels.numpy()), strict=True)
+            for name, row, unlike in zip(names, *self.judge(pixels.numpy()), strict=True)
         ]
 
 

@@ -18,7 +18,8 @@ HEADS: dict[str, type[Head]] = {"hit-or-miss": HitOrMissHead, "softmax": Softmax
 def register_features(name: str, features: type[Features]) -> None:
     """Add a feature extractor, so that `ModelConfig(features=name)` builds it.
 
-    Runs of such a network open once the module that registers it is imported.
+    Runs of such a network open once the module that registers it is imported. A layer that draws random numbers in
+    training has a method `draw(count)`, called before each batch of `count` images; `forward` only reads what it drew.
 
     Args:
         name: What it is called in configurations.

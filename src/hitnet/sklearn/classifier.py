@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,14 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, HitOrMiss
 from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
+from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.models import ModelChoice, Network, choose_model
 from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import pick_device
-from hitnet.sklearn.learning import (
-    fit_features,
-    fit_images,
-    images_of,
-    judge,
-    kind_of,
-    path_features,
-    read_at,
-    read_paths,
-)
+from hitnet.sklearn.learning import images_of, judge, kind_of, path_features, read_at, read_paths
+from hitnet.training import choose_recipe, train
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
@@ -161,18 +156,19 @@ class HitNetClassifier(
         classes, rows = len(self.classes_), np.arange(len(labels))
         if inputs.ndim == 2:
             used = self._calibrating(labels, float(calibration > 0))
-            given = torch.from_numpy(labels)
-            layer, unseen = fit_features(
-                inputs, given, classes, capsule_dim=capsule_dim, ghosts=ghosts, epochs=epochs, seed=seed
-            )
-            return layer, rows[:used], unseen[:used].double().numpy()
+            options = HeadOptions(dropout=CLEAN_DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
+            if epochs is not None:
+                options = replace(options, steps=epochs * math.ceil(len(inputs) / options.batch))
+            fitted = fit_heads(inputs, torch.from_numpy(labels), classes, options=options, seed=seed)
+            return fitted.layer, rows[:used], fitted.distances[:used].double().numpy()
         used, learned, held_out = self._calibrating(labels, calibration), rows, rows[:0]
         if used:
             learned, held_out = next(StratifiedShuffleSplit(1, test_size=used, random_state=seed).split(rows, labels))
         names = [str(name) for name in self.classes_]
         images = Images.from_arrays(inputs[learned], labels[learned], class_names=names, name="X")
-        choice = self._choice(images, capsule_dim)
-        network = fit_images(images, choice, ghosts=ghosts, epochs=epochs, seed=seed, device=self.device)
+        choice, recipe = self._choice(images, capsule_dim), choose_recipe("fast", epochs=epochs, ghosts=ghosts)
+        run = train(images, model=choice, recipe=recipe, seed=seed, device=self.device, progress=False)
+        network = run.model.cpu().eval()
         distances = judge(network, inputs[held_out])[1] if used else torch.empty(0, classes)
         return network, held_out, distances.double().numpy()
 

@@ -1,9 +1,7 @@
-"""What X may hold, and what learns from it: a Hit-or-Miss layer on features, or a network on images."""
+"""What X may hold, and what a Hit-or-Miss layer on features or a network on images says of it."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +13,10 @@ from torch import Tensor
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.data import Images, read_image
 from hitnet.features.cache import cached_features
-from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
-from hitnet.models import ModelChoice, Network, unit_images
+from hitnet.models import Network, unit_images
 from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.threads import in_threads
-from hitnet.training import choose_recipe, train
 
 Kind = Literal["features", "images", "paths"]
 
@@ -69,26 +65,3 @@ def judge(learned: HitOrMiss | Network, inputs: Tensor) -> tuple[Tensor, Tensor]
     batches = inputs.split(evaluation_batch(tuple(inputs.shape[1:])))
     outputs = [learned(unit_images(batch), reconstruct=False) for batch in batches]
     return torch.cat([output.capsules for output in outputs]), torch.cat([output.distances for output in outputs])
-
-
-def fit_features(
-    features: Tensor, labels: Tensor, classes: int, *, capsule_dim: int, ghosts: int, epochs: int | None, seed: int
-) -> tuple[HitOrMiss, Tensor]:
-    """Fit a layer on float64 features (N, D) and labels (N,); also distances (N, K) by layers that did not see the row.
-
-    Without `epochs`, `HeadOptions` says how long.
-    """
-    options = HeadOptions(dropout=CLEAN_DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
-    if epochs is not None:
-        options = replace(options, steps=epochs * math.ceil(len(features) / options.batch))
-    fitted = fit_heads(features, labels, classes, options=options, seed=seed)
-    return fitted.layer, fitted.distances
-
-
-def fit_images(
-    images: Images, model: ModelChoice, *, ghosts: int, epochs: int | None, seed: int, device: str
-) -> Network:
-    """Train a network on images as `hitnet.train` does; it is on the CPU afterwards."""
-    recipe = choose_recipe("fast", epochs=epochs, ghosts=ghosts)
-    run = train(images, model=model, recipe=recipe, seed=seed, device=device, progress=False)
-    return run.model.cpu().eval()

@@ -1,35 +1,20 @@
 """Show what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
 
-from hitnet.models.hybrid import Hybrid, hybrid
-from hitnet.synthesis.decoding import Prototypes, decode, prototypes
-from hitnet.synthesis.distributions import (
-    CapsuleDistributions,
-    CapsuleGaussians,
-    capsule_distributions,
-    fitted_gaussians,
-)
-from hitnet.synthesis.generation import Generated, generate
-from hitnet.synthesis.hybrid_images import HybridExamples, augment, hybrid_examples
-from hitnet.synthesis.traversal import Traversal, traverse
-from hitnet.synthesis.writing import ImageStream, write_images
-
-__all__ = [
-    "CapsuleDistributions",
-    "CapsuleGaussians",
-    "Generated",
-    "Hybrid",
-    "HybridExamples",
-    "ImageStream",
-    "Prototypes",
-    "Traversal",
-    "augment",
-    "capsule_distributions",
-    "decode",
-    "fitted_gaussians",
-    "generate",
-    "hybrid",
-    "hybrid_examples",
-    "prototypes",
-    "traverse",
-    "write_images",
-]
+from hitnet.models.hybrid import Hybrid as Hybrid
+from hitnet.models.hybrid import hybrid as hybrid
+from hitnet.synthesis.decoding import Prototypes as Prototypes
+from hitnet.synthesis.decoding import decode as decode
+from hitnet.synthesis.decoding import prototypes as prototypes
+from hitnet.synthesis.distributions import CapsuleDistributions as CapsuleDistributions
+from hitnet.synthesis.distributions import CapsuleGaussians as CapsuleGaussians
+from hitnet.synthesis.distributions import capsule_distributions as capsule_distributions
+from hitnet.synthesis.distributions import fitted_gaussians as fitted_gaussians
+from hitnet.synthesis.generation import Generated as Generated
+from hitnet.synthesis.generation import generate as generate
+from hitnet.synthesis.hybrid_images import HybridExamples as HybridExamples
+from hitnet.synthesis.hybrid_images import augment as augment
+from hitnet.synthesis.hybrid_images import hybrid_examples as hybrid_examples
+from hitnet.synthesis.traversal import Traversal as Traversal
+from hitnet.synthesis.traversal import traverse as traverse
+from hitnet.synthesis.writing import ImageStream as ImageStream
+from hitnet.synthesis.writing import write_images as write_images

@@ -95,31 +95,31 @@ def augment(
     train, test_images = run_images(trained, opened, split="train"), run_images(trained, opened, split="test")
     if (train.masks is None) != (test_images.masks is None):
         raise HitNetError("Hybrid augmentation: training and test images must both have masks, or neither.")
+    network, device = trained.model, next(trained.model.parameters()).device
+
+    def batches() -> Iterator[tuple[str, Images]]:
+        if originals:
+            yield "train", train
+        for copy in range(copies):
+            # Each copy has its own seed, so the first copies do not depend on how many follow.
+            change = _noise(network, len(train), strength, [seed, copy])
+            for part, noise in zip(torch.arange(len(train)).split(BATCH), change.split(BATCH), strict=True):
+                images = train.select(part)
+                pixels, labels = to_device(images.pixels, device), images.labels.to(device)
+                yield (
+                    "train",
+                    replace(images, pixels=to_pixels(hybrid(network, pixels, labels, noise.to(device)).result)),
+                )
+        yield "test", test_images
+
     return ImageStream(
-        batches=_augmented(trained.model, train, test_images, copies, strength, originals, seed),
+        batches=batches(),
         total=len(test_images) + len(train) * (copies + originals),
         class_names=trained.class_names,
         shape=train.shape,
         name=f"{train.name}, augmented",
         flip=train.flip,
     )
-
-
-def _augmented(
-    network: Network, train: Images, test: Images, copies: int, strength: float, originals: bool, seed: int
-) -> Iterator[tuple[str, Images]]:
-    device = next(network.parameters()).device
-    if originals:
-        yield "train", train
-    for copy in range(copies):
-        # Each copy has its own seed, so the first copies do not depend on how many follow.
-        change = _noise(network, len(train), strength, [seed, copy])
-        for start in range(0, len(train), BATCH):
-            part = range(start, min(start + BATCH, len(train)))
-            images, noise = train.select(part), change[part.start : part.stop].to(device)
-            augmented = hybrid(network, to_device(images.pixels, device), images.labels.to(device), noise)
-            yield "train", replace(images, pixels=to_pixels(augmented.result))
-    yield "test", test
 
 
 def _noise(network: Network, count: int, strength: float, seed: list[int]) -> Tensor:

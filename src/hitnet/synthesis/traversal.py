@@ -68,6 +68,7 @@ def sweep(network: Network, capsule: Tensor, label: int, values: Tensor, extra: 
     return images.view(n, steps, *images.shape[1:]).cpu()
 
 
+@torch.no_grad()
 def traverse(
     run: RunLike,
     class_name: str | None = None,
@@ -90,28 +91,23 @@ def traverse(
     values = sweep_values(trained.model, reach=reach, steps=steps)
     if class_name is None and image is None:
         raise HitNetError(f"Name a class to traverse (e.g. {', '.join(trained.class_names[:20])}) or give an image.")
-    label = None if class_name is None else class_indices(trained.class_names, [class_name])[0]
-    if image is None and label is not None:
-        start = torch.full((trained.config.model.capsule_dim,), need_centre(trained.model))
-        images = sweep(trained.model, start, label, values)
-        return Traversal(images, values, start, trained.class_names[label])
-    return _traverse_image(trained, _pixels(trained, image), label, values)
+    label = 0 if class_name is None else class_indices(trained.class_names, [class_name])[0]
+    start, extra, original = torch.full((trained.config.model.capsule_dim,), need_centre(trained.model)), None, None
+    if image is not None:
+        pixels = _pixels(trained, image)
+        original = pixels.float() / 255
+        device = next(trained.model.parameters()).device
+        output = trained.model(to_device(pixels[None], device), reconstruct=False)
+        label = int(output.prediction[0]) if class_name is None else label
+        start, extra = output.capsules[0, label].cpu(), output.extra
+    images = sweep(trained.model, start, label, values, extra)
+    return Traversal(images, values, start, trained.class_names[label], original)
 
 
-def _pixels(run: Run, image: Tensor | str | Path | None) -> Tensor:
+def _pixels(run: Run, image: Tensor | str | Path) -> Tensor:
     shape = run.config.model.in_shape
     if not isinstance(image, Tensor):
-        return read_image(str(image), shape)
+        return read_image(image, shape)
     if image.dtype != torch.uint8 or tuple(image.shape) != shape:
         raise HitNetError(f"This network takes uint8 images of shape {shape}; got {image.dtype} {tuple(image.shape)}.")
     return image
-
-
-@torch.no_grad()
-def _traverse_image(run: Run, pixels: Tensor, label: int | None, values: Tensor) -> Traversal:
-    device = next(run.model.parameters()).device
-    output = run.model(to_device(pixels[None], device), reconstruct=False)
-    chosen = int(output.prediction[0]) if label is None else label
-    start = output.capsules[0, chosen].cpu()
-    images = sweep(run.model, start, chosen, values, output.extra)
-    return Traversal(images, values, start, run.class_names[chosen], pixels.float() / 255)

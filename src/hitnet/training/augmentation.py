@@ -1,81 +1,60 @@
 """Augmentation of a batch: shifts as in the paper; mirroring, cutout, linear maps and inversion for other images.
 
 All random numbers of an epoch are drawn in advance (`draw`), so that the epoch can be repeated exactly on any device.
-`apply` draws nothing.
+`augment` draws nothing.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Fill = Literal["zeros", "nearest"]
+from hitnet.training.recipes import Fill, Recipe
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """What is done to each image; a `Recipe` describes and checks the attributes.
+def draw(recipe: Recipe, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """Draw random numbers for `count` images of `size` (H, W): int32 (count, 5), (count, 10) or (count, 12).
 
-    Places that no pixel moves to become 0, or as `shift_fill` says.
+    Columns: dy, dx, mirrored, row and column of the cutout's centre; with any linear map or invert also inverted
+    and the entries of the map, in thousandths of `warp`; with rotate or scale also these, in thousandths of both.
     """
+    limits = [(-recipe.shift, recipe.shift)] * 2 + [(0, 1), (0, size[0] - 1), (0, size[1] - 1)]
+    if recipe.warp or recipe.invert or recipe.rotate or recipe.scale:
+        limits += [(0, 1)] + [(-1000, 1000)] * 4
+    if recipe.rotate or recipe.scale:
+        limits += [(-1000, 1000)] * 2
+    draws = torch.empty(count, len(limits), dtype=torch.int32)  # kept for a whole epoch
+    for column, (low, high) in zip(draws.unbind(dim=1), limits, strict=True):
+        column.copy_(torch.randint(low, high + 1, (count,), generator=generator))
+    return draws
 
-    shift: int = 2
-    flip: bool = False
-    cutout: int = 0
-    warp: float = 0.0
-    invert: bool = False
-    shift_fill: Fill = "zeros"
-    rotate: float = 0.0
-    scale: float = 0.0
 
-    @property
-    def turns(self) -> bool:
-        """Whether images are turned or scaled."""
-        return bool(self.rotate or self.scale)
+def augment(recipe: Recipe, pixels: Tensor, draws: Tensor, *, channels: int | None = None) -> Tensor:
+    """Augment a batch as a recipe says. Places that no pixel moves to become 0, or as `shift_fill` says.
 
-    def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """Draw random numbers for `count` images of `size` (H, W): int32 (count, 5), (count, 10) or (count, 12).
-
-        Columns: dy, dx, mirrored, row and column of the cutout's centre; with any linear map or invert also inverted
-        and the entries of the map, in thousandths of `warp`; with rotate or scale also these, in thousandths of both.
-        """
-        limits = [(-self.shift, self.shift)] * 2 + [(0, 1), (0, size[0] - 1), (0, size[1] - 1)]
-        if self.warp or self.invert or self.turns:
-            limits += [(0, 1)] + [(-1000, 1000)] * 4
-        if self.turns:
-            limits += [(-1000, 1000)] * 2
-        draws = torch.empty(count, len(limits), dtype=torch.int32)  # kept for a whole epoch
-        for column, (low, high) in zip(draws.unbind(dim=1), limits, strict=True):
-            column.copy_(torch.randint(low, high + 1, (count,), generator=generator))
-        return draws
-
-    def apply(self, pixels: Tensor, draws: Tensor, *, channels: int | None = None) -> Tensor:
-        """Augment a batch.
-
-        Args:
-            pixels: (B, C, H, W), values from 0 to 255.
-            draws: Their rows of `draw`.
-            channels: How many channels are the picture (None: all). The others (masks) are moved but not inverted.
-        """
-        if self.invert:
-            pixels = invert(pixels, draws[:, 5], channels=pixels.shape[1] if channels is None else channels)
-        if self.warp:
-            pixels = warp(pixels, draws[:, 6:10] * (self.warp / 1000))
-        if self.turns:
-            angle, larger = draws[:, 10] * (math.radians(self.rotate) / 1000), draws[:, 11] * (self.scale / 1000)
-            pixels = warp(pixels, turned(angle, 1 + larger))
-        if self.shift:
-            pixels = shift(pixels, draws[:, 0], draws[:, 1], most=self.shift, fill=self.shift_fill)
-        if self.flip:
-            pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
-        if self.cutout:
-            pixels = cutout(pixels, draws[:, 3], draws[:, 4], side=self.cutout)
-        return pixels
+    Args:
+        recipe: What is done to each image.
+        pixels: (B, C, H, W), values from 0 to 255.
+        draws: Their rows of `draw`.
+        channels: How many channels are the picture (None: all). The others (masks) are moved but not inverted.
+    """
+    if recipe.invert:
+        pixels = invert(pixels, draws[:, 5], channels=pixels.shape[1] if channels is None else channels)
+    if recipe.warp:
+        pixels = warp(pixels, draws[:, 6:10] * (recipe.warp / 1000))
+    if recipe.rotate or recipe.scale:
+        angle, larger = draws[:, 10] * (math.radians(recipe.rotate) / 1000), draws[:, 11] * (recipe.scale / 1000)
+        pixels = warp(pixels, turned(angle, 1 + larger))
+    if recipe.shift:
+        pixels = shift(pixels, draws[:, 0], draws[:, 1], most=recipe.shift, fill=recipe.shift_fill)
+    if recipe.flip:
+        pixels = torch.where(draws[:, 2, None, None, None].bool(), pixels.flip(-1), pixels)
+    if recipe.cutout:
+        pixels = cutout(pixels, draws[:, 3], draws[:, 4], side=recipe.cutout)
+    return pixels
 
 
 def shift(pixels: Tensor, dy: Tensor, dx: Tensor, *, most: int, fill: Fill = "zeros") -> Tensor:

@@ -26,7 +26,7 @@ from hitnet.runtime.device import room_for_images
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.training.configuration import at_backbone_size, configure, training_sets
 from hitnet.training.frozen import FrozenTraining
-from hitnet.training.jobs import Job, JobSet, Outcome, train_job_sets
+from hitnet.training.jobs import Job, Outcome, train_jobs
 from hitnet.training.recipes import Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run
@@ -106,7 +106,7 @@ class Trial(Progress):
             if isinstance(outcome, Run):
                 self.error = outcome.history[-1]["test_error"]
 
-        train_job_sets([JobSet([Job(config)], learned, tested)], on_end, device=device, progress=self)
+        train_jobs([Job(config, learned, tested)], on_end, device=device, progress=self)
         log.info("%s", self.report(len(tested)))
 
     def report(self, images: int) -> str:

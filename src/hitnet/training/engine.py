@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,8 +22,7 @@ from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.average import Average
-from hitnet.training.batches import Batches
-from hitnet.training.feed import Feed
+from hitnet.training.batches import Batches, Feed
 from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.parallel import Parallel
 from hitnet.training.randomness import epoch_seed, random_state, set_random_state
@@ -66,11 +66,11 @@ class Trainer:
         self.ranks, self.run = ranks, run if ranks.first else None
         self.progress = progress if progress is not None and ranks.first else Progress()
         self.side_by_side = 1  # networks that are trained side by side, this one included
-        augmentation = recipe.augmentation(flip=train.flip)
-        self.batches = Batches(train, recipe, augmentation, seed=seed, modify=modify, ranks=ranks)
+        self.batches = Batches(train, recipe, seed=seed, modify=modify, ranks=ranks)
         self.average = Average(self.model, recipe.average) if recipe.average else None
         self.parallel = None if ranks.size == 1 else Parallel(self.model, ranks)
-        self.step = Step(self.model, recipe, augmentation, device, parallel=self.parallel)
+        seen = replace(recipe, flip=recipe.flip and train.flip)  # only images that may be mirrored are
+        self.step = Step(self.model, seen, device, parallel=self.parallel)
         self.history: History = []
         self.last_distances: list[Tensor] = []  # of the test images, after the last epoch
         self.calibration: Calibration | None = None  # once trained and if there are test images
@@ -100,7 +100,7 @@ class Trainer:
             return
         self.check_state(saved)
         copy_into(self.state(), saved.tensors)
-        self.threads = self.ranks.from_first(lambda: self.run.threads() if self.run else None) or self.threads
+        self.threads = saved.threads or self.threads
         if self.device.type == "cpu" and self.threads != torch.get_num_threads() and self.ranks.first:
             log.info(
                 "The run was begun with %d threads, and is resumed with as many (otherwise: %d), so that it ends with "
@@ -108,7 +108,7 @@ class Trainer:
                 self.threads,
                 torch.get_num_threads(),
             )
-        self.history = self.ranks.from_first(lambda: self.run.history()[: saved.epoch] if self.run else [])
+        self.history = saved.history
         self.begun = (saved.step, saved.tensors) if saved.step else None
 
     def check_state(self, saved: Saved) -> None:
@@ -233,22 +233,16 @@ class Trainer:
         self.next_save = ended + CHECKPOINT_SECONDS * max(1.0, (ended - began) / CHECKPOINT_WRITING)
 
     def row(self, epoch: int, watch: Stopwatch, first: int, tested: Tensor | None) -> dict[str, Any]:
-        count, others = self.images_per_epoch, self.model.config.num_classes - 1
+        count = self.images_per_epoch
         totals = dict(zip(TERMS, self.ranks.total(self.step.totals).tolist(), strict=True))
         if not all(map(math.isfinite, totals.values())):
             raise diverged(epoch, "the loss is")
         row: dict[str, Any] = {"epoch": epoch, "learning_rate": self.rate(epoch, self.steps_per_epoch - 1)}
         row |= {name: totals[name] / count for name in ("loss", "classification", "reconstruction")}
-        row["train_error"] = totals["wrong"] / count
-        if self.model.head.loss == "centripetal":
-            row["train_hits"] = totals["hits"] / count
-            row["train_misses"] = totals["misses"] / (count * others)
+        counts = [totals[name] for name in ("wrong", "hits", "misses")]
+        row |= shares("train", counts, count, self.model)
         if self.test is not None and tested is not None:
-            wrong, hits, misses = tested.tolist()
-            row["test_error"] = wrong / len(self.test)
-            if self.model.head.loss == "centripetal":
-                row["test_hits"] = hits / len(self.test)
-                row["test_misses"] = misses / (len(self.test) * others)
+            row |= shares("test", tested.tolist(), len(self.test), self.model)
         trained = count - first * self.recipe.batch_size
         return row | {"images_per_second": trained / watch.seconds}
 
@@ -260,6 +254,21 @@ class Trainer:
             distances = class_distances(self.trained, pixels)
             if epoch == self.recipe.epochs:
                 self.last_distances.append(distances)
-            wrong = (self.model.head.predict(distances) != labels).sum()
-            counts += torch.stack([wrong, *hits_and_misses(distances, labels)])
+            counts += count_outcomes(self.model, distances, labels)
         return counts
+
+
+def count_outcomes(network: Network, distances: Tensor, labels: Tensor) -> Tensor:
+    """Wrong predictions, hits and misses among distances (B, K), counted without waiting for the device: (3,)."""
+    wrong = (network.head.predict(distances) != labels).sum()
+    return torch.stack([wrong, *hits_and_misses(distances, labels)])
+
+
+def shares(name: str, counts: Sequence[float], images: int, network: Network) -> dict[str, float]:
+    """The entries of a history's row for counts of wrong predictions, hits and misses of some images."""
+    wrong, hits, misses = counts
+    row = {f"{name}_error": wrong / images}
+    if network.head.loss == "centripetal":
+        others = network.config.num_classes - 1
+        row |= {f"{name}_hits": hits / images, f"{name}_misses": misses / (images * others)}
+    return row

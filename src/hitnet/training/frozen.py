@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.capsules import distances, hits_and_misses
 from hitnet.data import Data, Images, ImageSet
 from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
@@ -25,7 +24,8 @@ from hitnet.models.network import ModelConfig, Network
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.progress import Progress
-from hitnet.training.jobs import Job
+from hitnet.training.engine import count_outcomes, shares
+from hitnet.training.jobs import Job, begun
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration
 from hitnet.training.runs import Run, open_run
@@ -51,9 +51,10 @@ class FrozenTraining:
     rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images
     fits: dict[int, FittedHeads] = field(default_factory=dict)  # by their seed
 
-    def train(self, jobs: Sequence[Job]) -> list[Run]:
+    def train(self, jobs: Sequence[Job], *, resume: bool) -> list[Run]:
         """The run of each job; those that are finished are opened."""
-        return [open_run(job.path) if job.finished else self.run(job) for job in jobs]
+        with begun(jobs, resume=resume, device=self.device):
+            return [open_run(job.path) if job.finished else self.run(job) for job in jobs]
 
     def run(self, job: Job) -> Run:
         """Fit a head and put it into a network."""
@@ -108,22 +109,17 @@ class FrozenTraining:
 
     def row(self, config: RunConfig, network: Network, fit: FittedHeads) -> dict[str, Any]:
         """The only row of the history; `held_out_error` is that of heads on images that they have not seen."""
-        labels, others = self.images.labels, config.model.num_classes - 1
-        judged = {"train": (self.features(config.model, self.images), labels)}
-        if self.test is not None:
-            judged["test"] = self.features(config.model, self.test), self.test.labels
         row: dict[str, Any] = {
             "epoch": config.recipe.epochs,
             "learning_rate": config.recipe.learning_rate,
-            "held_out_error": float((fit.distances.argmin(dim=1) != labels).double().mean()),
+            "held_out_error": float((fit.distances.argmin(dim=1) != self.images.labels).double().mean()),
         }
-        for name, (features, truth) in judged.items():
-            with torch.inference_mode():
-                measured = distances(network.head(features))
-            hits, misses = hits_and_misses(measured, truth)
-            row[f"{name}_error"] = float((measured.argmin(dim=1) != truth).double().mean())
-            row[f"{name}_hits"] = int(hits) / len(truth)
-            row[f"{name}_misses"] = int(misses) / (len(truth) * others)
+        for name, images in (("train", self.images), ("test", self.test)):
+            if images is not None:
+                with torch.inference_mode():
+                    distances = network.head.distances(network.head(self.features(config.model, images)))
+                counts = count_outcomes(network, distances, images.labels)
+                row |= shares(name, counts.tolist(), len(images), network)
         return row
 
 

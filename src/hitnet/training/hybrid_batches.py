@@ -22,9 +22,9 @@ from hitnet.errors import HitNetError
 from hitnet.models.hybrid import BATCH, Noise, before_and_after, draw_noise, encode_batch, need_decoder
 from hitnet.models.inference import to_device
 from hitnet.models.network import Network, weights_fingerprint
-from hitnet.runtime.device import sent, training_precision
+from hitnet.runtime.device import training_precision
 from hitnet.runtime.files import expand
-from hitnet.training.feed import Feed
+from hitnet.training.batches import Feed, dealt
 from hitnet.training.recipes import Recipe
 from hitnet.training.runs import Run, open_run
 
@@ -70,6 +70,32 @@ class HybridAugmentation:
         extra = None if self.extra is None else self.extra[index]
         before, after = before_and_after(self.network, self.labels[index], self.capsules[index], extra, noise)
         return 255 * (after - before)
+
+    def epoch(
+        self, order: Tensor, noise: Tensor, places: Sequence[Tensor], *, first: int, together: int, precision: str
+    ) -> Iterator[Tensor]:
+        """What is added to the images of an epoch's batches, from number `first` on.
+
+        Args:
+            order: The image at each place of the epoch.
+            noise: What was drawn for each place.
+            places: The places of each batch that are modified.
+            together: Compute the differences of this many batches at once.
+        """
+        # Groups are counted from the start of the epoch even if it is resumed: the last bits of a decoded image depend
+        # on how many images are decoded together.
+        begun, device = first - first % together, self.labels.device
+        groups = [places[start : start + together] for start in range(begun, len(places), together)]
+        whole = [torch.cat(list(group)) for group in groups]
+        indices, noises = dealt(order, whole, device), dealt(noise, whole, device)
+
+        def made() -> Iterator[Tensor]:
+            for group, index, drawn in zip(groups, indices, noises, strict=True):
+                with training_precision(device, precision):
+                    added = self.differences(index, drawn)
+                yield from added.split([len(batch) for batch in group])
+
+        return islice(made(), first - begun, None)
 
 
 Prepare = Callable[[Feed], HybridAugmentation]  # encodes the images of a feed in advance
@@ -118,56 +144,3 @@ def frozen_network(
         )
     network = copy.deepcopy(trained.model).to(device).eval().requires_grad_(False)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def dealt(values: Tensor, places: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
-    """Split the rows that were drawn for an epoch by batch, and send them to the device."""
-    return sent(values[torch.cat(list(places))], device).split([len(batch) for batch in places])
-
-
-def modified_places(share: float, batches: Sequence[Tensor], parts: Sequence[Tensor]) -> list[Tensor]:
-    """The places in an epoch whose images this process modifies: the first of each batch, if in its part."""
-    ends = [int(batch[0]) + max(1, round(share * len(batch))) for batch in batches]
-    return [part[part < end] for part, end in zip(parts, ends, strict=True)]
-
-
-def epoch_differences(
-    modify: HybridAugmentation,
-    order: Tensor,
-    noise: Tensor,
-    places: Sequence[Tensor],
-    *,
-    first: int,
-    together: int,
-    device: torch.device,
-    precision: str,
-) -> Iterator[Tensor]:
-    """What is added to the images of an epoch's batches, batch by batch.
-
-    Args:
-        order: The image at each place of the epoch.
-        noise: What was drawn for each place.
-        places: The places of each batch that are modified.
-        first: Start with this batch.
-        together: Compute the differences of this many batches at once.
-    """
-    # Groups are counted from the start of the epoch even if it is resumed: the last bits of a decoded image depend on
-    # how many images are decoded together.
-    begun = first - first % together
-    groups = [places[start : start + together] for start in range(begun, len(places), together)]
-    whole = [torch.cat(list(group)) for group in groups]
-    indices, noises = dealt(order, whole, device), dealt(noise, whole, device)
-
-    def made() -> Iterator[Tensor]:
-        for group, index, drawn in zip(groups, indices, noises, strict=True):
-            with training_precision(device, precision):
-                added = modify.differences(index, drawn)
-            yield from added.split([len(batch) for batch in group])
-
-    return islice(made(), first - begun, None)
-
-
-def add(pixels: Tensor, difference: Tensor) -> None:
-    """Add a difference (B, C, H, W) to the first images and channels of uint8 pixels, in place, rounded and clipped."""
-    picture = pixels[: difference.shape[0], : difference.shape[1]]
-    picture.copy_((picture + difference).round_().clamp_(0, 255))

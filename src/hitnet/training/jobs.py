@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hitnet.data import ImageSet
+from hitnet.data import Data, ImageSet
 from hitnet.errors import DivergedError, HitNetError
+from hitnet.models import ModelChoice
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
+from hitnet.training.batches import Feed
+from hitnet.training.configuration import configure
 from hitnet.training.engine import Trainer
-from hitnet.training.feed import Feed
 from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.randomness import own_randomness
+from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, open_run
 from hitnet.training.scheduler import AT_ONCE, Scheduler
 
+Outcome = Run | DivergedError
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Job:
-    """One network to train, and the run folder to keep it in, if any."""
+    """One network to train.
+
+    Attributes:
+        config: What is trained, and how.
+        images: The images to train on.
+        test: The images to test on after each epoch, if any.
+        modify: Prepares the modification of the images, if they are modified.
+        folder: The run folder to keep it in and to resume it from, if any.
+    """
 
     config: RunConfig
+    images: ImageSet
+    test: ImageSet | None = None
+    modify: Prepare | None = None
     folder: RunFolder | None = None
 
     @property
@@ -46,158 +62,137 @@ class Job:
         return (self.config.recipe.epochs - epochs) * per_epoch - steps
 
 
-@dataclass(frozen=True)
-class JobSet:
-    """Jobs on the same images; `modify` prepares the modification of the images, once for all jobs."""
-
-    jobs: Sequence[Job]
-    images: ImageSet
-    test: ImageSet | None
-    modify: Prepare | None = None
-
-
-Outcome = Run | DivergedError
-
-
-def make_job(config: RunConfig, out: str | Path | None, *, resume: bool, device: torch.device) -> Job:
-    """A network to train, with its run folder started or checked."""
-    folder = None if out is None else RunFolder(out)
-    if folder is not None:
-        folder.begin(config, resume=resume, device=device)
-    return Job(config, folder)
-
-
 def seed_jobs(
-    config: RunConfig,
-    device: torch.device,
+    data: Data,
+    images: ImageSet,
+    test: ImageSet | None,
     *,
     seeds: Sequence[int],
-    out: str | Path | None,
-    resume: bool,
+    device: torch.device,
+    out: str | Path | None = None,
     single: bool = False,
+    model: str | ModelChoice | None = None,
+    recipe: str | Recipe | RecipeChoice = "fast",
+    augment_from: Run | str | Path | None = None,
 ) -> list[Job]:
-    """One job per seed, in out/seed-S; a `single` one in `out` itself."""
-    configs = [replace(config, seed=seed) for seed in seeds]  # checks all seeds before the first folder is made
-    jobs: list[Job] = []
-    try:
-        for each in configs:
-            folder = out if out is None or single else Path(out) / f"seed-{each.seed}"
-            jobs.append(make_job(each, folder, resume=resume, device=device))
-    except HitNetError:
-        release(jobs)
-        raise
+    """One job per seed, kept in out/seed-S; a `single` one in `out` itself. The other options are those of `train`."""
+    config, modify = configure(data, images, test, device=device, model=model, recipe=recipe, augment_from=augment_from)
+    jobs = []
+    for seed in seeds:
+        folder = None if out is None else RunFolder(out if single else Path(out) / f"seed-{seed}")
+        jobs.append(Job(replace(config, seed=seed), images, test, modify, folder))
     return jobs
 
 
-def release(jobs: Sequence[Job]) -> None:
-    """Let other processes resume what is not finished."""
-    for job in jobs:
-        if job.folder is not None:
-            job.folder.release()
+@contextmanager
+def begun(jobs: Sequence[Job], *, resume: bool, device: torch.device) -> Iterator[list[int]]:
+    """Start the run folders of jobs, or check that they can be resumed, and keep other processes out of them.
+
+    Yields:
+        The places of the jobs that are not finished.
+    """
+    with ExitStack() as stack:
+        for job in jobs:
+            if job.folder is not None:
+                stack.enter_context(job.folder.begun(job.config, resume=resume, device=device))
+        yield [i for i, job in enumerate(jobs) if not job.finished]
 
 
 def train_jobs(
-    job_set: JobSet,
+    jobs: Sequence[Job],
+    on_end: Callable[[Job, Outcome], None],
     *,
     device: torch.device,
+    resume: bool = True,
     progress: Progress | None = None,
+    at_once: int | None = None,
     ranks: Ranks = SINGLE,
-) -> list[Run]:
-    """Train every network that is not finished yet, and open those that are.
+) -> None:
+    """Train networks side by side where the device has room for it, and open those that are finished.
 
-    A network that diverges does not stop the others: they end, then an error names those that diverged. Several
-    processes (`ranks`) train a single network together, and share several among them.
+    Args:
+        jobs: What to train, in this order.
+        on_end: Called with job and outcome as soon as a network ends: its run, or why it diverged, which does not stop
+            the others. It is not called for networks that `progress` stops.
+        device: Where to train.
+        resume: Whether run folders may hold these runs already; they are resumed from their last checkpoints.
+        progress: Hooks: called at the start, after every step and epoch, and at the end of each network.
+        at_once: How many networks to train side by side. None: as many as suit the device (see `AT_ONCE`).
+        ranks: Processes that train a single network together, and share several among them.
+
+    Raises:
+        HitNetError: A run folder holds another run, or another process trains it.
     """
-    jobs = job_set.jobs
-    left = ranks.from_first(lambda: [i for i, job in enumerate(jobs) if not job.finished])
-    together = len(jobs) == 1
-    mine = left if together else left[ranks.rank :: ranks.size]
+    with ExitStack() as stack:
+        left = ranks.from_first(lambda: stack.enter_context(begun(jobs, resume=resume, device=device)))
+        for i in sorted({*range(len(jobs))} - {*left}):
+            on_end(jobs[i], open_run(jobs[i].path))
+        together = len(jobs) == 1
+        mine = [jobs[i] for i in (left if together else left[ranks.rank :: ranks.size])]
+        make = _trainers(mine, device, progress, ranks if together else SINGLE)
+        if mine and progress is not None:
+            progress.part("training", sum(job.steps_left() for job in mine))
+
+        def on_trained(job: Job, done: Trainer | DivergedError) -> None:
+            if isinstance(done, Trainer):
+                folder = None if job.folder is None else job.folder.path
+                on_end(job, Run(done.trained, job.config, done.history, folder, done.calibration))
+            else:
+                on_end(job, done)
+
+        Scheduler(mine, make, device, on_trained, at_once or AT_ONCE[device.type]).run()
+        ranks.wait()  # the first process keeps the folders claimed
+
+
+def _trainers(
+    jobs: Sequence[Job], device: torch.device, progress: Progress | None, ranks: Ranks
+) -> Callable[[Job], Trainer]:
+    """Makes the trainer of a job when its turn comes. All share one copy of the images."""
+    images = {id(job.images): job.images for job in jobs}
+    tests = {id(job.test): job.test for job in jobs if job.test is not None}
+    train_feeds = {key: Feed(each, device, masks=True) for key, each in images.items()}
+    test_feeds = {key: Feed(each, device) for key, each in tests.items()}
+    prepared = {job.modify: train_feeds[id(job.images)] for job in jobs}
+    modifiers = {prepare: None if prepare is None else prepare(feed) for prepare, feed in prepared.items()}
+
+    def make(job: Job) -> Trainer:
+        with own_randomness():
+            torch.manual_seed(job.config.seed)
+            network = Network(job.config.model)
+            network.load_pretrained()
+        return Trainer(
+            network,
+            train_feeds[id(job.images)],
+            test_feeds.get(id(job.test)),
+            job.config.recipe,
+            seed=job.config.seed,
+            device=device,
+            modify=modifiers[job.modify],
+            run=job.folder,
+            progress=progress,
+            ranks=ranks,
+        )
+
+    return make
+
+
+def train_runs(jobs: Sequence[Job], *, ranks: Ranks = SINGLE, **options: Any) -> list[Run]:
+    """The run of each job, trained or opened; see `train_jobs`. One error names all networks that diverged."""
     outcomes: dict[int, Outcome] = {}
-    places = {id(jobs[i]): i for i in mine}
 
     def on_end(job: Job, outcome: Outcome) -> None:
-        if ranks.size > 1 and not together and isinstance(outcome, Run):
+        if ranks.size > 1 and len(jobs) > 1 and isinstance(outcome, Run):
             outcome.model.cpu()  # it travels to the other processes
-        outcomes[places[id(job)]] = outcome
+        outcomes[jobs.index(job)] = outcome
 
-    if mine:
-        train_job_sets(
-            [replace(job_set, jobs=[jobs[i] for i in mine])],
-            on_end,
-            device=device,
-            progress=progress,
-            ranks=ranks if together else SINGLE,
-        )
-    if not together:
+    train_jobs(jobs, on_end, ranks=ranks, **options)
+    if len(jobs) > 1:
         outcomes = ranks.gather(outcomes)
     runs = [outcomes[i] if i in outcomes else _kept_run(job) for i, job in enumerate(jobs)]
     good = [run for run in runs if isinstance(run, Run)]
     if len(good) < len(runs):
         raise _diverged(jobs, runs, good)
     return good
-
-
-def train_job_sets(
-    job_sets: Sequence[JobSet],
-    on_end: Callable[[Job, Outcome], None],
-    *,
-    device: torch.device,
-    progress: Progress | None = None,
-    at_once: int | None = None,
-    ranks: Ranks = SINGLE,
-) -> None:
-    """Train networks on one or several sets of images, side by side where the device has room for it.
-
-    Args:
-        job_sets: The networks, which are trained in the order of their seeds if there are several sets.
-        on_end: Called with each job and its outcome as soon as it ends. A network that diverges does not stop the
-            others.
-        at_once: How many networks to train side by side. None: what suits the device.
-        ranks: The processes that train each network together.
-    """
-    feeds: dict[tuple[int, bool], Feed] = {}  # one copy of the images, by their identity and whether masks are wanted
-
-    def feed(images: ImageSet, *, masks: bool) -> Feed:
-        if (id(images), masks) not in feeds:
-            feeds[id(images), masks] = Feed(images, device, masks=masks)
-        return feeds[id(images), masks]
-
-    pairs: list[tuple[Job, Callable[[], Trainer]]] = []
-    for job_set in job_sets:
-        train, test = feed(job_set.images, masks=True), job_set.test
-        make = partial(
-            _trainer,
-            train=train,
-            test=None if test is None else feed(test, masks=False),
-            device=device,
-            modify=None if job_set.modify is None else job_set.modify(train),
-            progress=progress,
-            ranks=ranks,
-        )
-        pairs += [(job, partial(make, job)) for job in job_set.jobs]
-    if len(job_sets) > 1:
-        pairs.sort(key=lambda pair: pair[0].config.seed)
-    if progress is not None:
-        progress.part("training", sum(job.steps_left() for job, _ in pairs))
-
-    def on_trained(index: int, done: Trainer | DivergedError) -> None:
-        job = pairs[index][0]
-        folder = None if job.folder is None else job.folder.path
-        if isinstance(done, Trainer):
-            on_end(job, Run(done.trained, job.config, done.history, folder, done.calibration))
-        else:
-            on_end(job, done)
-
-    Scheduler([make for _, make in pairs], device, on_trained, at_once or AT_ONCE[device.type]).run()
-
-
-def _trainer(job: Job, *, train: Feed, test: Feed | None, **options: Any) -> Trainer:
-    """The trainer of a job, made when its turn comes."""
-    with own_randomness():
-        torch.manual_seed(job.config.seed)
-        network = Network(job.config.model)
-        network.load_pretrained()
-    return Trainer(network, train, test, job.config.recipe, seed=job.config.seed, run=job.folder, **options)
 
 
 def _kept_run(job: Job) -> Run:

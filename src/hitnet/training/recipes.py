@@ -15,8 +15,8 @@ from hitnet.models.hybrid import Noise
 from hitnet.models.inference import PRETRAINED_BATCH
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
-from hitnet.training.augmentation import Augmentation, Fill
 
+Fill = Literal["zeros", "nearest"]
 Schedule = Literal["constant", "exponential", "cosine", "one-cycle"]
 
 
@@ -141,11 +141,6 @@ class Recipe:
     def epochs_for(self, steps: int, images: int) -> int:
         """The smallest number of epochs with at least this many steps."""
         return -(-steps // self.steps_per_epoch(images))
-
-    def augmentation(self, *, flip: bool) -> Augmentation:
-        """The augmentation for images that may (`flip`) or may not be mirrored."""
-        options = {entry.name: getattr(self, entry.name) for entry in fields(Augmentation)}
-        return Augmentation(**options | {"flip": self.flip and flip})
 
     def in_effect(self) -> Recipe:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""

@@ -55,11 +55,12 @@ class Calibration(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A checkpoint: `epoch` epochs and `step` steps of the next are done."""
+    """A checkpoint: the epochs that are done and `step` steps of the next, begun with so many threads if known."""
 
-    epoch: int
+    history: History
     step: int
     tensors: dict[str, Tensor]
+    threads: int | None
 
 
 class RunFolder:
@@ -82,8 +83,9 @@ class RunFolder:
     def finished(self) -> bool:
         return self.exists and self.weights_file.is_file()
 
-    def begin(self, config: RunConfig, *, resume: bool, device: torch.device) -> None:
-        """Start this run here, or check that it can be resumed here, and keep other processes out of it."""
+    @contextmanager
+    def begun(self, config: RunConfig, *, resume: bool, device: torch.device) -> Iterator[None]:
+        """Start this run here, or check that it can be resumed here; keep other processes out during the block."""
         if not self.finished and not self.claim():
             raise HitNetError(
                 f"{self.path}: another process is training this run. Wait for it, or choose another folder."
@@ -99,9 +101,9 @@ class RunFolder:
                 self._check_vacant()
                 files.write_json(self.path / "environment.json", environment(device))
                 files.write_json(self.config_file, config.to_dict())
-        except HitNetError:
+            yield
+        finally:
             self.release()
-            raise
 
     def claim(self) -> bool:
         """Take the run for this process, until `release`; False if another process has it."""
@@ -217,13 +219,13 @@ class RunFolder:
         """The last checkpoint, or None."""
         if not self.state_file.is_file():
             return None
-        epoch, step = self.position()
-        if len(self.history()) < epoch:
+        (epoch, step), history = self.position(), self.history()
+        if len(history) < epoch:
             raise HitNetError(
                 f"{self.history_file} lacks epochs of the checkpoint beside it, which has done {epoch}. Put it back, "
                 "or begin anew in another folder."
             )
-        return Saved(epoch, step, read_tensors(self.state_file)[0])
+        return Saved(history[:epoch], step, read_tensors(self.state_file)[0], self.threads())
 
     def finish(self, model: Network, history: History, calibration: Calibration | None = None) -> None:
         with self.present() as folder:
@@ -253,11 +255,8 @@ class RunFolder:
                 expected = Network(config).state_dict()
         except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
             raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
-        wrong = sorted(
-            name
-            for name in expected.keys() | tensors.keys()
-            if name not in tensors or name not in expected or tensors[name].shape != expected[name].shape
-        )
+        shapes, found = ({name: value.shape for name, value in each.items()} for each in (expected, tensors))
+        wrong = sorted({name for name, _ in shapes.items() ^ found.items()})
         if wrong:
             raise HitNetError(
                 f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "

@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 
@@ -21,7 +23,7 @@ from hitnet.training.randomness import own_randomness, random_state, set_random_
 
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
-OnEnd = Callable[[int, Trainer | DivergedError], None]
+J = TypeVar("J", bound=Hashable)
 
 
 class Running:
@@ -53,24 +55,29 @@ class Running:
             torch.set_num_threads(before)
 
 
-class Scheduler:
+class Scheduler(Generic[J]):
     """A queue of trainings, some of which run side by side in turns.
 
     Args:
-        factories: Each makes the trainer of one training, when its turn comes.
-        on_end: Called as soon as a training ends, with its place in `factories` and its trainer, or why it diverged.
-            It is not called for trainings that are stopped.
+        jobs: The trainings, by whatever names them.
+        make: Makes the trainer of a training, when its turn comes.
+        on_end: Called as soon as a training ends, with its trainer, or why it diverged; not if it is stopped.
         most: How many trainings run side by side.
     """
 
     def __init__(
-        self, factories: Sequence[Callable[[], Trainer]], device: torch.device, on_end: OnEnd, most: int
+        self,
+        jobs: Sequence[J],
+        make: Callable[[J], Trainer],
+        device: torch.device,
+        on_end: Callable[[J, Trainer | DivergedError], None],
+        most: int,
     ) -> None:
-        self.factories, self.device, self.on_end, self.most = factories, device, on_end, most
-        self.waiting = deque(range(len(factories)))
-        self.running: dict[int, Running] = {}
-        self.current = 0  # the training whose turn it is
-        self.drawing: int | None = None  # the training whose random state the generators hold
+        self.make, self.device, self.on_end, self.most = make, device, on_end, most
+        self.waiting = deque(jobs)
+        self.running: dict[J, Running] = {}
+        self.current: J  # the training whose turn it is
+        self.drawing: J | None = None  # the training whose random state the generators hold
 
     def run(self) -> None:
         """Run all trainings.
@@ -83,11 +90,11 @@ class Scheduler:
                 try:
                     while self.waiting and len(self.running) < self.most:
                         self.current = self.waiting.popleft()
-                        make = self.factories[self.current]
+                        make = partial(self.make, self.current)
                         self.running[self.current] = Running(make, self.device, single=self.most == 1)
                     side_by_side = len(self.running)
-                    for index, running in list(self.running.items()):
-                        self.current, running.trainer.side_by_side = index, side_by_side
+                    for job, running in list(self.running.items()):
+                        self.current, running.trainer.side_by_side = job, side_by_side
                         self.advance(running)
                 except torch.cuda.OutOfMemoryError:
                     self.put_back()
@@ -118,7 +125,7 @@ class Scheduler:
         """
         if self.current == self.drawing or not any(other.trainer.step.draws for other in self.running.values()):
             return
-        if self.drawing in self.running:
+        if self.drawing is not None and self.drawing in self.running:
             self.running[self.drawing].random = random_state(self.device)
         set_random_state(running.random)
         self.drawing = self.current

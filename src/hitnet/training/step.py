@@ -21,9 +21,8 @@ from hitnet.errors import HitNetError
 from hitnet.kernels.streams import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
-from hitnet.models.random_layers import Draws, given_draws, random_layers
 from hitnet.runtime.device import training_precision
-from hitnet.training.augmentation import Augmentation
+from hitnet.training.augmentation import augment
 from hitnet.training.parallel import Parallel
 from hitnet.training.recipes import Recipe
 
@@ -86,11 +85,8 @@ def make_optimizer(model: Network, recipe: Recipe, device: torch.device) -> torc
         if recipe.optimizer == "sgd":
             optimizer.state[p] = {"momentum_buffer": torch.zeros_like(p)}
         else:
-            optimizer.state[p] = {
-                "step": torch.zeros((), device=device),
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-            }
+            moments = {name: torch.zeros_like(p) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[p] = {"step": torch.zeros((), device=device), **moments}
     return optimizer
 
 
@@ -140,20 +136,18 @@ class Step:
         self,
         model: Network,
         recipe: Recipe,
-        augmentation: Augmentation,
         device: torch.device,
         *,
         parallel: Parallel | None = None,
     ) -> None:
-        self.model, self.recipe, self.augmentation, self.device = model, recipe, augmentation, device
+        self.model, self.recipe, self.device = model, recipe, device
         self.parallel = parallel
         self.network = model if parallel is None else parallel.network
         self.optimizer = make_optimizer(model, recipe, device)
         self.objective = Objective(model, recipe, epoch=1)
         self.totals = torch.zeros(len(TERMS), dtype=torch.float64, device=device)
         self.graphs: dict[int, Callable[[Batch], None]] = {}
-        self.random_layers = random_layers(model)
-        self.drawn: dict[int, list[Draws]] = {}  # for these layers, by batch size; captured steps read them
+        self.random_layers: list[Any] = [part for part in model.modules() if hasattr(part, "draw")]
         self.chances: dict[int, Tensor] = {}  # of ghosts, by batch size; captured steps read them
         self.capture = device.type == "cuda" and parallel is None
         self.side: torch.cuda.Stream | None = None
@@ -186,20 +180,19 @@ class Step:
             else:
                 group["lr"] = rate * group["factor"]
         size = len(batch[1])
-        self.draw(size)
-        if not self.capture:
-            self.run(batch)
-            return
-        if size not in self.graphs:
+        if self.capture and size not in self.graphs:
             self.graphs[size] = self.captured(batch)
-        self.graphs[size](batch)
+        self.draw(size)
+        self.graphs[size](batch) if self.capture else self.run(batch)
 
     def draw(self, size: int) -> None:
-        """Draw the random numbers of layers for the next step, and the chances of ghosts (see `RandomLayer`)."""
-        if size not in self.drawn:
-            self.drawn[size] = [layer.empty_draws(size) for layer in self.random_layers]
-        for layer, draws in zip(self.random_layers, self.drawn[size], strict=True):
-            layer.draw(draws)
+        """Draw the random numbers of the next step: those of layers with a method `draw`, and the chances of ghosts.
+
+        On a GPU, several networks are trained side by side. Their captured graphs must not draw: all of them read one
+        place in memory for where the generator stands. So they read what is drawn here, into tensors that stay.
+        """
+        for layer in self.random_layers:
+            layer.draw(size)
         if self.objective.draws:
             self.chances.setdefault(size, torch.empty(size, 1, device=self.device)).uniform_()
 
@@ -208,8 +201,7 @@ class Step:
         labels = batch[1]
         with training_precision(self.device, self.recipe.precision):
             images, target = self.augmented(batch)
-            with given_draws(self.random_layers, self.drawn[len(labels)]):
-                output = self.network(images, labels)
+            output = self.network(images, labels)
             terms = self.objective(output, target, labels, self.chances.get(len(labels)))
             loss = terms["loss"] if self.parallel is None else terms["loss"] * self.parallel.weight
         with beside(self.device) as join:
@@ -226,7 +218,7 @@ class Step:
         """The images that the network sees, and those that its decoder has to rebuild: (B, C, H, W) in [0, 1]."""
         pixels, _, draws = batch
         channels = self.model.config.in_shape[0]
-        moved = self.augmentation.apply(pixels, draws, channels=channels)
+        moved = augment(self.recipe, pixels, draws, channels=channels)
         images = unit_images(moved[:, :channels]).contiguous(memory_format=torch.channels_last)
         masks = moved[:, channels:]
         return images, masked_target(images, masks) if masks.shape[1] else images
@@ -250,8 +242,10 @@ class Step:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(3):
+                    self.draw(len(static[1]))
                     self.run(static)
             torch.cuda.current_stream().wait_stream(side)
+            self.draw(len(static[1]))
             self.optimizer.zero_grad(set_to_none=True)
             with own_workspaces(), torch.cuda.graph(graph, stream=side):
                 self.run(static)
