@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reproduction import figures, ghost_sections, readings, sections
-from reproduction.beyond import DROPCONNECT, OUR_TEACHER, TOP_K
+from reproduction.beyond import DROPCONNECT, GHOST_TIMES, OUR_TEACHER, TOP_K
 from reproduction.book import Book, Result
 from reproduction.claims import CLAIMS, MNIST_GHOSTS
 from reproduction.plan import ARMS, EXPERIMENTS, TABLE2, TABLE3
@@ -123,6 +123,14 @@ RESULTS = (
         "conclusion",
         tuple(experiment.name for experiment in TOP_K),
         ghost_sections.top_k_section,
+        paper_runs="",
+    ),
+    Result(
+        "ghost-times",
+        "Ghosts that begin later, or are allowed only sometimes",
+        "conclusion",
+        tuple(experiment.name for experiment in GHOST_TIMES),
+        ghost_sections.ghost_times_section,
         paper_runs="",
     ),
     Result(

@@ -1,5 +1,6 @@
 """Ghosts of an experiment's runs: read during training and at the end, brought together, analysed, shown."""
 
+import math
 import shutil
 import sys
 
@@ -10,6 +11,7 @@ from toy_book import HERE, add, record, table_row
 import hitnet
 from hitnet import HitNetError
 from hitnet.audit.margins import others
+from hitnet.capsules import HIT_RADIUS
 from hitnet.data import open_data
 from hitnet.inference import find_ghosts
 from hitnet.models.inference import class_distances
@@ -91,6 +93,27 @@ def test_a_lost_reading_during_training_is_left_out(work, ledger, tmp_path):
     _, said = work("toy-ghosts")
     assert any("the ghosts of seeds 0 after 1 epochs are missing" in line for line in said)
     assert [epoch for epoch, _, _ in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["by_epoch"]] == [2]
+
+
+def test_ghosts_and_hits_are_counted_over_the_epochs(work, book, ledger, tmp_path):
+    """By a loop over images and networks."""
+    work("toy-ghosts")
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
+    facts, labels = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts, images.labels.tolist()
+    rows, ghosts = [], []
+    for run in (hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)):
+        for label, distances in zip(labels, class_distances(run.model, images.pixels).tolist(), strict=True):
+            wrong = [math.inf if k == label else distance for k, distance in enumerate(distances)]
+            rows.append((distances[label] <= HIT_RADIUS, min(wrong) <= HIT_RADIUS))
+            ghosts.append(wrong.index(min(wrong)))
+    shares = [100 * sum(hits) / len(rows) for hits in (*zip(*rows, strict=True), [all(row) for row in rows])]
+    assert facts["over_epochs"][-1] == pytest.approx([2, 100, *shares], abs=1e-3)
+    early = []
+    for seed in (0, 1):
+        with np.load(tmp_path / f"runs/toy-ghosts/seed-{seed}/ghosts-1.npz") as reading:
+            early += reading["ghost"].tolist()
+    same = sum(a == b for a, b in zip(early, ghosts, strict=True))
+    assert facts["over_epochs"][0][:2] == pytest.approx([1, 100 * same / len(ghosts)], abs=1e-3)
 
 
 @pytest.mark.parametrize(
