@@ -96,13 +96,16 @@ def value_cell(value: object) -> str:
 
 
 def epochs_table(analyses: dict[str, Facts]) -> str:
-    """The counts by epoch, for experiments whose ghosts were read during training; empty if there are none."""
-    rows = [
-        [f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"]
-        for name, facts in analyses.items()
-        if len(facts["by_epoch"]) > 1
-        for epoch, agreed, doubtful in facts["by_epoch"]
-    ]
+    """The counts by epoch, for experiments whose ghosts were read during training; empty if there are none.
+
+    A longer training may repeat a shorter one: the same counts stand there once.
+    """
+    rows, shown = [], set()
+    for name, facts in analyses.items():
+        for epoch, agreed, doubtful in facts["by_epoch"] if len(facts["by_epoch"]) > 1 else ():
+            if (epoch, agreed, doubtful) not in shown:
+                rows.append([f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"])
+                shown.add((epoch, agreed, doubtful))
     return table(("experiment, epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
 
 
