@@ -1,4 +1,4 @@
-"""Experiments beyond the paper's own: DropConnect, which it quotes, top-k by ghosts, Hit-or-Miss under our recipes."""
+"""Experiments beyond the paper's own: DropConnect, which it quotes, its proposals for ghosts, our own recipes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from reproduction.experiments import (
     CIFAR10,
     FASHION,
     MNIST,
+    SAMPLE,
     SVHN,
     DataFacts,
     Experiment,
@@ -55,6 +56,25 @@ TOP_K = tuple(
         top_k=5,
     )
     for count in (0, 1, 2)
+)
+# When ghosts are allowed, which the paper proposes there too: small enough for a CPU.
+GHOST_TIMES = tuple(
+    experiment_on(
+        SAMPLE,
+        f"sample-ghosts-{name}",
+        3,
+        network="hitnet-small",
+        how=how,
+        options={"epochs": 10, **options},
+        model_options={"norm": "shared"},
+        read_ghosts=(2, 4, 6, 8, 10),
+    )
+    for name, how, options in (
+        ("none", "no ghosts", {}),
+        ("always", "ghosts from the first epoch on", {"ghosts": 1}),
+        ("late", "ghosts from epoch 6 on", {"ghosts": 1, "ghosts_from_epoch": 6}),
+        ("half", "ghosts in half of the cases", {"ghosts": 1, "ghost_probability": 0.5}),
+    )
 )
 
 # Our own: the paper's network under a better recipe, and Hit-or-Miss on a residual network, beside the same network

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = "all"
 NOT_GIVEN = "not given"
-TEACHER_SEED = PICTURE_SEED = 0
+TEACHER_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Result:
         where: Its place in the paper.
         experiments: Names of the experiments behind it.
         section: Renders the result as Markdown from the ledger; writes its figures into the page's folder.
-        draw: For pictures that need weights: draws them from the run with seed 0 of the first experiment. Those of the
-            others are shown until it is drawn.
+        draw: For pictures that need weights: draws them from a run of the first experiment.
         paper_runs: How many runs it is of in the paper, in words; empty where that has no meaning.
         measure: For pictures with figures: what the ledger keeps of them beside the files, plain values.
+        seed: That of the run that is drawn.
     """
 
     name: str
@@ -54,12 +54,11 @@ class Result:
     draw: Callable[[Drawing], Sequence[Figure]] | None = None
     paper_runs: str = NOT_GIVEN
     measure: Callable[[Drawing], dict[str, Any]] | None = None
+    seed: int = 0
 
-    def picture(self, ledger: Ledger, *, own: bool = False) -> Entry | None:
-        """The ledger's entry of its picture, of the first experiment that has one, or only of the first (`own`)."""
-        names = self.experiments[:1] if own else self.experiments
-        entries = (ledger.get(PICTURE, name, (PICTURE_SEED,), self.name) for name in names)
-        return next((entry for entry in entries if entry is not None), None)
+    def picture(self, ledger: Ledger) -> Entry | None:
+        """The ledger's entry of its picture."""
+        return ledger.get(PICTURE, self.experiments[0], (self.seed,), self.name)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def completion(book: Book, name: str, ledger: Ledger, costs: Costs) -> Completio
     """Runs done and wanted, diverged runs included; a picture wants one run and is done once it is drawn."""
     results, experiments = book.look_up(name)
     if len(results) == 1 and results[0].draw:
-        if results[0].picture(ledger, own=True):
+        if results[0].picture(ledger):
             return Completion(1, 1, 0.0)
         return Completion(0, 1, costs.seconds_for_runs(experiments[0], 1))
     done = wanted = 0

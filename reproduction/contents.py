@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reproduction import figures, ghost_sections, readings, sections
-from reproduction.beyond import DROPCONNECT, OUR_TEACHER, TOP_K
+from reproduction.beyond import DROPCONNECT, GHOST_TIMES, OUR_TEACHER, TOP_K
 from reproduction.book import Book, Result
 from reproduction.claims import CLAIMS, MNIST_GHOSTS
 from reproduction.plan import ARMS, EXPERIMENTS, TABLE2, TABLE3
@@ -12,6 +12,7 @@ from reproduction.verdicts import findings
 MNIST_TITLE = "Four networks on MNIST"
 TABLE1 = {rate: tuple(name for _, name in rows) for rate, rows in sections.TABLE1.items()}
 RESULTS = (
+    Result("network", "The network", "figure 1", (), figures.network_section, paper_runs=""),
     Result("loss", "The centripetal loss", "the figure of the loss", (), figures.loss_section, paper_runs=""),
     Result(
         "table1-constant",
@@ -58,7 +59,7 @@ RESULTS = (
         "prototypes",
         "Prototypes of the digits",
         "the figure of prototypes, section 3.2",
-        ("mnist-hitnet-shared", "mnist-hitnet-each"),
+        ("mnist-hitnet-shared",),
         figures.picture_section,
         figures.draw_prototypes,
         paper_runs="1",
@@ -67,7 +68,7 @@ RESULTS = (
         "traversal",
         "What the components of a capsule draw",
         "section 3.2",
-        ("mnist-hitnet-shared", "mnist-hitnet-each"),
+        ("mnist-hitnet-shared",),
         figures.picture_section,
         figures.draw_traversal,
     ),
@@ -75,7 +76,7 @@ RESULTS = (
         "components",
         "Distribution of the components of capsules",
         "section 3.2",
-        ("mnist-hitnet-shared", "mnist-hitnet-each"),
+        ("mnist-hitnet-shared",),
         figures.components_section,
         figures.draw_components,
         measure=figures.measure_components,
@@ -84,9 +85,22 @@ RESULTS = (
         "augmentation",
         "Examples of hybrid augmentation",
         "the figure of hybrid augmentation, section 3.2",
-        ("fashion-shared", "fashion-each"),
+        ("fashion-shared",),
         figures.picture_section,
         figures.draw_augmentation,
+    ),
+    *(
+        Result(
+            f"reconstructions-{name.removesuffix('-shared')}",
+            f"Test images of {EXPERIMENTS[name].title.split(' on ')[-1]}, and what the decoder makes of their capsules",
+            "beyond the paper's figures",
+            (name,),
+            figures.picture_section,
+            figures.draw_reconstructions,
+            paper_runs="",
+            seed=seed,
+        )
+        for name, seed in (("fashion-shared", 0), ("cifar10-shared", 0), ("svhn-shared", 3))
     ),
     Result(
         "table3",
@@ -100,13 +114,7 @@ RESULTS = (
         "ghosts-mnist",
         "Ghosts of MNIST: agreement, pairs, doubtful images",
         "section 3.3, table 4, last figure (a)",
-        (
-            "mnist-ghosts-shared",
-            "mnist-ghosts-shared-second",
-            "mnist-ghosts-shared-250",
-            "mnist-ghosts-each",
-            "mnist-ghosts-each-250",
-        ),
+        ("mnist-ghosts-shared", "mnist-ghosts-shared-second", "mnist-ghosts-shared-250"),
         ghost_sections.mnist_ghosts_section,
         paper_runs=str(MNIST_GHOSTS.models),
     ),
@@ -123,6 +131,14 @@ RESULTS = (
         "conclusion",
         tuple(experiment.name for experiment in TOP_K),
         ghost_sections.top_k_section,
+        paper_runs="",
+    ),
+    Result(
+        "ghost-times",
+        "Ghosts that begin later, or are allowed only sometimes",
+        "conclusion",
+        tuple(experiment.name for experiment in GHOST_TIMES),
+        ghost_sections.ghost_times_section,
         paper_runs="",
     ),
     Result(

@@ -175,6 +175,7 @@ FASHION = DataFacts("fashion-mnist", "Fashion-MNIST", 60_000, 10_000, (1, 28, 28
 CIFAR10 = DataFacts("cifar10", "CIFAR-10", 50_000, 10_000, (3, 32, 32))
 SVHN = DataFacts("svhn", "SVHN", 73_257, 26_032, (3, 32, 32))
 AFFNIST = DataFacts("affnist", "affNIST", 60_000, 320_000, (1, 40, 40))
+SAMPLE = DataFacts("mnist-sample", "8,000 of MNIST's test digits", 8_000, 2_000, (1, 28, 28))  # comes with hitnet
 TITLES = {
     "n1": "Baseline (N1)",
     "n2": "CapsNet-like (N2)",
@@ -184,6 +185,7 @@ TITLES = {
     "capsnet": "CapsNet",
     "hitnet-conv": "HitNet with a convolutional decoder",
     "hitnet-resnet9": "HitNet with ResNet-9",
+    "hitnet-small": "A small HitNet",
     "dropconnect": "DropConnect network",
 }
 

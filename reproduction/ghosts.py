@@ -1,8 +1,8 @@
 """Ghosts over several runs (section 3.3): the readings of each run, and their analysis together.
 
 The reading of a run (`ghosts-60.npz` in its folder: class and distance of every training image's ghost after 60
-epochs) is small. To analyse runs of several machines, copy these files to one. The ledger keeps the analysis as
-counts.
+epochs, and the distance of its true class) is small. To analyse runs of several machines, copy these files to one.
+The ledger keeps the analysis as counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hitnet import HitNetError, Images, plots
+from hitnet.capsules import HIT_RADIUS
 from hitnet.data import read_npz
 from hitnet.inference import Ghosts, find_ghosts
 from hitnet.runtime import replacing
@@ -50,6 +51,7 @@ def save_reading(file: Path, distances: np.ndarray, labels: np.ndarray, *, finge
             opened,
             ghost=candidates.argmin(axis=1).astype(np.int16),
             distance=candidates.min(axis=1).astype(np.float32),
+            own=distances[np.arange(len(labels)), labels].astype(np.float32),
             fingerprint=np.array(fingerprint),
             weights=np.array(weights),
         )
@@ -59,7 +61,8 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
     """The readings of M networks.
 
     Returns:
-        Distances (M, N, K), infinite except for the ghosts, and the fingerprints of the M networks' weights.
+        Distances (M, N, K), infinite except for ghosts and true classes, and the fingerprints of the M networks'
+        weights.
 
     Raises:
         HitNetError: A file is damaged, or of other images, or of the same network as another.
@@ -67,7 +70,7 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
     distances = np.full((len(files), len(labels), classes), np.inf)
     fingerprints, networks = set(), []
     for rows, file in zip(distances, files, strict=True):
-        ghost, distance, fingerprint, weights = read_reading(file, classes)
+        ghost, distance, own, fingerprint, weights = read_reading(file, classes)
         fingerprints.add(fingerprint)
         networks.append(weights)
         if len(ghost) != len(labels) or len(fingerprints) > 1:
@@ -76,24 +79,26 @@ def load_readings(files: Sequence[Path], labels: np.ndarray, classes: int) -> tu
             twin = files[networks.index(networks[-1])]
             raise HitNetError(f"{file} and {twin} are of the same network. Copy each from its own run folder.")
         rows[np.arange(len(labels)), ghost] = distance
+        rows[np.arange(len(labels)), labels] = own
     return distances, networks
 
 
-def read_reading(file: Path, classes: int) -> tuple[np.ndarray, np.ndarray, str, str]:
-    """Ghosts (N,), their distances (N,), and the fingerprints of images and weights, as `save_reading` wrote them."""
+def read_reading(file: Path, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, str, str]:
+    """What `save_reading` wrote: ghosts, their distances, those of the true classes (N,), and both fingerprints."""
     hint = "Copy it again from where it was made, or remove it."
     try:
-        reading = read_npz(file, ("ghost", "distance", "fingerprint", "weights"))
+        reading = read_npz(file, ("ghost", "distance", "own", "fingerprint", "weights"))
     except HitNetError as error:
         raise HitNetError(f"{file} cannot be read: {error} {hint}") from error
     kinds = {name: (array.dtype.kind, array.ndim) for name, array in reading.items()}
-    expected = {"ghost": ("i", 1), "distance": ("f", 1), "fingerprint": ("U", 0), "weights": ("U", 0)}
-    if kinds != expected or reading["ghost"].shape != reading["distance"].shape:
+    numbers = {"distance": ("f", 1), "own": ("f", 1)}
+    expected = {"ghost": ("i", 1), **numbers, "fingerprint": ("U", 0), "weights": ("U", 0)}
+    if kinds != expected or len({reading[name].shape for name in ("ghost", *numbers)}) > 1:
         raise HitNetError(f"{file} cannot be read: it does not hold the ghosts of a network. {hint}")
     ghost = reading["ghost"]
     if len(ghost) and not 0 <= int(ghost.min()) <= int(ghost.max()) < classes:
         raise HitNetError(f"{file} cannot be read: it names classes beyond the {classes} that there are. {hint}")
-    return ghost, reading["distance"], str(reading["fingerprint"]), str(reading["weights"])
+    return ghost, reading["distance"], reading["own"], str(reading["fingerprint"]), str(reading["weights"])
 
 
 def analyse_ghosts(
@@ -112,7 +117,7 @@ def analyse_ghosts(
         folder: The folder of the pages, where the pictures of doubtful images go.
         report: Called with what is missing, and with the result.
     """
-    by_epoch = []
+    by_epoch, chosen, hits = [], {}, {}
     for epoch, files in readings.items():
         absent = [str(seed) for seed, file in files.items() if not file.is_file()]
         if absent:
@@ -122,8 +127,11 @@ def analyse_ghosts(
                 f"({some.name} in {some.parent.parent}/seed-…)"
             )
             continue
-        ghosts = read_ghosts(files, images, ledger, experiment, last=epoch == experiment.epochs)
+        distances = read_distances(files, images, ledger, experiment, last=epoch == experiment.epochs)
+        labels = images.labels.numpy()
+        ghosts = find_ghosts(distances, labels, images.class_names)
         by_epoch.append([epoch, len(ghosts.agreed()), len(ghosts.doubtful())])
+        chosen[epoch], *hits[epoch] = ghost_hits(distances, labels)
     if not by_epoch or by_epoch[-1][0] != experiment.epochs:
         text = "not analysed. Copy the files named above from their run folders, and repeat the command"
         report(f"{experiment.name}: {text}")
@@ -133,20 +141,38 @@ def analyse_ghosts(
     weights = [full_runs(ledger, experiment)[seed].weights for seed in seeds]
     facts = analysis_facts(ghosts, images)
     facts |= {"epochs": experiment.epochs, "by_epoch": by_epoch, "files": drawn, "weights": weights, "date": today()}
+    final = chosen[experiment.epochs]
+    facts["over_epochs"] = [[epoch, percent(chosen[epoch] == final), *hits[epoch]] for epoch in chosen]
     ledger.add_if_new(Entry(ANALYSIS, experiment.name, seeds, facts))
     report(f"{experiment.name}: {len(ghosts.doubtful())} doubtful images by {len(seeds)} networks")
 
 
-def read_ghosts(
+def ghost_hits(distances: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float, float, float]:
+    """The ghost classes (M, N) of N images in M networks, and how often classes hit, from distances (M, N, K).
+
+    Returns:
+        Ghost classes; then in percent of all images in all networks: the true class hits, the ghost hits, both hit.
+    """
+    images = np.arange(len(labels))
+    others = distances.copy()
+    others[:, images, labels] = np.inf
+    own, ghost = distances[:, images, labels] <= HIT_RADIUS, others.min(axis=2) <= HIT_RADIUS
+    return others.argmin(axis=2), percent(own), percent(ghost), percent(own & ghost)
+
+
+def percent(chosen: np.ndarray) -> float:
+    return round(100 * float(chosen.mean()), 3)
+
+
+def read_distances(
     files: Mapping[int, Path], images: Images, ledger: Ledger, experiment: Experiment, *, last: bool
-) -> Ghosts:
-    """The ghosts of several runs, from their files by seed.
+) -> np.ndarray:
+    """The distances (M, N, K) of several runs, as `load_readings` gives them, from their files by seed.
 
     Raises:
         HitNetError: Readings of the end of training (`last`) are of other networks than the ledger's runs.
     """
-    labels = images.labels.numpy()
-    distances, networks = load_readings(list(files.values()), labels, images.num_classes)
+    distances, networks = load_readings(list(files.values()), images.labels.numpy(), images.num_classes)
     runs = full_runs(ledger, experiment)
     for (seed, file), weights in zip(files.items(), networks, strict=True):
         if last and weights != runs[seed].weights:
@@ -154,7 +180,7 @@ def read_ghosts(
                 f"{file} is of another network (weights {weights}) than the ledger's run with seed {seed} "
                 f"({runs[seed].weights}). Copy the file from that run's folder."
             )
-    return find_ghosts(distances, labels, images.class_names)
+    return distances
 
 
 def analysis_facts(ghosts: Ghosts, images: Images) -> Facts:

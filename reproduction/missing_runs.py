@@ -16,7 +16,7 @@ from typing import Any
 
 from hitnet import HitNetError, Progress
 from hitnet.runtime import remove_litter
-from reproduction.book import PICTURE_SEED, TEACHER_SEED, Book, Result
+from reproduction.book import TEACHER_SEED, Book, Result
 from reproduction.committees import judge_committees
 from reproduction.cost import duration_text
 from reproduction.experiments import Experiment, Length, PlannedRun
@@ -149,8 +149,8 @@ def missing_seeds(names: Sequence[str], runner: Runner, runs: int | None, length
             }
     for result in pictures:
         experiment = runner.book.experiments[result.experiments[0]]
-        if not result.picture(ledger, own=True) and runner.to_be_made(experiment, PICTURE_SEED, length):
-            missing.setdefault(experiment.name, set()).add(PICTURE_SEED)
+        if not result.picture(ledger) and runner.to_be_made(experiment, result.seed, length):
+            missing.setdefault(experiment.name, set()).add(result.seed)
     return missing
 
 
@@ -254,13 +254,13 @@ def analyse_and_draw(
             files, test = runner.prediction_files(experiment), runner.images(experiment, "test")
             judge_committees(experiment, files, test, runner.ledger, report)
     for result in results.values():
-        if result.draw is None or result.picture(runner.ledger, own=True):
+        if result.draw is None or result.picture(runner.ledger):
             continue
         experiment = runner.book.experiments[result.experiments[0]]
         if length.short_label(experiment) is not None:
             report(f"{result.name}: not drawn: its run is a short one")
-        elif runner.finished(experiment, PICTURE_SEED):
-            draw_picture(result, runner.drawing(experiment, PICTURE_SEED), runner.ledger, folder, report)
+        elif runner.finished(experiment, result.seed):
+            draw_picture(result, runner.drawing(experiment, result.seed), runner.ledger, folder, report)
 
 
 def analyse_if_complete(experiment: Experiment, runner: Runner, runs: int | None, folder: Path, report: Report) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reproduction.beyond import DROPCONNECT, OURS, TOP_K
+from reproduction.beyond import DROPCONNECT, GHOST_TIMES, OURS, TOP_K
 from reproduction.experiments import (
     AFFNIST,
     AFFNIST_EACH_EPOCH,
@@ -51,7 +51,7 @@ TABLE1 = (
     experiment_on(MNIST, "mnist-squash-shared", 5, network="hitnet-squash"),
 )
 TABLE2 = (
-    experiment_on(FASHION, "fashion-shared", 5),
+    experiment_on(FASHION, "fashion-shared", 7),
     experiment_on(CIFAR10, "cifar10-shared", 5),
     experiment_on(SVHN, "svhn-shared", 5),
     experiment_on(AFFNIST, "affnist-still-shared", 5, how="no shifts", **STILL),
@@ -280,5 +280,5 @@ PRECISION_ARM = arm(
 ARMS = (*EACH_ARMS, *CLASS_ARMS, *SHIFT_ARMS, *HYBRID_ARMS, TEACHER, *GHOST_ARMS, PRECISION_ARM)
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (*PAPER_EXPERIMENTS, *ARMS, *DROPCONNECT, *TOP_K, *OURS)
+    experiment.name: experiment for experiment in (*PAPER_EXPERIMENTS, *ARMS, *DROPCONNECT, *TOP_K, *GHOST_TIMES, *OURS)
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from reproduction.book import Book, Finding
-from reproduction.cells import NONE, digits_of, number
+from reproduction.cells import digits_of, number
 from reproduction.claims import (
     CAPSNET_ELSEWHERE,
     CAPSNET_SLOWER,
@@ -29,6 +29,8 @@ from reproduction.records import RunRecord, full_runs
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
 MARGINS = {"mnist": 0.04, "fashion-mnist": 0.2, "svhn": 0.2, "cifar10": 1.0, "affnist": 1.0}  # percentage points
 GHOST_SHARE_MARGIN, DOUBTFUL_MARGIN, SPEED_MARGIN = 3.0, 20.0, 2.0  # percentage points, images, times
+NOT_RUN = "not run yet"
+LEARNED_NOTHING = 80.0  # % wrong; the same answer for all images of ten classes is wrong for about 90 %
 Error = Callable[[RunRecord], float]
 
 
@@ -76,6 +78,17 @@ class Judge:
     def margin(self, weights: Mapping[str, float]) -> float:
         return MARGINS[self.book.experiments[next(iter(weights))].data]
 
+    def idle_words(self, weights: Mapping[str, float]) -> str:
+        """How many runs learned nothing, and how the others err on average; empty if all learned."""
+        said = ""
+        for name in weights:
+            errors = [run.error for run in self.runs(name)]
+            learned = [error for error in errors if error < LEARNED_NOTHING]
+            if learned and len(learned) < len(errors):
+                others = f"the other {len(learned)}: mean error {statistics.mean(learned):.2f} %"
+                said += f"; {len(errors) - len(learned)} of {len(errors)} runs of {name} learned nothing ({others})"
+        return said
+
     def counted(self, weights: Mapping[str, float]) -> str:
         """How many runs there are of each experiment."""
         return ", ".join(str(len(self.runs(name))) for name in weights)
@@ -85,9 +98,7 @@ class Judge:
         claim, weights = self.book.claims[name], {name: 1.0}
         paper = "about " * claim.about + number(claim.mean, 1 if claim.half_unit > 0.01 else 2) + " %"
         ours = self.figure(weights, last_error)
-        shown = NONE if ours is None else f"{interval(ours)} %{note}"
-        if ours is None:
-            shown = self.instead(weights, " %")
+        shown = NOT_RUN if ours is None else f"{interval(ours)} %{note}"
         judged = verdict(self.against_paper(weights, last_error), self.margin(weights))
         return Finding(title, paper, shown, self.counted(weights), judged)
 
@@ -101,23 +112,12 @@ class Judge:
         found = [self.figure(weights, error, constant) for error in (last_error, mean_error)]
         margin = self.margin(weights)
         judged = {verdict(self.against_paper(weights, error), margin) for error in (last_error, mean_error)}
-        shown = self.instead(weights, "", constant)
+        shown = NOT_RUN
         if found[0] is not None and found[1] is not None:
-            shown = f"{interval(found[0])}; last 10 epochs {interval(found[1])}"
+            shown = f"{interval(found[0])}; last 10 epochs {interval(found[1])}{self.idle_words(weights)}"
         return Finding(
             title, f"{paper:.2f}", shown, self.counted(weights), judged.pop() if len(judged) == 1 else UNDECIDED
         )
-
-    def instead(self, weights: Mapping[str, float], unit: str, constant: float = 0.0) -> str:
-        """What the first reading of batch-norm gives, where the cell has no runs yet."""
-        arms = {name.replace("-shared", "-each"): weight for name, weight in weights.items()}
-        ours = self.figure(arms, last_error, constant) if set(arms) <= set(self.book.experiments) else None
-        arm = (
-            ""
-            if ours is None
-            else f"; with statistics of each class {interval(ours)}{unit} ({self.counted(arms)} runs)"
-        )
-        return f"not run yet{arm}"
 
 
 def last_error(run: RunRecord) -> float:
@@ -141,7 +141,7 @@ def speed(judge: Judge) -> Finding:
         [run.images_per_second for run in judge.runs(name) if run.beside == 1]
         for name in ("mnist-hitnet-each-50", "mnist-capsnet")
     )
-    shown, between = "not run yet", None
+    shown, between = NOT_RUN, None
     if hitnet and capsnet:
         ratio = Sample.of([each / statistics.mean(capsnet) for each in hitnet])
         shown = f"{ratio.mean:.1f}, one network each; 3.0 with eight; 3.2 if both are plain eager loops"
@@ -156,7 +156,7 @@ def best(judge: Judge) -> Finding:
     """The best run with hybrid images, and the lowest error of any epoch; an extreme has no interval."""
     name = "mnist-hybrid-shared-component-decay"
     runs, claim = judge.runs(name), judge.book.claims.get(name, Claim())
-    shown = "not run yet"
+    shown = NOT_RUN
     if runs:
         lowest = min(min(run.errors) for run in runs)
         shown = f"{min(run.error for run in runs):.2f} % of {len(runs)} runs; {lowest:.2f} % at some epoch"
@@ -207,9 +207,7 @@ def ghosts(judge: Judge) -> list[Finding]:
         ("Doubtful images of MNIST", float(claim.doubtful), DOUBTFUL_MARGIN, "", doubtful),
     ):
         values = [count(facts) for facts in groups]
-        parts = (
-            [f"{', '.join(f'{value:.0f}{unit}' for value in values)} after 60 epochs"] if values else ["not run yet"]
-        )
+        parts = [f"{', '.join(f'{value:.0f}{unit}' for value in values)} after 60 epochs"] if values else [NOT_RUN]
         parts += [f"{count(facts):.0f}{unit} after 250" for facts in longer]
         between = None
         if len(values) > 1:
@@ -235,7 +233,7 @@ def svhn_ghosts(judge: Judge) -> Finding:
     """Ghosts of SVHN, of which the paper shows pictures and no figure."""
     groups = ghost_facts(judge, "svhn-ghosts-shared", "svhn-ghosts-shared-250")
     shown = ", ".join(f"{doubtful(facts):.0f} after {facts['epochs']} epochs" for facts in groups)
-    shown = f"{shown}, of both kinds" if groups else "not run yet"
+    shown = f"{shown}, of both kinds" if groups else NOT_RUN
     runs = f"{len(groups)} group{'' if len(groups) == 1 else 's'} of 20"
     return Finding("Doubtful images of SVHN", "pictures of two kinds, no figure", shown, runs, UNDECIDED)
 

@@ -5,8 +5,15 @@ from dataclasses import replace
 import pytest
 from toy_book import add, table_row
 
-from reproduction import reproduce
-from reproduction.figures import components_section, draw_components, measure_components
+from hitnet import Network
+from reproduction import PAPER, reproduce
+from reproduction.figures import (
+    components_section,
+    draw_components,
+    draw_reconstructions,
+    layer_sizes,
+    measure_components,
+)
 from reproduction.ledger import PICTURE, Entry
 
 
@@ -46,10 +53,26 @@ def test_the_components_of_capsules(section, ledger):
     facts = {"files": ["images/components.png"], "weights": "abc", "measured": measured}
     ledger.path.unlink()
     ledger.read()
-    ledger.add(Entry(PICTURE, "mnist-hitnet-each", (0,), facts, "components"))
+    ledger.add(Entry(PICTURE, "mnist-hitnet-shared", (0,), facts, "components"))
     text = section("components")
     assert table_row(text.split("test images")[1], "0")[1:] == ["980", "0.500", "0.0300", "95.1"]
-    assert "This is an arm: batch-norm of each class and component. Not drawn yet: " in text
+
+
+def test_the_networks_sizes_are_its_own(section, tmp_path):
+    config = PAPER.experiments["mnist-hitnet-shared"].model
+    sizes = [(256, 20, 20), (256, 6, 6), (160,), (512,), (1024,), (784,)]
+    assert layer_sizes(Network(config)) == sizes
+    assert "images/network.png" in section("network")
+
+
+def test_test_images_are_rebuilt(work, book, ledger, tmp_path):
+    """The picture of another seed than 0 needs that run."""
+    shown = replace(book.results["toy-picture"], name="toy-rebuilt", draw=draw_reconstructions, seed=1)
+    larger = replace(book, results={**book.results, shown.name: shown})
+    reproduce(shown.name, book=larger, ledger=ledger, folder=tmp_path, runs_dir=tmp_path / "runs", device="cpu")
+    facts = ledger.get(PICTURE, "toy", (1,), shown.name).facts
+    assert facts["files"] == ["images/toy-toy-rebuilt.png"]
+    assert (tmp_path / facts["files"][0]).is_file()
 
 
 def test_components_are_measured_from_a_run(work, book, ledger, tmp_path):

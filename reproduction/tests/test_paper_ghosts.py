@@ -1,5 +1,6 @@
 """Ghosts of an experiment's runs: read during training and at the end, brought together, analysed, shown."""
 
+import math
 import shutil
 import sys
 
@@ -10,6 +11,7 @@ from toy_book import HERE, add, record, table_row
 import hitnet
 from hitnet import HitNetError
 from hitnet.audit.margins import others
+from hitnet.capsules import HIT_RADIUS
 from hitnet.data import open_data
 from hitnet.inference import find_ghosts
 from hitnet.models.inference import class_distances
@@ -91,6 +93,27 @@ def test_a_lost_reading_during_training_is_left_out(work, ledger, tmp_path):
     _, said = work("toy-ghosts")
     assert any("the ghosts of seeds 0 after 1 epochs are missing" in line for line in said)
     assert [epoch for epoch, _, _ in ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts["by_epoch"]] == [2]
+
+
+def test_ghosts_and_hits_are_counted_over_the_epochs(work, book, ledger, tmp_path):
+    """By a loop over images and networks."""
+    work("toy-ghosts")
+    images = open_data(book.experiments["toy-ghosts"].data).load("train")
+    facts, labels = ledger.get(ANALYSIS, "toy-ghosts", (0, 1)).facts, images.labels.tolist()
+    rows, ghosts = [], []
+    for run in (hitnet.open_run(tmp_path / f"runs/toy-ghosts/seed-{seed}") for seed in (0, 1)):
+        for label, distances in zip(labels, class_distances(run.model, images.pixels).tolist(), strict=True):
+            wrong = [math.inf if k == label else distance for k, distance in enumerate(distances)]
+            rows.append((distances[label] <= HIT_RADIUS, min(wrong) <= HIT_RADIUS))
+            ghosts.append(wrong.index(min(wrong)))
+    shares = [100 * sum(hits) / len(rows) for hits in (*zip(*rows, strict=True), [all(row) for row in rows])]
+    assert facts["over_epochs"][-1] == pytest.approx([2, 100, *shares], abs=1e-3)
+    early = []
+    for seed in (0, 1):
+        with np.load(tmp_path / f"runs/toy-ghosts/seed-{seed}/ghosts-1.npz") as reading:
+            early += reading["ghost"].tolist()
+    same = sum(a == b for a, b in zip(early, ghosts, strict=True))
+    assert facts["over_epochs"][0][:2] == pytest.approx([1, 100 * same / len(ghosts)], abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -197,12 +220,12 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     )
     assert standing in text
     assert "experiment, epochs" not in text
-    assert table_row(text, "networks")[1:] == ["20", "20", "–", "–", "–", "–"]
+    assert table_row(text, "networks")[1:] == ["20", "20", "–", "–"]
     assert table_row(text, "images with one ghost class (N_c = 1)")[1:4] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
-    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–", "–", "–", "–"]
-    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–", "–", "–"]
-    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–", "–", "–", "–"]
-    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–", "–", "–", "–"]
+    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–"]
+    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–", "–"]
+    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–", "–"]
     assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
     agreed, text = text.split("Doubtful images: ")
     assert table_row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
@@ -219,7 +242,7 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-250", tuple(range(20)), longer))
     text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
-    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2", "–", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2"]
     assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
     assert table_row(text, "mnist-ghosts-shared-250, 250")[1:] == ["15,000 (25 %)", "2"]
 

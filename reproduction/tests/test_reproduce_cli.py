@@ -10,6 +10,7 @@ from reproduction import Ledger
 from reproduction.missing_runs import OWN_LEDGER
 from reproduction.provenance import LABORATORY
 from reproduction.records import full_runs
+from reproduction.verdicts import AGREES, DIFFERS, UNDECIDED
 
 
 @pytest.fixture
@@ -143,6 +144,13 @@ def test_the_pages_in_the_repository_are_those_of_the_ledger(command, tmp_path):
     assert len(written) == 2 + len(list((LABORATORY / "lists").iterdir()))
     for name in written:
         assert (LABORATORY / name).read_text(encoding="utf-8") == (tmp_path / name).read_text(encoding="utf-8"), name
+
+
+def test_the_readme_counts_the_verdicts():
+    rows = paper.PAPER.findings(paper.PAPER, Ledger(OWN_LEDGER))
+    agree, differ, undecided = ([row.verdict for row in rows].count(name) for name in (AGREES, DIFFERS, UNDECIDED))
+    words = f"Of {len(rows)} results, {agree} agree, {differ} differ, {undecided} are undecided"
+    assert words in (LABORATORY.parent / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_discussion_belongs_to_a_result():

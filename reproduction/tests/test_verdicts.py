@@ -81,11 +81,18 @@ def test_networks_are_compared_by_the_last_epoch_and_by_the_last_ten(ledger):
     assert found(ledger, "HitNet better than the baseline N1").verdict == UNDECIDED
 
 
-def test_a_cell_without_runs_shows_the_first_reading(ledger):
-    fill(ledger, "mnist-squash-each", [36, 38])
+def test_a_cell_without_runs(ledger):
     row = found(ledger, "HitNet with squash")
-    assert (row.paper, row.runs, row.verdict) == ("about 0.40 %", "0", UNDECIDED)
-    assert row.ours.startswith("not run yet; with statistics of each class 0.370 [")
+    assert (row.paper, row.ours, row.runs, row.verdict) == ("about 0.40 %", "not run yet", "0", UNDECIDED)
+
+
+def test_a_run_that_learned_nothing_counts_and_is_named(ledger):
+    fill(ledger, "mnist-hitnet-shared", [37, 38, 39])
+    fill(ledger, "mnist-n2-shared", [60, 8865, 70])
+    row = found(ledger, "HitNet better than the CapsNet-like N2")
+    assert row.ours.startswith("29.60 [")
+    assert row.ours.endswith("; 1 of 3 runs of mnist-n2-shared learned nothing (the other 2: mean error 0.65 %)")
+    assert row.verdict == UNDECIDED
 
 
 def test_guos_capsnet_is_beaten_or_not(ledger):

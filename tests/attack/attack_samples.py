@@ -220,6 +220,7 @@ def _write_features(root: Path) -> None:
         root / "ghosts.npz",
         ghost=np.zeros(5, np.int16),
         distance=np.ones(5, np.float32),
+        own=np.zeros(5, np.float32),
         fingerprint=np.array("f"),
         weights=np.array("w"),
     )
