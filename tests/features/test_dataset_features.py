@@ -62,7 +62,7 @@ def test_other_files_are_refused(folder, backbone, tmp_path):
 def test_two_processes_share_the_files(folder, tmp_path):
     ended = torchrun("-m", "hitnet", "extract", folder, "--out", tmp_path / "f.npy", "--device", "cpu")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[0] == "12 images, 2,560 features each"
+    assert ended.stdout.splitlines()[0] == "12 images, 3,568 features each"
     shards = list((tmp_path / "cache").rglob("*.safetensors"))
     assert len(shards) == 2
     alone = hitnet.extract_features(folder, out=tmp_path / "alone.npy", device="cpu")

@@ -140,7 +140,7 @@ def test_load_pretrained_takes_a_file_or_what_is_published(weights):
 
 def test_the_network_of_the_package_starts_from_its_weights():
     model = Network(choose_model("hitnet-pretrained").config((3, 32, 32), 3))
-    assert (model.features.name, model.features.num_features, model.decoder) == ("efficientnet-lite0", 2560, None)
+    assert (model.features.name, model.features.num_features, model.decoder) == ("efficientnet-lite0", 3568, None)
     model.load_pretrained()
     module = model.features.module
     assert all(torch.equal(module.state_dict()[name], value) for name, value in shipped_weights().items())

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -9,7 +10,7 @@ from torch import nn
 
 from hitnet.errors import HitNetError
 from hitnet.models.backbones import open_backbone
-from hitnet.models.efficientnet_lite import WEIGHTS
+from hitnet.models.efficientnet_lite import WEIGHTS, cells
 
 
 class Tiny(nn.Module):
@@ -25,20 +26,31 @@ class Tiny(nn.Module):
 
 def test_the_one_that_ships():
     backbone = open_backbone("efficientnet-lite0")
-    assert (backbone.input_size, backbone.num_features, backbone.name) == (224, 2560, "efficientnet-lite0")
+    assert (backbone.input_size, backbone.num_features, backbone.name) == (224, 3568, "efficientnet-lite0")
     assert not backbone.module.training
     assert open_backbone(backbone) is backbone
     assert open_backbone("efficientnet-lite0", WEIGHTS, input_size=160).fingerprint == backbone.fingerprint
 
 
-def test_the_one_that_ships_pools_in_two_halves():
+def test_the_one_that_ships_sees_at_two_depths():
     module = open_backbone("efficientnet-lite0").module
-    images = torch.randn(1, 3, 96, 64)  # maps of three rows and two columns
+    images = torch.randn(1, 3, 96, 64)  # last maps of three rows and two columns, those of the fifth stage of 6 x 4
     with torch.inference_mode():
-        maps = module.maps(images)[0]
-        upper, lower = module(images)[0].split(1280)
-    torch.testing.assert_close(upper, (maps[:, 0] + maps[:, 1]).mean(dim=1) / 2)
-    torch.testing.assert_close(lower, (maps[:, 1] + maps[:, 2]).mean(dim=1) / 2)
+        maps = list(module.maps(images))
+        features = module(images)[0].double()
+    last, middle = maps[-1][0].double().numpy(), maps[4][0].double().numpy()
+    halves = np.concatenate([last[:, rows].mean(axis=(1, 2)) for rows in ([0, 1], [1, 2])])
+    columns = ([0, 1], [1, 2], [2, 3])
+    cells = np.concatenate([middle[:, 2 * i : 2 * i + 2][:, :, c].mean(axis=(1, 2)) for i in range(3) for c in columns])
+    expected = np.concatenate([part / np.sqrt((part**2).mean()) for part in (halves, cells)])
+    torch.testing.assert_close(features.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_cells_of_maps_smaller_than_the_grid():
+    maps = torch.arange(4.0).view(1, 2, 1, 2)
+    torch.testing.assert_close(cells(maps, 2, 1), torch.tensor([[0.5, 2.5, 0.5, 2.5]]))
+    assert cells(maps, 3, 3).shape == (1, 18)
+    torch.testing.assert_close(cells(maps, 1, 3)[0], torch.tensor([0.0, 2.0, 0.5, 2.5, 1.0, 3.0]))
 
 
 def test_a_module_with_its_own_settings():
@@ -109,8 +121,7 @@ def test_timm_by_name_with_a_file():
     assert (theirs.mean, theirs.std, theirs.input_size) == (ours.mean, ours.std, ours.input_size)
     images = torch.rand(1, 3, 64, 64)
     with torch.inference_mode():
-        halves = ours.module(images).unflatten(1, (2, -1))
-        torch.testing.assert_close(theirs.module(images), halves.mean(dim=1), rtol=0, atol=1e-4)
+        torch.testing.assert_close(theirs.module(images), ours.module.forward_features(images), rtol=0, atol=1e-4)
     with pytest.raises(HitNetError, match="timm cannot build 'resnet1'"):
         open_backbone("timm:resnet1")
 

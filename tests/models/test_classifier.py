@@ -56,7 +56,7 @@ def test_a_network_of_timm_keeps_its_own_pooling():
 def test_a_backbone_by_name_says_which_images_it_takes():
     model = hitnet.with_backbone("efficientnet-lite0", 2, pretrained=False)
     assert model.settings.input_size == 224
-    assert model.num_features == 2560
+    assert model.num_features == 3568
 
 
 def test_mistakes():

@@ -67,7 +67,7 @@ def open_backbone(
     """A backbone by name, or around a module.
 
     Args:
-        backbone: "efficientnet-lite0" (ships; pooled in two halves, see `HalvedLite0`), "timm:NAME", or a module from
+        backbone: "efficientnet-lite0" (ships; seen at two depths, see `DeepLite0`), "timm:NAME", or a module from
             normalised images (B, 3, H, W) to features (B, D). A `Backbone` is returned as it is.
         weights: A .safetensors file. None: the weights that ship, or for timm those of the Hugging Face hub (from its
             cache, else downloaded). A module keeps the weights that it has.
@@ -112,7 +112,7 @@ def architecture(name: str) -> tuple[nn.Module, Settings]:
     family, _, model = name.partition(":")
     if name == DEFAULT:
         lite = efficientnet_lite
-        return lite.HalvedLite0(), Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
+        return lite.DeepLite0(), Settings(lite.INPUT_SIZE, lite.MEAN, lite.STD)
     if family == "timm" and model:
         return _timm_architecture(model)
     raise unknown_backbone(name)
