@@ -59,7 +59,7 @@ class Summary:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Summary:
         """Raises HitNetError for what is no summary."""
-        schemas.check(value, schemas.schema_of(cls), where)
+        schemas.check_schema(value, schemas.schema_of(cls), where)
         known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
         return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})
 
