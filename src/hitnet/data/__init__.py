@@ -10,6 +10,7 @@ from hitnet.data.known.catalogue import FileState as FileState
 from hitnet.data.known.catalogue import data_folder as data_folder
 from hitnet.data.known.datasets import fetch_data as fetch_data
 from hitnet.data.known.datasets import list_data as list_data
+from hitnet.data.known.makers import read_matlab as read_matlab
 from hitnet.data.opened import Check as Check
 from hitnet.data.opened import Data as Data
 from hitnet.data.opened import DataOptions as DataOptions
