@@ -103,10 +103,6 @@ def test_a_killed_pass_resumes(count, photos, monkeypatch):
                 raise KeyboardInterrupt
             yield part
 
-    from hitnet.features import extraction
-
-    steps = extraction._in_order
-    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
     monkeypatch.setattr(cache.Extractor, "run", killed)
     with pytest.raises(KeyboardInterrupt):
         count()

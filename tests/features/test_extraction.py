@@ -188,10 +188,7 @@ def test_little_is_under_way_at_a_time(photos, backbone, monkeypatch):
     count = []
     monkeypatch.setattr(extraction.photographs, "read", lambda path, size: (count.append(path), read(path, size))[1])
     monkeypatch.setattr(extraction, "PER_TASK", 2)
-    extractor = Extractor(backbone, workers=1)
-    steps = extraction._in_order
-    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
-    run = extractor.run(photos * 4)
+    run = Extractor(backbone, workers=1).run(photos * 4)
     next(run)
     assert len(count) <= 8
     run.close()
