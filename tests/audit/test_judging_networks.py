@@ -115,7 +115,7 @@ def test_runs_that_cannot_judge_are_refused(runs, tmp_path):
     images = toy_images(6)
     turned = replace(images, class_names=images.class_names[::-1])
     hitnet.train(turned, model="hitnet-small", out=tmp_path / "turned", **BRIEF)
-    with pytest.raises(HitNetError, match="the same classes in the same order"):
+    with pytest.raises(HitNetError, match="runs with the same classes in the same order"):
         audit_by([runs[0], tmp_path / "turned"], images)
     shutil.copytree(runs[0], tmp_path / "copy")
     with pytest.raises(HitNetError, match=f"{runs[0]} and {tmp_path / 'copy'} hold the same network"):

@@ -104,7 +104,7 @@ def test_committees_without_a_common_mean_are_refused(members):
         ([members[0], renamed], r"different lists of classes \(band 0, band 1, band 2 and x, y, z\)"),
         ([members[0], larger], r"different shapes, \(1, 12, 12\) and \(1, 16, 16\)"),
         ([members[0], soft], r"different heads \(hit-or-miss and softmax\)"),
-        ([members[0], members[1], members[1]], "the run with seed 2 is in the committee twice"),
+        ([members[0], members[1], members[1]], "the run with seed 2 and the run with seed 2 hold the same network"),
     ):
         with pytest.raises(HitNetError, match=message):
             hitnet.evaluate(runs, toy_images(30), device="cpu")
