@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hitnet.data.reading.stored import AnyFile
-from hitnet.errors import HitNetError, whole
+from hitnet.errors import HitNetError
 from hitnet.features import photographs
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
@@ -35,11 +35,11 @@ PER_TASK = 16  # images that a thread takes at a time
 
 
 class Extractor:
-    """A backbone made ready to compute features on a device, with one thread per core or as many `workers`."""
+    """A backbone made ready to compute features on a device: on a CPU, with as many threads as PyTorch uses."""
 
-    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu", workers: int | None = None) -> None:
+    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu") -> None:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
-        self.workers = _cores(self.device) if workers is None else whole("Extractor", "workers", workers, 1)
+        self.threads = _cores(self.device)
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
         self.module = module.to(torch.bfloat16) if self.half else module
@@ -99,7 +99,7 @@ class Extractor:
             for which, pixels in self._in_order(self._pixels, source, batch):
                 yield which, sent(pixels, self.device)
             return
-        with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
             read = self.gpu_decoder(self.size, self.device, pool)
             for start in range(0, len(source), batch):
                 which = range(start, min(start + batch, len(source)))
@@ -113,8 +113,8 @@ class Extractor:
         results = in_threads(
             lambda which: work(source[which.start : which.stop]),
             parts,
-            ahead=2 * self.workers,
-            threads=self.workers,
+            ahead=2 * self.threads,
+            threads=self.threads,
             begin=begin,
         )
         return zip(parts, results, strict=True)
@@ -125,12 +125,11 @@ def extract(
     backbone: Backbone,
     *,
     device: torch.device | str = "cpu",
-    workers: int | None = None,
     progress: Progress = Progress(),
 ) -> Tensor:
     """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
-    for which, part in Extractor(backbone, device=device, workers=workers).run(source):
+    for which, part in Extractor(backbone, device=device).run(source):
         features[which.start : which.stop] = in_half(part)
         progress.step(len(which))
     return features
