@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 LINT := $(BIN)/ruff format --check --quiet && $(BIN)/ruff check && $(BIN)/mypy
 
-.PHONY: setup demo check test lint docs dist attack reproduce clean
+.PHONY: setup demo check test lint docs dist wheel attack reproduce clean
 
 setup: $(VENV)/.installed
 
@@ -67,6 +67,11 @@ docs: setup
 dist: setup
 	rm -rf build dist
 	$(BIN)/python -m build
+
+# The wheel in an empty environment, with the newest packages, or e.g. VERSIONS="torch==2.4.0 numpy==1.26.0".
+VERSIONS ?=
+wheel: dist
+	tools/try_wheel.sh $(PYTHON) dist/hitnet-*.whl $(VERSIONS)
 
 lint: setup
 	$(LINT)

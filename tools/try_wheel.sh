@@ -27,6 +27,6 @@ ls run/weights.safetensors prototypes.png clothes/report.html clothes/duplicates
 cp -r "$tests" tests # not beside src/, so that the installed package is tested
 cd tests
 PYTHONPATH=. ../venv/bin/python -m pytest -q -p no:cacheprovider -m "not gpu and not browser" \
-    test_capsules.py test_losses.py test_files.py test_imports.py test_public_names.py test_rooms.py \
+    test_capsules.py test_losses.py test_imports.py test_public_names.py test_rooms.py runtime/test_files.py \
     data models plots synthesis training/test_runs.py training/test_step.py training/test_train.py \
-    training/test_evaluation.py audit/test_corrections.py review/test_review_app.py
+    inference/test_evaluation.py decisions/test_corrections.py review/test_review_app.py

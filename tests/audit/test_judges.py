@@ -11,13 +11,15 @@ from safetensors.torch import save_file
 import hitnet
 from hitnet import HitNetError, Judges, choose_recipe
 from hitnet.audit import Case, Judgement, Opinion
-from hitnet.audit import judges as module
+from hitnet.audit import networks as networks_module
 from hitnet.audit.audit_table import make_table
+from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.judges import FEW
-from hitnet.audit.planted import plant_errors, weigh_networks
+from hitnet.audit.networks import collect
 from hitnet.audit.scoring import score_labels
 from hitnet.data import Images
 from hitnet.features import heads as heads_module
+from hitnet.features.heads import deal
 from hitnet.models import backbones
 from hitnet.models.backbones import open_backbone
 from toy import TinyBackbone, colour_images, toy_images
@@ -36,12 +38,6 @@ def blank(count, channels):
         ((5000, 3), CPU, {"kind": "features"}, "heads on a frozen, pretrained backbone (colour images, no GPU)"),
         ((50, 3), CPU, {"kind": "features"}, "heads on a frozen, pretrained backbone (colour images, no GPU)"),
         ((50, 3), GPU, {"kind": "fine-tuned"}, "a pretrained backbone, fine-tuned and frozen (colour images, a GPU)"),
-        (
-            (20_000, 3),
-            GPU,
-            {"kind": "fine-tuned"},
-            "a pretrained backbone, fine-tuned (20,000 colour images or more, a GPU)",
-        ),
         (
             (FEW - 1, 1),
             CPU,
@@ -149,13 +145,12 @@ def test_an_audit_says_who_judges(images, kind, who, monkeypatch, caplog):
         distances = np.full((len(case.images), case.images.num_classes), 1.0, np.float32)
         return Judgement((Opinion("made up", distances),), case.images, "made up")
 
-    monkeypatch.setattr(Judges, "_judge_by_networks", judge)
-    monkeypatch.setattr(Judges, "_judge_by_heads", judge)
+    for way in ("_judge_by_networks", "_judge_by_heads", "_judge_by_both"):
+        monkeypatch.setattr(Judges, way, judge)
     with caplog.at_level(logging.INFO, "hitnet"):
         hitnet.audit_labels(images, device="cpu")
     assert caplog.messages == [f"Labels are judged by {who}. Set `judges` to choose otherwise."]
-    assert len(asked) == (2 if kind == "mixed" else 1)
-    judges, case = asked[0]
+    [(judges, case)] = asked
     assert judges == Judges(kind)
     assert (case.device, case.split) == (CPU, "all")
 
@@ -207,43 +202,38 @@ def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
     images = colour_images(36)
     judges = Judges("fine-tuned", **tiny, networks=2, recipe=BRIEF, seed=5)
     together = judged(judges, images, tmp_path / "kept")
-    model = judges._tuned_model()
-    # Resumed: the same networks, which were trained with a planted error.
-    planted = plant_errors(images.labels, images.num_classes, 5)
-    networks = judged(
-        Judges(model=model, networks=2, recipe=BRIEF, seed=5), images.with_labels(planted), tmp_path / "kept"
-    )
+    # Resumed: the same networks, each trained without its part of the images.
+    left_out = deal(images.labels, 2, torch.Generator().manual_seed(5))
+    runs = [hitnet.open_run(tmp_path / "kept" / "models" / f"seed-{seed}") for seed in (5, 6)]
+    assert [run.config.data["images"] for run in runs] == [int((left_out != i).sum()) for i in range(2)]
+    networks = cross_fitted(collect(runs, images, CPU), left_out, images.labels)
     heads = judged(Judges("features", **tiny, seed=5), images)
-    weighed = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
-    same(together.opinions, (*weighed, *heads.opinions))
-    assert (planted != images.labels).sum() == 1
+    same(together.opinions, (*networks, *heads.opinions))
+    assert together.opinions[1].weight == networks[1].weight
     assert torch.equal(together.images.labels, images.labels)
-    assert [opinion.in_sample for opinion in together.opinions] == [True] * 2 + [False] * 3
+    assert [opinion.in_sample for opinion in together.opinions] == [False, True] + [False] * 3
     assert [opinion.capsules for opinion in together.opinions] == [True] * 3 + [False] * 2
     assert torch.equal(together.features, heads.features)
     assert together.model == "hitnet-pretrained, heads and neighbours on timm:tiny"
     assert [network.get("seed") for network in together.networks] == [5, 6, None]
 
 
-def test_networks_from_scratch_beside_heads(tiny):
+def test_networks_from_scratch_beside_heads(tiny, monkeypatch):
     images = toy_images(36)
-    options = {"model": "hitnet-small", "networks": 1, "recipe": BRIEF}
-    together = judged(Judges("mixed", **options, **tiny, seed=5), images)
-    planted = plant_errors(images.labels, images.num_classes, 5)
-    networks = judged(Judges(**options, seed=5), images.with_labels(planted))
+    judges = Judges("mixed", model="hitnet-small", networks=2, recipe=BRIEF, **tiny, seed=5)
+    together = judged(judges, images)
     heads = judged(Judges("features", **tiny, seed=5), images)
-    weighed = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
-    same(together.opinions, (*weighed, *heads.opinions))
+    same(together.opinions[2:], heads.opinions)
     assert together.model == "hitnet-small, heads and neighbours on timm:tiny"
     assert together.prototypes.shape == (3, *images.shape)
     assert (together.typical, heads.typical) == (False, True)
+    monkeypatch.setattr(networks_module, "AT_ONCE_BYTES", 0)  # one after the other
+    same(judged(judges, images).opinions, together.opinions)
 
 
-def test_of_many_images_only_networks_judge(tiny, monkeypatch):
-    monkeypatch.setattr(module, "MANY_IMAGES", 36)
-    judgement = judged(Judges("fine-tuned", **tiny, networks=1, recipe=BRIEF), colour_images(36))
-    assert [opinion.kind for opinion in judgement.opinions] == ["networks"]
-    assert judgement.model == "hitnet-pretrained"
+def test_a_single_network_cannot_leave_images_to_others(tiny):
+    with pytest.raises(HitNetError, match="`networks` must be at least 2"):
+        judged(Judges("fine-tuned", **tiny, networks=1, recipe=BRIEF), colour_images(36))
 
 
 def test_those_that_have_not_seen_the_labels_say_how_many_are_wrong():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hitnet.audit.noise_model import error_matrix, fit_noise_model, improve_weights, log_prior, posterior
+from hitnet.audit.noise_model import PULLS, error_matrix, fit_noise_model, improve_weights, log_prior, posterior
 
 
 def simulated(count, classes, *, rate=0.1, pairs=False, seed=0, knowledge=(3.0, 2.0)):
@@ -45,10 +45,13 @@ def test_the_matrix_of_errors_against_loops(pull):
     wrong = [sum(counts[z]) - counts[z][z] for z in range(3)]
     overall = (sum(wrong) + math.sqrt(200) / 2) / (200 + math.sqrt(200))
     for z in range(3):
-        rate = (wrong[z] + pull) / (sum(counts[z]) + pull / overall)
         for g in range(3):
-            share = (counts[z][g] + pull / 2) / (wrong[z] + pull)
-            assert float(found[z, g]) == pytest.approx(1 - rate if g == z else rate * share)
+            drawn = []
+            for strength in (pull, PULLS[-1]):
+                rate = (wrong[z] + strength) / (sum(counts[z]) + strength / overall)
+                share = (counts[z][g] + strength / 2) / (wrong[z] + strength)
+                drawn.append(1 - rate if g == z else rate * share)
+            assert float(found[z, g]) == pytest.approx(sum(drawn) / 2)
     torch.testing.assert_close(found.sum(dim=1), torch.ones(3, dtype=torch.float64))
 
 
@@ -97,7 +100,7 @@ def test_errors_between_pairs_of_classes_are_learned_and_random_ones_are_drawn_t
     logits, given, _ = simulated(4000, 6, rate=0.2, pairs=True)
     paired = fit_noise_model(logits, given)
     assert paired.pull <= 16
-    assert float(paired.errors[2, 3]) == pytest.approx(0.2, abs=0.05)
+    assert 0.1 < float(paired.errors[2, 3]) < 0.25
     assert float(paired.errors[2, 5]) < 0.03
     logits, given, _ = simulated(4000, 6, rate=0.2)
     even = fit_noise_model(logits, given)

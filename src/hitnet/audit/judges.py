@@ -16,15 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.judgement import Case, Judgement, join
-from hitnet.audit.networks import MANY_IMAGES, Model, judge_by_networks, judge_by_runs, plan
-from hitnet.audit.planted import plant_errors, weigh_networks
+from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
 from hitnet.data import Images
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
+from hitnet.features.heads import deal
 from hitnet.features.neighbours import most_typical
-from hitnet.features.opinions import Opinion, judge_features, judge_neighbours
+from hitnet.features.opinions import Opinion, all_distances, judge_features, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -53,15 +54,15 @@ class Judges:
     """Which models judge the labels. To judge in a way of your own, derive a class and override `judge`.
 
     Attributes:
-        kind: auto (what suits images and device), features (heads on a frozen backbone), fine-tuned (a backbone; for
-            fewer than 20,000 images also heads on it, frozen), scratch (new networks) or mixed (features and scratch).
+        kind: auto (what suits images and device), features (heads on a frozen backbone), fine-tuned (a backbone,
+            and heads on it, frozen), scratch (new networks) or mixed (features and scratch).
         backbone: Pretrained backbone: efficientnet-lite0 (in the package) or timm:NAME. In Python, also a
             `Backbone` from `open_backbone`, for heads.
         weights: The backbone's weights, a .safetensors file. None: its published weights.
         features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
         repeats: Heads that judge an image, none of which has seen its label.
         model: Kind of network (see `hitnet models`), or several, which take turns. None: what suits the images.
-        networks: Number of networks to train. None: 4, 3 if they are pretrained and images are many, or 2 per kind.
+        networks: Number of networks to train. None: 4, or 2 per kind.
         recipe: How networks are trained: fast, paper or paper-decay. `fast` uses the audit's own number of epochs.
         epochs: Number of epochs of each network.
         neighbours: Look at grey images in shifted views too, and ask the most similar images, where these know the
@@ -121,9 +122,7 @@ class Judges:
         grey, gpu, count = images.shape[0] == 1, device.type == "cuda", len(images)
         backbone, networks = "a pretrained backbone, fine-tuned", "networks trained from scratch"
         both = "networks from scratch and heads on a frozen backbone"
-        many = not grey and gpu and count >= MANY_IMAGES
         table = (
-            (many, "fine-tuned", f"{backbone} ({MANY_IMAGES:,} colour images or more, a GPU)"),
             (not grey and gpu, "fine-tuned", f"{backbone} and frozen (colour images, a GPU)"),
             (not grey, "features", "heads on a frozen, pretrained backbone (colour images, no GPU)"),
             (count < FEW, "mixed", f"{both} (fewer than {FEW:,} grey images)"),
@@ -147,18 +146,20 @@ class Judges:
         model = chosen._tuned_model() if tuned else chosen.model
         if chosen.kind == "features":
             return chosen._judge_by_heads(case)
-        if chosen.kind == "mixed" or (tuned and len(case.images) < MANY_IMAGES):
+        if chosen.kind == "mixed" or tuned:
             return chosen._judge_by_both(case, model)
         return chosen._judge_by_networks(case, model)
 
     def _judge_by_both(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
-        """Networks, trained with planted errors, and heads, by which these errors tell how much the networks count."""
+        """Networks, each of which leaves out some of the images, and heads."""
         images = case.images
-        planted = plant_errors(images.labels, images.num_classes, self.seed)
-        networks = self._judge_by_networks(replace(case, images=images.with_labels(planted)), model)
-        heads = self._judge_by_heads(case)
-        opinions = weigh_networks(networks.opinions, heads.opinions, images.labels, planted)
-        return join([replace(networks, opinions=opinions, images=images), heads])
+        planned = plan(images, model=model, count=self.networks, device=case.device)
+        if len(planned) < 2:
+            raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
+        left_out = deal(images.labels, len(planned), torch.Generator().manual_seed(self.seed))
+        networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
+        opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels)
+        return join([replace(networks, opinions=opinions), self._judge_by_heads(case)])
 
     def _tuned_model(self) -> Model:
         weights = None if self.weights is None else str(self.weights)

@@ -24,7 +24,7 @@ from hitnet.models.inference import class_distances
 from hitnet.models.network import Network
 from hitnet.models.registry import HEADS
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
-from hitnet.training import Recipe, RecipeChoice, Run, RunConfig, RunFolder, choose_recipe
+from hitnet.training import Recipe, RecipeChoice, Run, RunFolder, choose_recipe
 from hitnet.training.committees import check_committee
 from hitnet.training.configuration import at_backbone_size, configure
 from hitnet.training.jobs import Job, train_runs
@@ -37,9 +37,9 @@ VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
 # Epochs by kind of features; see docs/audit.md for what more or less of it gives.
 EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
 MANY_IMAGES, FEWER_EPOCHS = 20_000, 4  # of a pretrained network: longer, it learns wrong labels by heart
+AT_ONCE_BYTES = 4 << 30  # of copies of images, for networks that leave out some of them
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
-MANY_PRETRAINED = 3  # networks of the only kind if it is pretrained and there are many images
 # Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
 # them all by heart none.
 LEAST_STEPS = {"small": 100, "paper": 300, "resnet9": 300, "pretrained": 100}
@@ -60,9 +60,7 @@ def plan(
     given = [model] if isinstance(model, Model) else list(model or default_kinds(images, device))
     kinds = list(dict.fromkeys(planned(models.find_choice(each), images) for each in given))
     if count is None:
-        many = kinds[0].choice.pretrained and len(images) >= MANY_IMAGES
-        single = MANY_PRETRAINED if many else SINGLE_KIND
-        count = single if len(kinds) == 1 else OF_EACH * len(kinds)
+        count = SINGLE_KIND if len(kinds) == 1 else OF_EACH * len(kinds)
     if count < 1:
         raise HitNetError(f"`networks` must be at least 1; got {count}.")
     return list(islice(cycle(kinds), count))
@@ -95,9 +93,24 @@ def need_hit_or_miss(model_name: str, loss: str) -> None:
 
 
 def judge_by_networks(
-    networks: Sequence[Planned], recipe: Recipe | RecipeChoice, seed: int, case: Case, *, shifted: bool = False
+    networks: Sequence[Planned],
+    recipe: Recipe | RecipeChoice,
+    seed: int,
+    case: Case,
+    *,
+    shifted: bool = False,
+    left_out: Tensor | None = None,
 ) -> Judgement:
-    """Train networks on the labels as given, or resume them, and let them judge; `shifted`: grey images in views."""
+    """Train networks on the labels as given, or resume them, and let them judge all images.
+
+    Args:
+        networks: The networks in the order of their seeds.
+        recipe: How they are trained.
+        seed: That of the first.
+        case: What they judge.
+        shifted: Show them grey images in shifted views.
+        left_out: (N,), the network that is trained without each image. None: each is trained on all images.
+    """
     judged: dict[int, tuple[Run, np.ndarray]] = {}
     for pretrained in (False, True):
         places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
@@ -106,7 +119,7 @@ def judge_by_networks(
         seen = case.images
         if pretrained:
             seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
-        trained = _train(networks, places, recipe, seed, replace(case, images=seen))
+        trained = _train(networks, places, recipe, seed, replace(case, images=seen), left_out)
         distances = collect(trained, seen, case.device, grey_shift=GREY_SHIFT if shifted else 0)
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
@@ -134,24 +147,32 @@ def _judgement(runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray
 
 
 def _train(
-    networks: Sequence[Planned], places: Sequence[int], recipe: Recipe | RecipeChoice, seed: int, case: Case
+    networks: Sequence[Planned],
+    places: Sequence[int],
+    recipe: Recipe | RecipeChoice,
+    seed: int,
+    case: Case,
+    left_out: Tensor | None,
 ) -> list[Run]:
     """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
-    jobs: list[Job] = []
-    kinds: dict[Planned, RunConfig] = {}
-    for i in places:
-        network = networks[i]
-        if network not in kinds:
-            own = _own_recipe(recipe, network)
-            kinds[network], _ = configure(
-                case.data, case.images, None, device=case.device, model=network.choice, recipe=own
-            )
-        config = replace(kinds[network], seed=seed + i)
+
+    def job(i: int) -> Job:
+        images = case.images if left_out is None else case.images.select(torch.nonzero(left_out != i)[:, 0])
+        own = _own_recipe(recipe, networks[i])
+        config, _ = configure(case.data, images, None, device=case.device, model=networks[i].choice, recipe=own)
+        config = replace(config, seed=seed + i)
         if i:
             config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
         folder = None if case.folder is None else RunFolder(case.folder / "models" / f"seed-{config.seed}")
-        jobs.append(Job(config, case.images, folder=folder))
-    return train_runs(jobs, resume=True, device=case.device, progress=case.progress)
+        return Job(config, images, folder=folder)
+
+    together = left_out is None or case.images.pixels.nbytes * len(places) <= AT_ONCE_BYTES
+    groups = [places] if together else [[i] for i in places]
+    return [
+        run
+        for group in groups
+        for run in train_runs([job(i) for i in group], resume=True, device=case.device, progress=case.progress)
+    ]
 
 
 def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | RecipeChoice:

@@ -8,7 +8,8 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 - w: the maximum of Σ posterior · ln q, by Newton's method;
 - T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
   on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
-  out: little where errors follow pairs of classes, else much.
+  out: little where errors follow pairs of classes, else much. Judges confuse pairs of classes too, which looks like
+  errors: so half of T is drawn by this pull, and half by the strongest.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -87,7 +88,7 @@ def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor) -> bool:
 
 
 def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
-    """T (K, K) from the posteriors (N, K) of labels (N,).
+    """T (K, K) from the posteriors (N, K) of labels (N,): the mean of what this pull and the strongest give.
 
     Of n images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes; among
     wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
@@ -100,9 +101,13 @@ def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
     total = wrong.sum(dim=1)
     few = math.sqrt(len(labels))
     overall = (total.sum() + few / 2) / (len(labels) + few)
-    rate = (total + pull) / (total + right + pull / overall)
     even = (1 - torch.eye(classes, dtype=counts.dtype, device=counts.device)) / (classes - 1)
-    return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
+
+    def drawn(pull: float) -> Tensor:
+        rate = (total + pull) / (total + right + pull / overall)
+        return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
+
+    return (drawn(pull) + drawn(PULLS[-1])) / 2
 
 
 def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tensor:
@@ -137,11 +142,7 @@ def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: 
 
 
 def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
-    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half.
-
-    Judges confuse classes too, which looks like errors between pairs of classes. So the strongest pull, under which
-    errors fall on all classes alike, stays, unless another makes each wrong label at least twice as likely.
-    """
+    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half."""
     likelihood = dict.fromkeys(PULLS, 0.0)
     half = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device) % 2 == 0
     for known in (half, ~half):
@@ -151,6 +152,4 @@ def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
             for _ in range(4):
                 fitted = error_matrix(posterior(prior_known, known_labels, fitted), known_labels, pull)
             likelihood[pull] += float(torch.logsumexp(prior_new + fitted.log().T[new_labels], dim=1).sum())
-    best = max(PULLS, key=lambda pull: likelihood[pull])
-    wrong = len(labels) - float(posterior(prior, labels, errors).gather(1, labels[:, None]).sum())
-    return best if likelihood[best] - likelihood[PULLS[-1]] > math.log(2) * wrong else PULLS[-1]
+    return max(PULLS, key=lambda pull: likelihood[pull])

@@ -70,7 +70,7 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     """Score labels (N,) by all opinions.
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
-    many labels are wrong. Networks that have seen them join with their weight (see planted.py): they change the order
+    many labels are wrong. Networks that have seen them join with their weight (see cross_fit.py): they change the order
     of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (doubts.py).
     Judges that do no better than chance are not heard.
     """
@@ -88,8 +88,7 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
         doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
     if can_tell and seen and seen[0].weight is not None:
-        weight = torch.from_numpy(seen[0].weight)[:, None]
-        doubt, rival = log_odds(joint + weight * freed_logits(seen, given), given)
+        doubt, rival = log_odds(joint + seen[0].weight * freed_logits(seen, given), given)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = images_of_small_classes(labels, 2)
     score[lonely], doubt[lonely] = 0.5, 0.0

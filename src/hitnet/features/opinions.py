@@ -30,15 +30,15 @@ class Opinion:
         distances: (N, K) float32, the lower the better the class fits; float16 where they are kept for a review.
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
-        weight: (N,), how much a judge that was trained on the labels counts beside those that were not (see
-            audit/planted.py). None: not at all.
+        weight: How much a judge that was trained on the labels counts beside those that were not (see
+            audit/cross_fit.py). None: not at all.
     """
 
     kind: str
     distances: np.ndarray
     in_sample: bool = False
     capsules: bool = False
-    weight: np.ndarray | None = None
+    weight: float | None = None
 
 
 def all_distances(opinions: Iterable[Opinion]) -> np.ndarray:

@@ -1,0 +1,131 @@
+"""How much fine-tuned networks help beside frozen heads: networks that have not seen an image, and those that have.
+
+    python benchmarks/cross_fit.py judge KEPT --clothing DIR --cifar10n FILE.npz --tiny DIR      # on a GPU
+    python benchmarks/cross_fit.py score KEPT [--device NAME]                                    # anywhere
+
+`judge` keeps what the judges of a default audit on a GPU say, and the seconds. `score` scores these opinions: average
+precision of frozen judges, of networks that have not seen the image, of both, and of both with those that have seen it,
+by their weight, as an audit does it. Rows go to benchmarks/records/cross_fit.json.
+
+Data: the clothes of benchmarks/fine_tuning.py, 5 % uniform and look-alike; images of CIFAR-10N, labels of people
+(`x`, `noisy`, `clean`), all and the first 12,000; a folder of Tiny ImageNet's classes, 5 % uniform.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+
+import hitnet
+from hitnet.audit.judgement import Case
+from hitnet.audit.judges import Judges
+from hitnet.audit.scoring import score_labels
+from hitnet.data import Images
+from hitnet.features.opinions import Opinion
+from hitnet.runtime.device import pick_device
+from parts.noisy_labels import clothing_files, with_noise, write_table
+from parts.record import Row, about, replace_rows
+
+RECORD = Path(__file__).parent / "records" / "cross_fit.json"
+CASES = {"uniform": "clothing", "look-alike": "clothing", "cifar-few": "CIFAR-10N", "cifar": "CIFAR-10N", "tiny": "Tiny"}
+FEW = 12_000
+
+
+def opened(case: str, args: argparse.Namespace, folder: Path) -> tuple[hitnet.Data, np.ndarray]:
+    """The data of a case under its noisy labels, and the true labels."""
+    if CASES[case] == "clothing":
+        files, truth = clothing_files(args.clothing)
+        table = write_table(folder / "clothing.csv", files, with_noise(truth, case, 0))
+        return hitnet.open_data(table, flip=True), truth
+    if CASES[case] == "CIFAR-10N":
+        arrays = np.load(args.cifar10n, allow_pickle=False)
+        x, noisy, clean = (arrays[name][: FEW if case == "cifar-few" else None] for name in ("x", "noisy", "clean"))
+        images = Images.from_arrays(x, noisy.astype(np.int64), name="CIFAR-10N", flip=True)
+        return hitnet.open_data(images), clean.astype(np.int64)
+    images = hitnet.open_data(args.tiny, flip=True).load("all")
+    truth = images.labels.numpy()
+    return hitnet.open_data(images.with_labels(torch.from_numpy(with_noise(truth, "uniform", 0)))), truth
+
+
+def judge(args: argparse.Namespace) -> None:
+    args.kept.mkdir(parents=True, exist_ok=True)
+    for name in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            data, truth = opened(name, args, Path(folder))
+            case = Case(data, data.load(data.audit_split), data.audit_split, pick_device("auto"))
+            started = time.perf_counter()
+            opinions = Judges(kind="fine-tuned").judge(case).opinions
+            seconds = time.perf_counter() - started
+        np.savez(args.kept / f"{name}.npz", given=case.images.labels.numpy(), truth=truth, seconds=seconds)
+        for j, each in enumerate(opinions):
+            facts = {"kind": each.kind, "in_sample": each.in_sample, "capsules": each.capsules}
+            weight = {} if each.weight is None else {"weight": each.weight}
+            np.savez_compressed(args.kept / f"{name}-{j}.npz", d=each.distances.astype(np.float16), **facts, **weight)
+        print(name, round(seconds), flush=True)
+
+
+def read_opinion(path: Path) -> Opinion:
+    kept = np.load(path, allow_pickle=False)
+    weight = float(kept["weight"]) if "weight" in kept else None
+    return Opinion(
+        str(kept["kind"]), kept["d"].astype(np.float32), bool(kept["in_sample"]), bool(kept["capsules"]), weight
+    )
+
+
+def scored(kept: Path, name: str) -> Row:
+    """The figures of one case."""
+    facts = np.load(kept / f"{name}.npz", allow_pickle=False)
+    given = facts["given"].astype(np.int64)
+    wrong = given != facts["truth"]
+    opinions = [read_opinion(path) for path in sorted(kept.glob(f"{name}-[0-9].npz"))]
+    networks = [each for each in opinions if each.kind == "networks"]
+    frozen = [each for each in opinions if each.kind != "networks"]
+    unseen, seen = ([each for each in networks if each.in_sample is kind] for kind in (False, True))
+    row: Row = {"images": len(given), "classes": unseen[0].distances.shape[1], "wrong": int(wrong.sum())}
+    for who, judges in {"frozen": frozen, "networks": unseen, "both": [*unseen, *frozen], "all": opinions}.items():
+        result = score_labels(judges, given)
+        flagged = np.array(result.flag) == "wrong"
+        row[who] = {
+            "ap": float(average_precision_score(wrong, result.doubt)),
+            "expected": float((1 - result.score).sum()),
+            "flagged": int(flagged.sum()),
+            "precision": float(wrong[flagged].mean()) if flagged.any() else None,
+        }
+    return row | {"weight": seen[0].weight if seen else None, "seconds": float(facts["seconds"])}
+
+
+def score(args: argparse.Namespace) -> None:
+    for name, data in CASES.items():
+        if not (args.kept / f"{name}.npz").exists():
+            continue
+        row = {"case": name, "data": data} | scored(args.kept, name)
+        facts = about(torch.device("cpu")) | {"judged_on": args.device, "note": args.note}
+        replace_rows(RECORD, [row | facts], "case")
+        print(row, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    steps = parser.add_subparsers(required=True)
+    judging = steps.add_parser("judge")
+    for option in ("clothing", "cifar10n", "tiny"):
+        judging.add_argument(f"--{option}", type=Path, required=True)
+    judging.set_defaults(step=judge)
+    scoring = steps.add_parser("score")
+    scoring.add_argument("--device", default="NVIDIA H200", help="where the opinions were made")
+    scoring.add_argument("--note", default="", help="what else the record should tell")
+    scoring.set_defaults(step=score)
+    for each in (judging, scoring):
+        each.add_argument("kept", type=Path)
+    args = parser.parse_args()
+    args.step(args)
+
+
+if __name__ == "__main__":
+    main()
