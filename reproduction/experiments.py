@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from hitnet import HitNetError, ModelConfig, Recipe, choose_model, choose_recipe
-from reproduction import dropconnect, networks  # noqa: F401 (registers them)
+from reproduction import affnist, dropconnect, networks  # noqa: F401 (registers them)
 from reproduction.ledger import RUN, SHORT
 
 Shape = tuple[int, int, int]

@@ -24,7 +24,7 @@ ROOT = TESTS.parent
 sys.path[:0] = [str(ROOT / name) for name in ("src", "", "reproduction/tests", "tests", "tests/attack")]
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     fuzz = commands.add_parser("fuzz", help="read damaged files")
@@ -43,7 +43,7 @@ def main() -> None:
     cases.add_argument("folder", type=Path)
     again = commands.add_parser("repeat", help="read the input of a finding again")
     again.add_argument("finding", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     {"fuzz": run_fuzz, "kill": run_kills, "cases": run_cases, "repeat": run_repeat}[args.command](args)
 
 

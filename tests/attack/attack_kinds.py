@@ -16,7 +16,7 @@ from toy_book import toy_book
 import hitnet
 from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, SUMMARY, TABLE, Settings, claimed
 from hitnet.data import check_data, open_data, read_image
-from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
+from hitnet.data.known.makers import read_cifar, read_idx, read_svhn
 from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
 from hitnet.decisions.rules import Decisions, settled
@@ -34,6 +34,7 @@ from hitnet.training import RunFolder
 from hitnet.training.batches import Feed
 from hitnet.training.engine import Trainer
 from reproduction import Ledger, write_page
+from reproduction.affnist import read_affnist
 from reproduction.ghosts import load_readings
 from reproduction.provenance import read_origin
 from reproduction.records import all_records, diverged_runs, full_runs, history_facts

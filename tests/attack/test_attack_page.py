@@ -134,9 +134,7 @@ def test_what_the_page_exports_is_read_back(driver, tmp_path):
     driver.get((tmp_path / "report.html").as_uri())
     driver.execute_script("localStorage.clear()")
     driver.get((tmp_path / "report.html").as_uri())
-    for _ in range(len(table)):
-        ActionChains(driver).send_keys("1").perform()
-    ActionChains(driver).send_keys("e").perform()
+    ActionChains(driver).send_keys("1" * len(table), "e").perform()
     text = driver.execute_script("return document.querySelector('#export-text').value")
     (tmp_path / "d.jsonl").write_text(text, encoding="utf-8", newline="")
     corrections = read_corrections(tmp_path / "d.jsonl").corrections

@@ -11,6 +11,7 @@ from audit_samples import QUICK, Counting, judged_table, mislabelled, quick_audi
 
 import hitnet
 from hitnet import HitNetError, Judges, choose_model, choose_recipe, open_data, open_run
+from hitnet.audit import networks
 from hitnet.audit.networks import collect
 from hitnet.models.inference import class_distances
 from toy import Stop, toy_images
@@ -48,10 +49,10 @@ def test_the_networks_are_kept_and_only_the_first_has_a_decoder(audited):
 
 def test_networks_of_two_kinds_take_turns(tmp_path):
     """Kinds in turn, one decoder in all, the summary names them; an interrupted audit is resumed with both."""
-    images = mislabelled(shape=(1, 17, 17))
+    images = toy_images(32, shape=(1, 17, 17))
     judges = Judges(model=["hitnet-small", "hitnet"], networks=3, recipe=quick_recipe(2))
     with pytest.raises(Stop):
-        quick_audit(images, out=tmp_path / "out", progress=Counting(7), judges=judges)
+        quick_audit(images, out=tmp_path / "out", progress=Counting(3), judges=judges)
     result = quick_audit(images, out=tmp_path / "out", resume=True, judges=judges)
     kept = [open_run(tmp_path / "out" / "models" / f"seed-{seed}").config for seed in range(3)]
     assert [run.model_name for run in kept] == ["hitnet-small", "hitnet", "hitnet-small"]
@@ -70,10 +71,11 @@ def test_networks_of_two_kinds_take_turns(tmp_path):
         quick_audit(images, out=tmp_path / "out", resume=True, judges=replace(judges, model="hitnet-small"))
 
 
-def test_by_default_the_audit_chooses_the_epochs():
+def test_by_default_the_audit_chooses_the_epochs(monkeypatch):
     """With a name of a recipe, with changes that leave the epochs open, and with a whole recipe."""
+    monkeypatch.setitem(networks.LEAST_STEPS, "small", 20)
     images, whole = toy_images(6), hitnet.Recipe(epochs=3)
-    for recipe, epochs in (("fast", 100), (choose_recipe("fast", batch_size=64), 100), (whole, 3)):
+    for recipe, epochs in (("fast", 20), (choose_recipe("fast", batch_size=64), 20), (whole, 3)):
         result = quick_audit(images, judges=Judges("scratch", networks=1, recipe=recipe))
         assert result.summary.networks[0]["recipe"]["epochs"] == epochs
 
@@ -115,7 +117,7 @@ def test_runs_that_cannot_judge_are_refused(runs, tmp_path):
     images = toy_images(6)
     turned = replace(images, class_names=images.class_names[::-1])
     hitnet.train(turned, model="hitnet-small", out=tmp_path / "turned", **BRIEF)
-    with pytest.raises(HitNetError, match="the same classes in the same order"):
+    with pytest.raises(HitNetError, match="runs with the same classes in the same order"):
         audit_by([runs[0], tmp_path / "turned"], images)
     shutil.copytree(runs[0], tmp_path / "copy")
     with pytest.raises(HitNetError, match=f"{runs[0]} and {tmp_path / 'copy'} hold the same network"):

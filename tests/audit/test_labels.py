@@ -117,6 +117,12 @@ def test_a_folder_in_use_is_refused_before_the_images_are_read(audited, tmp_path
     assert "listing" not in vars(data)
 
 
+def test_classes_of_one_name_are_refused(tmp_path):
+    with pytest.raises(HitNetError, match="two classes have the same name"):
+        quick_audit(replace(toy_images(), class_names=("a", "b", "a")), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_single_image_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(HitNetError, match=r"at least two images; the split all has one.*`limit`"):
         quick_audit(open_data(toy_images(), limit=1), out=tmp_path / "out")

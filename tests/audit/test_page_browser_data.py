@@ -178,8 +178,8 @@ def test_hostile_names_do_no_harm(open_review, browser):
 
 
 def test_ten_thousand_rows_scroll_with_few_elements(open_review):
-    review = open_review(make_audit(10_000, 10, suspects=10_000))
-    ids = make_audit(10_000, 10, suspects=10_000)[0]["id"].tolist()
+    audit = make_audit(10_000, 10, suspects=10_000)
+    review, ids = open_review(audit), audit[0]["id"].tolist()
     assert review.shown == 10_000
     script = """
         const done = arguments[0], list = document.querySelector("#list");

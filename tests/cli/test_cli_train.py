@@ -134,7 +134,7 @@ def test_a_committee(command, toy_run, tmp_path):
     assert (whole["images"], whole["networks"]) == (60, 2)
     twice = command("evaluate", first, first, "--device", "cpu")
     assert twice.code == 1
-    assert "is in the committee twice. Give each run once." in " ".join(twice.err.split())
+    assert "hold the same network. Give each network once." in " ".join(twice.err.split())
 
 
 def test_evaluate_as_json(command, toy_run):

@@ -20,7 +20,7 @@ def pictures(tmp_path):
 def test_the_file_predicts_as_the_run_does(command, toy_run, tmp_path, pictures):
     run, _ = toy_run
     file = tmp_path / "new" / "bands.onnx"
-    exported = command("export", run, "--format", "onnx", "--out", file)
+    exported = command("export", run, "--out", file)
     assert (exported.code, exported.out) == (0, f"written: {file}\n")
     by_run, by_file = (json.loads(command("predict", which, *pictures, "--json").out) for which in (run, file))
     for expected, predicted in zip(by_run, by_file, strict=True):

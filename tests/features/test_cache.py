@@ -49,7 +49,7 @@ def count(photos, backbone, tmp_path):
     def run(paths=photos, backbone=backbone, **options):
         cached_features([], backbone, folder=tmp_path / "cache")
         Means.seen = 0
-        found = cached_features(paths, backbone, folder=tmp_path / "cache", workers=2, **options)
+        found = cached_features(paths, backbone, folder=tmp_path / "cache", **options)
         # Folding tries the network on two images, once before and once after.
         return found, max(0, Means.seen - 4)
 
@@ -103,10 +103,6 @@ def test_a_killed_pass_resumes(count, photos, monkeypatch):
                 raise KeyboardInterrupt
             yield part
 
-    from hitnet.features import extraction
-
-    steps = extraction._in_order
-    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
     monkeypatch.setattr(cache.Extractor, "run", killed)
     with pytest.raises(KeyboardInterrupt):
         count()

@@ -61,10 +61,11 @@ def plain(paths, backbone):
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_files_give_the_features_of_the_plain_way_in_their_order(photos, backbone, workers):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_files_give_the_features_of_the_plain_way_in_their_order(photos, backbone, threads, monkeypatch):
+    monkeypatch.setattr(extraction, "_cores", lambda device: threads)
     seen = Counted()
-    found = extract(photos, backbone, workers=workers, progress=seen)
+    found = extract(photos, backbone, progress=seen)
     assert found.dtype == torch.float16
     torch.testing.assert_close(found.float(), plain(photos, backbone), rtol=2e-3, atol=2e-3)
     assert sum(seen.steps) == 21
@@ -188,10 +189,7 @@ def test_little_is_under_way_at_a_time(photos, backbone, monkeypatch):
     count = []
     monkeypatch.setattr(extraction.photographs, "read", lambda path, size: (count.append(path), read(path, size))[1])
     monkeypatch.setattr(extraction, "PER_TASK", 2)
-    extractor = Extractor(backbone, workers=1)
-    steps = extraction._in_order
-    monkeypatch.setattr(extraction, "_in_order", lambda *given: steps(*given, per_task=2))
-    run = extractor.run(photos * 4)
+    run = Extractor(backbone).run(photos * 4)
     next(run)
     assert len(count) <= 8
     run.close()

@@ -135,7 +135,6 @@ def test_the_run_stays_as_it_is(tmp_path):
     ("changes", "options", "message"),
     [
         ({}, {"out": "network.pb"}, "ends in .onnx"),
-        ({}, {"format": "tflite"}, "`format` must be one of onnx"),
         ({}, {"part": "head"}, "`part` must be one of classifier, decoder"),
         ({"decoder": "none"}, {"part": "decoder"}, "has no decoder"),
     ],

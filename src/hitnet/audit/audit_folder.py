@@ -84,7 +84,7 @@ def _check_same(folder: Path, settings: Settings, *, may_grow: bool) -> None:
     """Raise HitNetError if the folder holds the audit of something else."""
     path = own_file(folder, SETTINGS)
     value = files.read_json(path)
-    schemas.check(value, schemas.schema_of(Settings), path)
+    schemas.check_schema(value, schemas.schema_of(Settings), path)
     earlier = Settings(value["source"], value["split"], value["images"])
     # Networks that were trained on other images cannot be resumed; what heads stand on can.
     grown = may_grow and replace(earlier, images=settings.images) == settings and not (folder / "models").exists()

@@ -74,6 +74,8 @@ def audit_labels(
             f"{images.name}: an audit needs at least two images; the split {split} has one. Choose another `split`, or "
             "a larger `limit`."
         )
+    if len(set(images.class_names)) < images.num_classes:
+        raise HitNetError(f"{images.name}: two classes have the same name. Give every class a different name.")
     settings = Settings(opened.address, split, len(images))
     with claimed(out, settings, resume=resume, may_grow=opened.by_path and opened.options.limit is None) as folder:
         with shown(progress, f"Auditing {opened.name}") as bar:

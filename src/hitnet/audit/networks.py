@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,10 +21,11 @@ from hitnet.errors import HitNetError
 from hitnet.features.opinions import Opinion
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.inference import class_distances
-from hitnet.models.network import Network, weights_fingerprint
+from hitnet.models.network import Network
 from hitnet.models.registry import HEADS
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunFolder, choose_recipe
+from hitnet.training.committees import check_committee
 from hitnet.training.configuration import at_backbone_size, configure
 from hitnet.training.jobs import Job, train_runs
 from hitnet.training.recipes import FINE_TUNING, complete_recipe
@@ -127,7 +127,11 @@ def judge_by_networks(
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
-    """The judgement of trained networks."""
+    """The judgement of trained networks, on images that are labelled in their order of classes."""
+    check_committee(runs)
+    for run in runs:
+        need_hit_or_miss(run.config.model_name, run.model.head.loss)
+        check_fit(run.model, images)
     return _judgement(runs, collect(runs, images, device), images)
 
 
@@ -189,30 +193,12 @@ def same_images(images: Images, others: Images) -> Images:
 def collect(runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0) -> np.ndarray:
     """Class distances (M, N, K) in float32: the mean over each image's views."""
     distances = []
-    check_differ(runs)
     for run in runs:
-        need_hit_or_miss(run.config.model_name, run.model.head.loss)
-        if run.class_names != images.class_names:
-            raise HitNetError(
-                f"The runs must know the same classes in the same order, {', '.join(images.class_names[:20])}; "
-                f"{run.folder} knows {', '.join(run.class_names[:20])}."
-            )
-        check_fit(run.model, images)
         network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         parts = (part.to(device) for part in images.pixels.split(BATCH))
         seen = [mean_distances(network, part, flip=images.flip, grey_shift=grey_shift) for part in parts]
         distances.append(torch.cat(seen).numpy())
     return np.stack(distances)
-
-
-def check_differ(runs: Sequence[Run]) -> None:
-    """Raise if one network is given twice: its two votes would be counted as agreement."""
-    folders: dict[str, Path | None] = {}
-    for run in runs:
-        weights = weights_fingerprint(run.model)
-        if weights in folders:
-            raise HitNetError(f"{folders[weights]} and {run.folder} hold the same network. Give each network once.")
-        folders[weights] = run.folder
 
 
 def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:

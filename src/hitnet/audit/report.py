@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from hitnet.audit.audit_table import check_table
 from hitnet.audit.rows import Ints, Rows
 from hitnet.audit.summary import Summary
 from hitnet.audit.thumbnails import make_thumbnails, show_files, show_pixels, size_of
@@ -65,7 +64,8 @@ def write_page(
     At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
     thumbnails become coarser, then fewer.
     """
-    _check(table, distances, summary.class_names, prototypes)
+    if prototypes is not None and len(prototypes) != len(summary.class_names):
+        raise HitNetError(f"There are {len(prototypes)} prototypes for {len(summary.class_names)} classes.")
     rows = Rows(table, distances, tuple(summary.class_names))
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
     show = show_pixels(images)
@@ -143,19 +143,6 @@ def audit_fingerprint(table: pd.DataFrame, names: list[str]) -> str:
     for column in ("id", "path", "given", "suggested", "score"):
         digest.update(json.dumps(table[column].tolist()).encode())
     return digest.hexdigest()[:16]
-
-
-def _check(table: pd.DataFrame, distances: np.ndarray, names: list[str], prototypes: Tensor | None) -> None:
-    check_table(table, names, "The audit table")
-    if not len(table):
-        raise HitNetError("The audit table has no rows: there is nothing to review.")
-    if distances.shape != (len(table), len(names)):
-        expected = (len(table), len(names))
-        raise HitNetError(f"distances must be {expected}, images by classes; got {distances.shape}.")
-    if len(set(names)) < len(names):
-        raise HitNetError("Two classes have the same name. Give every class a different name.")
-    if prototypes is not None and len(prototypes) != len(names):
-        raise HitNetError(f"There are {len(prototypes)} prototypes for {len(names)} classes.")
 
 
 def asset_text(names: Sequence[str]) -> str:

@@ -196,7 +196,7 @@ def open_audit(folder: str | Path) -> Audit:
 def _check_sums(folder: Path) -> None:
     """Raise HitNetError if a file of an audit is not as it was written."""
     checksums = files.read_json(own_file(folder, CHECKSUMS))
-    schemas.check(checksums, {TABLE: str, DISTANCES: str, SUMMARY: str}, folder / CHECKSUMS)
+    schemas.check_schema(checksums, {TABLE: str, DISTANCES: str, SUMMARY: str}, folder / CHECKSUMS)
     for name in (TABLE, DISTANCES, SUMMARY):
         if files.checksum(own_file(folder, name)) != checksums[name]:
             raise HitNetError(

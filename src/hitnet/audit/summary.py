@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from hitnet.audit.audit_table import class_codes
 from hitnet.data.known.samples import label_errors
 from hitnet.runtime import schemas
 
@@ -59,13 +60,14 @@ class Summary:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Summary:
         """Raises HitNetError for what is no summary."""
-        schemas.check(value, schemas.schema_of(cls), where)
+        schemas.check_schema(value, schemas.schema_of(cls), where)
         known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
         return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})
 
 
 def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> Summary:
     """The summary of an audit's table; `about` are the entries that the table does not tell."""
+    rows_of: dict[Any, pd.DataFrame] = dict(iter(table.groupby(class_codes(table["given"], class_names))))
     wrong = table[table["flag"] == "wrong"]
     pairs = Counter(zip(wrong["given"], wrong["suggested"], strict=True))
     return Summary(
@@ -73,7 +75,7 @@ def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> 
         class_names=list(class_names),
         expected_errors=float((1 - table["score"]).sum()),
         flags={str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
-        classes=[class_health(name, table[table["given"] == name]) for name in class_names],
+        classes=[class_health(name, rows_of.get(k, table[:0])) for k, name in enumerate(class_names)],
         pairs=[[given, suggested, count] for (given, suggested), count in pairs.most_common()],
         **about,
     )

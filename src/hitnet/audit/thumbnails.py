@@ -7,13 +7,12 @@ import io
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import numpy as np
 from PIL import Image
 from torch import Tensor
 
 from hitnet.audit.rows import Rows
-from hitnet.data.reading.decode import shrunk, without_bars
-from hitnet.data.reading.pictures import PictureReader
+from hitnet.data.reading.decode import shrunk
+from hitnet.data.reading.pictures import PictureReader, pixel_picture
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import in_threads
 
@@ -30,12 +29,7 @@ Show = Callable[[int, int], Image.Image]  # the picture of a row, and the longes
 
 def show_pixels(images: Tensor) -> Show:
     """Pictures of uint8 images (N, C, H, W)."""
-
-    def show(row: int, side: int) -> Image.Image:
-        pixels = images[row].cpu().permute(1, 2, 0).squeeze(-1)
-        return shrunk(without_bars(Image.fromarray(np.ascontiguousarray(pixels.numpy()))), side)
-
-    return show
+    return lambda row, side: pixel_picture(images[row].cpu(), side)
 
 
 def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:

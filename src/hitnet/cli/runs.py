@@ -131,10 +131,9 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
 def export_command(
     run: RunPath,
     out: Annotated[Path, typer.Option(help="File to write: .onnx")],
-    format: Annotated[Literal["onnx"], typer.Option(help="Kind of file")] = "onnx",
     part: Annotated[Literal["classifier", "decoder"], typer.Option(help="What to export")] = "classifier",
     keep: Keep = None,
     known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, format=format, part=part, keep=keep, known=known)])
+    print_written([export_run(run, out, part=part, keep=keep, known=known)])

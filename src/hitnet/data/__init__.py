@@ -4,34 +4,23 @@
 Everything else receives the opened data.
 """
 
-from hitnet.data.formats.npz import save_npz
-from hitnet.data.images import Images
-from hitnet.data.known.catalogue import FileState, data_folder
-from hitnet.data.known.datasets import fetch_data, list_data
-from hitnet.data.opened import Check, Data, DataOptions, ImageSet, Relabelling, Report
-from hitnet.data.reading.array_files import read_npz
-from hitnet.data.reading.decode import read_image
-from hitnet.data.reading.entries import Skipped
-from hitnet.data.sources import FORMATS, Source, check_data, open_data
-
-__all__ = [
-    "FORMATS",
-    "Check",
-    "Data",
-    "DataOptions",
-    "FileState",
-    "ImageSet",
-    "Images",
-    "Relabelling",
-    "Report",
-    "Skipped",
-    "Source",
-    "check_data",
-    "data_folder",
-    "fetch_data",
-    "list_data",
-    "open_data",
-    "read_image",
-    "read_npz",
-    "save_npz",
-]
+from hitnet.data.formats.npz import save_npz as save_npz
+from hitnet.data.images import Images as Images
+from hitnet.data.known.catalogue import FileState as FileState
+from hitnet.data.known.catalogue import data_folder as data_folder
+from hitnet.data.known.datasets import fetch_data as fetch_data
+from hitnet.data.known.datasets import list_data as list_data
+from hitnet.data.known.makers import read_matlab as read_matlab
+from hitnet.data.opened import Check as Check
+from hitnet.data.opened import Data as Data
+from hitnet.data.opened import DataOptions as DataOptions
+from hitnet.data.opened import ImageSet as ImageSet
+from hitnet.data.opened import Relabelling as Relabelling
+from hitnet.data.opened import Report as Report
+from hitnet.data.reading.array_files import read_npz as read_npz
+from hitnet.data.reading.decode import read_image as read_image
+from hitnet.data.reading.entries import Skipped as Skipped
+from hitnet.data.sources import FORMATS as FORMATS
+from hitnet.data.sources import Source as Source
+from hitnet.data.sources import check_data as check_data
+from hitnet.data.sources import open_data as open_data

@@ -126,7 +126,6 @@ def cached_features(
     backbone: Backbone,
     *,
     device: torch.device | str = "cpu",
-    workers: int | None = None,
     folder: str | Path | None = None,
     out: str | Path | None = None,
     progress: Progress = Progress(),
@@ -138,7 +137,7 @@ def cached_features(
 
     Args:
         paths: Image files.
-        backbone, device, workers: See `Extractor`.
+        backbone, device: See `Extractor`.
         folder: Of the cache; None: `cache_folder()`.
         out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
             with the number of images.
@@ -154,7 +153,7 @@ def cached_features(
     mine = missing[ranks.rank :: ranks.size]
     if len(mine):
         cache.check_writable()
-        extractor = Extractor(backbone, device=device, workers=workers)
+        extractor = Extractor(backbone, device=device)
         _fill(cache, extractor, paths, keys, mine, progress)
     else:
         progress.step(len(paths))

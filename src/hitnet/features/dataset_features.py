@@ -125,7 +125,7 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
         if not names.exists():
             return values, None, "id"
         paths = read_json(names)
-        schemas.check(paths, [str], names)
+        schemas.check_schema(paths, [str], names)
         return values, np.array(paths, dtype=object), "path"
     if kind == ".npz":
         arrays = read_npz(file, ("features", "id", "path"))

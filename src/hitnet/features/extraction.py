@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from hitnet.data.reading.stored import AnyFile
-from hitnet.errors import HitNetError, whole
+from hitnet.errors import HitNetError
 from hitnet.features import photographs
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
 from hitnet.runtime.progress import Progress
+from hitnet.runtime.threads import in_threads
 
 Source = Sequence[str | AnyFile] | Tensor
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
@@ -34,11 +35,11 @@ PER_TASK = 16  # images that a thread takes at a time
 
 
 class Extractor:
-    """A backbone made ready to compute features on a device, with one thread per core or as many `workers`."""
+    """A backbone made ready to compute features on a device: on a CPU, with as many threads as PyTorch uses."""
 
-    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu", workers: int | None = None) -> None:
+    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu") -> None:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
-        self.workers = _cores(self.device) if workers is None else whole("Extractor", "workers", workers, 1)
+        self.threads = _cores(self.device)
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
         self.module = module.to(torch.bfloat16) if self.half else module
@@ -67,8 +68,7 @@ class Extractor:
         if self.device.type == "cuda":
             yield from self._on_gpu(source)
             return
-        with ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from _in_order(pool, self._on_core, source, self.workers)
+        yield from self._in_order(self._on_core, source, PER_TASK, begin=partial(torch.set_num_threads, 1))
 
     def _on_core(self, part: Source) -> Tensor:
         """The whole work for a few images, a network's batch at a time."""
@@ -95,39 +95,29 @@ class Extractor:
     def _to_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         """uint8 images of consecutive batches, on the GPU."""
         batch = AT_ONCE["cuda"]
-        with ThreadPoolExecutor(self.workers) as pool:
-            if isinstance(source, Tensor) or self.gpu_decoder is None:
-                for which, pixels in _in_order(pool, self._pixels, source, self.workers, per_task=batch):
-                    yield which, sent(pixels, self.device)
-                return
+        if isinstance(source, Tensor) or self.gpu_decoder is None:
+            for which, pixels in self._in_order(self._pixels, source, batch):
+                yield which, sent(pixels, self.device)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
             read = self.gpu_decoder(self.size, self.device, pool)
             for start in range(0, len(source), batch):
                 which = range(start, min(start + batch, len(source)))
                 yield which, read(source[start : which.stop])
 
-
-def _in_order(
-    pool: ThreadPoolExecutor,
-    work: Callable[[Any], Tensor],
-    source: Source,
-    workers: int,
-    per_task: int = PER_TASK,
-) -> Iterator[tuple[range, Tensor]]:
-    """Results of consecutive parts of the source, two tasks per thread under way at most."""
-    waiting: deque[tuple[range, Future[Tensor]]] = deque()
-    try:
-        for start in range(0, len(source), per_task):
-            which = range(start, min(start + per_task, len(source)))
-            waiting.append((which, pool.submit(work, source[start : which.stop])))
-            if len(waiting) >= 2 * workers:
-                done, result = waiting.popleft()
-                yield done, result.result()
-        while waiting:
-            done, result = waiting.popleft()
-            yield done, result.result()
-    finally:
-        for _, result in waiting:
-            result.cancel()
+    def _in_order(
+        self, work: Callable[[Any], Tensor], source: Source, per_task: int, begin: Callable[[], None] | None = None
+    ) -> Iterator[tuple[range, Tensor]]:
+        """Results of consecutive parts of the source, two tasks per thread under way at most."""
+        parts = [range(start, min(start + per_task, len(source))) for start in range(0, len(source), per_task)]
+        results = in_threads(
+            lambda which: work(source[which.start : which.stop]),
+            parts,
+            ahead=2 * self.threads,
+            threads=self.threads,
+            begin=begin,
+        )
+        return zip(parts, results, strict=True)
 
 
 def extract(
@@ -135,12 +125,11 @@ def extract(
     backbone: Backbone,
     *,
     device: torch.device | str = "cpu",
-    workers: int | None = None,
     progress: Progress = Progress(),
 ) -> Tensor:
     """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
-    for which, part in Extractor(backbone, device=device, workers=workers).run(source):
+    for which, part in Extractor(backbone, device=device).run(source):
         features[which.start : which.stop] = in_half(part)
         progress.step(len(which))
     return features

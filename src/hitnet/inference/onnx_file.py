@@ -61,7 +61,7 @@ class About(DecisionRule):
             raise HitNetError(f"{path} is damaged: its metadata is not readable JSON ({error}).") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{path} is not an ONNX file that this version of hitnet can read. Export it again.")
-        schemas.check(values, schemas.schema_of(cls), path)
+        schemas.check_schema(values, schemas.schema_of(cls), path)
         known: dict[str, Any] = {entry.name: values[entry.name] for entry in fields(cls) if entry.name in values}
         known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
         about = cls(**known)

@@ -27,19 +27,17 @@ def evaluating(model: Network) -> Iterator[torch.device]:
         model.train(was_training)
 
 
-def class_distances(model: Network, pixels: Tensor, *, batch_size: int | None = None) -> Tensor:
+def class_distances(model: Network, pixels: Tensor) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
-    return distances_and_misfits(model, pixels, batch_size=batch_size)[0]
+    return distances_and_misfits(model, pixels)[0]
 
 
 @torch.inference_mode()
-def distances_and_misfits(
-    model: Network, pixels: Tensor, *, batch_size: int | None = None
-) -> tuple[Tensor, Tensor | None]:
+def distances_and_misfits(model: Network, pixels: Tensor) -> tuple[Tensor, Tensor | None]:
     """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W); see `Network.misfits`."""
     with evaluating(model) as device:
         known = PRETRAINED_BATCH if model.config.pretrained and device.type == "cuda" else None
-        size = batch_size or known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+        size = known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
         batches = (to_device(part, device) for part in pixels.split(size))
         if known:
             batches = (filled(batch, size) for batch in batches)

@@ -101,7 +101,7 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
         check_entries("model option", values, (f.name for f in fields(cls)))
-        schemas.check(values, schemas.schema_of(cls), "the network's configuration")
+        schemas.check_schema(values, schemas.schema_of(cls), "the network's configuration")
         return cls(**values)
 
 

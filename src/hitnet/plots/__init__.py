@@ -4,35 +4,21 @@ Each function returns matplotlib figures, one per page. `save` writes them as PN
 matplotlib supports.
 """
 
-from hitnet.plots.capsules import capsule_figure
-from hitnet.plots.ghosts import analysis_figure, doubtful_figures, write_ghosts
-from hitnet.plots.history import draw_error, draw_loss, history_figure, plot_history
-from hitnet.plots.sheet import check_file_type, class_figures, draw_image, save, tile_figures
-from hitnet.plots.synthesis import (
-    distribution_figures,
-    draw_distribution,
-    hybrid_figures,
-    prototype_figures,
-    traversal_figures,
-)
-
-__all__ = [
-    "analysis_figure",
-    "capsule_figure",
-    "check_file_type",
-    "class_figures",
-    "distribution_figures",
-    "doubtful_figures",
-    "draw_distribution",
-    "draw_error",
-    "draw_image",
-    "draw_loss",
-    "history_figure",
-    "hybrid_figures",
-    "plot_history",
-    "prototype_figures",
-    "save",
-    "tile_figures",
-    "traversal_figures",
-    "write_ghosts",
-]
+from hitnet.plots.capsules import capsule_figure as capsule_figure
+from hitnet.plots.ghosts import analysis_figure as analysis_figure
+from hitnet.plots.ghosts import doubtful_figures as doubtful_figures
+from hitnet.plots.ghosts import write_ghosts as write_ghosts
+from hitnet.plots.history import draw_error as draw_error
+from hitnet.plots.history import draw_loss as draw_loss
+from hitnet.plots.history import history_figure as history_figure
+from hitnet.plots.history import plot_history as plot_history
+from hitnet.plots.sheet import check_file_type as check_file_type
+from hitnet.plots.sheet import class_figures as class_figures
+from hitnet.plots.sheet import draw_image as draw_image
+from hitnet.plots.sheet import save as save
+from hitnet.plots.sheet import tile_figures as tile_figures
+from hitnet.plots.synthesis import distribution_figures as distribution_figures
+from hitnet.plots.synthesis import draw_distribution as draw_distribution
+from hitnet.plots.synthesis import hybrid_figures as hybrid_figures
+from hitnet.plots.synthesis import prototype_figures as prototype_figures
+from hitnet.plots.synthesis import traversal_figures as traversal_figures

@@ -16,6 +16,4 @@ except ImportError as error:
         raise MissingPackageError("`hitnet review`", _missing, "review", advice)
 
 else:
-    from hitnet.review.server import serve_review  # type: ignore[assignment]
-
-__all__ = ["serve_review"]
+    from hitnet.review.server import serve_review as serve_review  # type: ignore[assignment]

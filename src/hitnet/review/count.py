@@ -66,7 +66,7 @@ class Count:
         self._written = written
         try:
             value = files.read_json(own_file(self.path.parent, NAME, largest=LARGEST))
-            schemas.check(value, schemas.schema_of(Drawn), self.path)
+            schemas.check_schema(value, schemas.schema_of(Drawn), self.path)
             self._take(Drawn(value["audit"], value["seed"], value["images"], value["known"]))
         except HitNetError as error:
             log.warning("%s. The count begins again.", str(error).rstrip("."))

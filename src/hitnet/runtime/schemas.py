@@ -24,12 +24,10 @@ from hitnet.errors import HitNetError
 
 ANYTHING = object()
 LARGEST_NUMBER = 2**64  # no number in a file that hitnet writes is larger
-
-CHECKSUMS = {str: str}
 SCHEMAS: dict[type, Mapping[Any, Any]] = {}  # of dataclasses, as far as they were asked for
 
 
-def check(value: Any, schema: Any, where: str | Path) -> None:
+def check_schema(value: Any, schema: Any, where: str | Path) -> None:
     """Raise HitNetError, naming the first wrong entry and the file `where` it is, unless a value fits a schema."""
     problem = find_problem(value, schema, "")
     if problem is not None:

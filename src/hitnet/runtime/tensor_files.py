@@ -41,7 +41,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as opened:
             metadata: dict[str, str] = json.loads((opened.metadata() or {}).get(ENTRY, "{}"))
-        schemas.check(metadata, {CHECKSUM: str, str: str}, path)
+        schemas.check_schema(metadata, {CHECKSUM: str, str: str}, path)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
     return metadata

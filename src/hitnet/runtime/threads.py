@@ -19,14 +19,24 @@ def thread_count() -> int:
     return min(16, (os.cpu_count() or 1) + 2)
 
 
-def in_threads(work: Callable[[Item], T], entries: Iterable[Item], *, ahead: int = AHEAD) -> Iterator[T]:
-    """The result of `work` for each entry, in their order, from threads that stay at most `ahead` entries ahead."""
-    threads = thread_count()
+def in_threads(
+    work: Callable[[Item], T],
+    entries: Iterable[Item],
+    *,
+    ahead: int = AHEAD,
+    threads: int | None = None,
+    begin: Callable[[], None] | None = None,
+) -> Iterator[T]:
+    """The result of `work` for each entry, in their order, from threads that stay at most `ahead` entries ahead.
+
+    Each thread calls `begin` first.
+    """
+    threads = threads or thread_count()
     # Entries are handed over in groups: decoding a small image takes less time than handing over a single entry.
     size = max(1, min(LARGEST_HANDFUL, ahead // (2 * threads)))
     rest = iter(entries)
     handfuls = iter(lambda: list(islice(rest, size)), [])
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, initializer=begin)
     try:
         pending: deque[Future[list[T]]] = deque()
         for handful in islice(handfuls, ahead // size):

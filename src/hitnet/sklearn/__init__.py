@@ -7,6 +7,4 @@ try:
 except ImportError as error:
     raise MissingPackageError("`hitnet.sklearn`", "scikit-learn", "sklearn") from error
 
-from hitnet.sklearn.classifier import HitNetClassifier
-
-__all__ = ["HitNetClassifier"]
+from hitnet.sklearn.classifier import HitNetClassifier as HitNetClassifier

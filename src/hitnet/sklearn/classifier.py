@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,21 +16,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import Tensor
 
-from hitnet.capsules import HIT_RADIUS, HitOrMiss
-from hitnet.data import Images
+from hitnet.capsules import HIT_RADIUS, HitOrMiss, distances
+from hitnet.data import Images, read_image
 from hitnet.errors import HitNetError, share, whole
+from hitnet.features.cache import cached_features
 from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.inference import check_share, misfit_limit, misfits
-from hitnet.models import ModelChoice, Network, choose_model
+from hitnet.models import ModelChoice, Network, choose_model, unit_images
+from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
-from hitnet.runtime.device import pick_device
-from hitnet.sklearn.learning import images_of, judge, kind_of, path_features, read_at, read_paths
+from hitnet.runtime.device import evaluation_batch, pick_device
+from hitnet.runtime.threads import in_threads
 from hitnet.training import choose_recipe, train
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
 SIDE = 64  # pixels of image files for a network
+Kind = Literal["features", "images", "paths"]
 
 
 class HitNetClassifier(
@@ -191,9 +196,9 @@ class HitNetClassifier(
         if self._kind == "features":
             return torch.from_numpy(np.array(X))  # a copy: torch refuses arrays that are read-only
         if self._kind == "images":
-            return images_of(X)
+            return Images.from_arrays(X, np.zeros(len(X), np.int64), name="X").pixels
         if self.model is None and self.image_size is None:
-            return path_features(X)
+            return cached_features([Path(path) for path in X], open_backbone(DEFAULT)).double()
         size = self.image_size or SIDE
         return read_paths(X, (size, size) if isinstance(size, int) else size)
 
@@ -250,3 +255,39 @@ class HitNetClassifier(
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def kind_of(X: Any) -> Kind:
+    """What X holds. What is neither images nor paths should be features."""
+    if isinstance(X, np.ndarray | Tensor) and X.ndim in (3, 4):
+        return "images"
+    if isinstance(X, list | tuple) or getattr(X, "ndim", None) == 1:
+        first = next(iter(X), None)
+        return "paths" if isinstance(first, str | Path) else "features"
+    return "features"
+
+
+def read_paths(X: Any, image_size: tuple[int, int]) -> Tensor:
+    """Images of files, scaled to fit `image_size`: uint8 (N, 3, H, W), or (N, 1, H, W) if all of them are grey."""
+    pixels = read_at(X, (3, *image_size))
+    grey = bool((pixels == pixels[:, :1]).all())
+    return pixels[:, :1].contiguous() if grey else pixels
+
+
+def read_at(X: Any, shape: tuple[int, int, int]) -> Tensor:
+    """Images of files at one shape (C, H, W): uint8 (N, C, H, W)."""
+    return torch.stack(list(in_threads(partial(read_image, shape=shape), [Path(path) for path in X])))
+
+
+@torch.inference_mode()
+def judge(learned: HitOrMiss | Network, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Capsules (N, K, n) of features (N, D) or uint8 images (N, C, H, W), and their distances from the centre (N, K).
+
+    A layer on features computes in float64, so that the result of a row does not depend on the rows beside it.
+    """
+    if isinstance(learned, HitOrMiss):
+        capsules = learned(inputs)
+        return capsules, distances(capsules)
+    batches = inputs.split(evaluation_batch(tuple(inputs.shape[1:])))
+    outputs = [learned(unit_images(batch), reconstruct=False) for batch in batches]
+    return torch.cat([output.capsules for output in outputs]), torch.cat([output.distances for output in outputs])

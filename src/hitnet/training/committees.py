@@ -85,7 +85,7 @@ def all_distances(members: Sequence[Run], images: Images, device: str | torch.de
 
 def check_committee(members: Sequence[Run]) -> None:
     """Raise HitNetError unless the mean of the runs' distances has a meaning."""
-    first, networks = members[0], {weights_fingerprint(members[0].model)}
+    first, known = members[0], {weights_fingerprint(members[0].model): members[0].name}
     for other in members[1:]:
         names = f"{first.name} and {other.name}"
         if other.class_names != first.class_names:
@@ -103,6 +103,6 @@ def check_committee(members: Sequence[Run]) -> None:
                 f"{names} have different heads ({heads}), whose distances have no common mean. Give runs of one kind."
             )
         fingerprint = weights_fingerprint(other.model)
-        if fingerprint in networks:
-            raise HitNetError(f"{other.name} is in the committee twice. Give each run once.")
-        networks.add(fingerprint)
+        if fingerprint in known:
+            raise HitNetError(f"{known[fingerprint]} and {other.name} hold the same network. Give each network once.")
+        known[fingerprint] = other.name

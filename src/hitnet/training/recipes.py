@@ -156,7 +156,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
-        schemas.check(values, schemas.schema_of(cls), "the recipe")
+        schemas.check_schema(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
 
 

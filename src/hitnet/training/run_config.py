@@ -72,7 +72,7 @@ class RunConfig:
     def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
-        schemas.check(values, SCHEMA, where)
+        schemas.check_schema(values, SCHEMA, where)
         try:
             config = cls(
                 model_name=values["model_name"],

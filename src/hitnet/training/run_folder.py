@@ -153,7 +153,7 @@ class RunFolder:
         if not self.history_file.is_file():
             return []
         rows: History = files.read_json(self.history_file)
-        schemas.check(rows, HISTORY_SCHEMA, self.history_file)
+        schemas.check_schema(rows, HISTORY_SCHEMA, self.history_file)
         return rows
 
     def calibration(self) -> Calibration | None:
@@ -161,7 +161,7 @@ class RunFolder:
         if not self.calibration_file.is_file():
             return None
         values = files.read_json(self.calibration_file)
-        schemas.check(values, CALIBRATION_SCHEMA, self.calibration_file)
+        schemas.check_schema(values, CALIBRATION_SCHEMA, self.calibration_file)
         finite(str(self.calibration_file), "temperature", values["temperature"], above_0=True)
         return Calibration(**values)
 
@@ -171,7 +171,7 @@ class RunFolder:
         if not file.is_file():
             return None
         recorded = files.read_json(file)
-        schemas.check(recorded, ENVIRONMENT_SCHEMA, file)
+        schemas.check_schema(recorded, ENVIRONMENT_SCHEMA, file)
         return recorded["threads"] if 1 <= recorded["threads"] <= MOST_THREADS else None
 
     @contextmanager

@@ -14,7 +14,7 @@ from hitnet.data import Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.opened import match_classes
 from hitnet.data.split import check_split
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import Evaluation, check_fit, measure
 from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
@@ -228,12 +228,11 @@ def export_run(
     run: Run | str | Path,
     out: str | Path,
     *,
-    format: str = "onnx",
     part: str = CLASSIFIER,
     keep: float | None = None,
     known: Source | None = None,
 ) -> Path:
-    """Export a trained network to a file that needs neither PyTorch nor the run folder.
+    """Export a trained network to an ONNX file, which needs neither PyTorch nor the run folder.
 
     The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
     has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to `images`, floats in
@@ -243,7 +242,6 @@ def export_run(
     Args:
         run: A run, or its folder.
         out: A file whose name ends in .onnx; an existing one is replaced.
-        format: "onnx".
         part: "classifier" or "decoder".
         keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
             largest misfit that this gives.
@@ -255,5 +253,4 @@ def export_run(
     Raises:
         HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
     """
-    check_choice("export_run", "`format`", format, ("onnx",))
     return open_run(run).export(out, part=part, keep=keep, known=known)

@@ -108,41 +108,6 @@ def test_svhn(tmp_path):
     assert (test.class_names, test.flip) == (tuple("0123456789"), False)
 
 
-def test_affnist_is_made_of_mnist(tmp_path):
-    write_idx_set(tmp_path / "mnist")
-    train = open_data("affnist", data_dir=tmp_path).load()
-    assert (train.name, train.shape, len(train)) == ("affNIST train (MNIST on 40x40)", (1, 40, 40), 20)
-    test = open_data("affnist", data_dir=tmp_path).load("test")
-    assert (test.name, len(test)) == ("affNIST (rebuilt)", 320)
-    assert test.labels.tolist() == list(range(10)) * 32
-    whole = open_data("affnist", data_dir=tmp_path).load("all")
-    assert (whole.name, len(whole)) == ("affNIST (rebuilt)", 340)
-    few = open_data("affnist", data_dir=tmp_path, limit=12).load("test")
-    assert torch.equal(few.pixels, test.pixels[:12])
-    assert open_data("affnist", data_dir=tmp_path, limit=12, image_size=20).load("test").shape == (1, 20, 20)
-
-
-def test_affnist_original_counts_where_present(tmp_path):
-    folder = tmp_path / "affnist" / "test_batches"
-    folder.mkdir(parents=True)
-    for k in (1, 2, 10):
-        content = {"image": np.full((1600, 2), k, np.uint8), "label_int": np.array([[k % 10, 3]], np.uint8)}
-        savemat(folder / f"{k}.mat", {"affNISTdata": content})
-    test = open_data("affnist", data_dir=tmp_path).load("test")
-    assert test.name == "affNIST"
-    assert test.pixels[:, 0, 0, 0].tolist() == [1, 1, 2, 2, 10, 10]
-    (folder / "2.mat").write_bytes(b"no")
-    states = check_data("affnist", data_dir=tmp_path).files
-    assert [(state.name, state.state) for state in states[4:]] == [
-        ("1.mat", "other"),
-        ("2.mat", "damaged"),
-        ("10.mat", "other"),
-    ]
-    content = {"image": np.zeros((1600, 5), np.uint8), "label_int": np.array([[1, 2, 3, 4, 5]], np.uint8)}
-    savemat(tmp_path / "affnist" / "test.mat", {"affNISTdata": content})
-    assert len(open_data("affnist", data_dir=tmp_path).load("test")) == 5
-
-
 def test_missing_files_say_what_to_put_where(tmp_path):
     target = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
     with pytest.raises(HitNetError, match="no network") as caught:
@@ -185,7 +150,7 @@ def test_fetch_brings_what_is_missing(tmp_path, monkeypatch):
 
 def test_fetch_names_the_folder_that_the_files_lie_in(tmp_path, monkeypatch):
     write_idx_set(tmp_path / "mnist")
-    assert fetch_data("affnist", tmp_path) == tmp_path / "mnist"
+    assert fetch_data("mnist", tmp_path) == tmp_path / "mnist"
     write_idx_set(tmp_path / "share")
     monkeypatch.setitem(KNOWN_SETS, "fashion-mnist", replace(KNOWN_SETS["fashion-mnist"], also=(tmp_path / "share",)))
     assert fetch_data("fashion-mnist", tmp_path) == tmp_path / "share"
@@ -233,7 +198,6 @@ def test_check_reads_other_files_whole(tmp_path):
 
     assert [state.state for state in check("cifar10")] == ["other", "damaged", *["other"] * 4]
     assert [state.state for state in check("svhn")] == ["missing", "other"]
-    assert [state.name[:5] for state in check("affnist")] == ["train", "train", "t10k-", "t10k-"]
     assert check_data("cifar10", data_dir=tmp_path).files == check("cifar10")
     assert not check_data("cifar10", data_dir=tmp_path).sound
 
@@ -248,12 +212,7 @@ def test_the_list_says_which_sets_are_here(tmp_path):
     write_idx_set(tmp_path / "mnist")
     rows = {row["name"]: row for row in list_data(tmp_path)}
     assert list(rows) == list(KNOWN_SETS)
-    assert [name for name, row in rows.items() if row["here"]] == [
-        "mnist",
-        "affnist",
-        "mnist-sample",
-        "clothing-sample",
-    ]
+    assert [name for name, row in rows.items() if row["here"]] == ["mnist", "mnist-sample", "clothing-sample"]
     for name, row in rows.items():
         known = known_set(name)
         assert (row["about"], row["licence"], row["page"]) == (known.about, known.licence, known.page)
@@ -290,7 +249,6 @@ def test_every_set_says_where_it_comes_from():
         "fashion-mnist",
         "cifar10",
         "svhn",
-        "affnist",
         "clothing",
         "mnist-sample",
         "clothing-sample",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from hitnet.data.known.makers import RECORD, read_affnist, read_cifar, read_idx, read_svhn
+from hitnet.data.known.makers import RECORD, read_cifar, read_idx, read_matlab, read_svhn
 from hitnet.errors import HitNetError
 
 
@@ -96,16 +96,6 @@ def test_svhn_zero_is_stored_as_ten(tmp_path):
     assert images[2, 1, 5, 7] == x[5, 7, 1, 2]
 
 
-def test_affnist_columns_are_images_row_after_row(tmp_path):
-    image = np.zeros((1600, 2), np.uint8)
-    image[3 * 40 + 8, 1] = 200
-    savemat(tmp_path / "t.mat", {"affNISTdata": {"image": image, "label_int": np.array([[7, 4]], np.uint8)}})
-    images, digits = read_affnist(tmp_path / "t.mat")
-    assert images.shape == (2, 40, 40)
-    assert images[1, 3, 8] == 200
-    assert digits.tolist() == [7, 4]
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -136,18 +126,6 @@ def test_not_a_matlab_file(tmp_path):
         read_svhn(tmp_path / "none.mat")
 
 
-def test_affnist_wrong_contents(tmp_path):
-    savemat(tmp_path / "a.mat", {"affNISTdata": {"picture": np.zeros((1600, 1), np.uint8)}})
-    with pytest.raises(HitNetError, match="it holds picture"):
-        read_affnist(tmp_path / "a.mat")
-    savemat(tmp_path / "b.mat", {"affNISTdata": {"image": np.zeros((1599, 1), np.uint8), "label_int": [[1]]}})
-    with pytest.raises(HitNetError, match="image must be uint8"):
-        read_affnist(tmp_path / "b.mat")
-    savemat(tmp_path / "c.mat", {"affNISTdata": np.zeros(3)})
-    with pytest.raises(HitNetError, match="it holds none"):
-        read_affnist(tmp_path / "c.mat")
-
-
 def svhn_file(path, **options):
     images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 3), dtype=np.uint8)
     savemat(path, {"X": images, "y": np.array([[1], [2], [10]], np.float64)}, **options)
@@ -163,10 +141,10 @@ def test_matlab_files_are_read_as_scipy_writes_them(tmp_path, compressed):
     others = {"text": "caption", "cell": np.array([[1], ["a"]], object), "deep": {"a": 1}}
     picture = np.arange(3200, dtype=np.uint64).reshape(1600, 2).astype(np.uint8)
     content = {**others, "image": picture, "label_int": np.array([[3, 4]], np.int32)}
-    savemat(tmp_path / "a.mat", {"other": 1, "affNISTdata": content}, do_compression=compressed)
-    pixels, digits = read_affnist(tmp_path / "a.mat")
-    assert np.array_equal(pixels.reshape(2, 1600).T, picture)
-    assert digits.tolist() == [3, 4]
+    savemat(tmp_path / "a.mat", {"other": 1, "set": content}, do_compression=compressed)
+    read = read_matlab(tmp_path / "a.mat", "set")
+    assert np.array_equal(read["set.image"], picture)
+    assert read["set.label_int"].tolist() == [[3, 4]]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -185,12 +163,12 @@ def test_damaged_matlab_files_are_refused_or_read(tmp_path, compressed):
 def test_a_matlab_file_that_makes_scipy_crash_is_refused(tmp_path):
     """The type of the values in a structure's field leads scipy beyond its table of types."""
     content = {"image": np.zeros((1600, 2), np.uint8), "label_int": np.array([[3, 4]], np.int32)}
-    savemat(tmp_path / "t.mat", {"affNISTdata": content})
+    savemat(tmp_path / "t.mat", {"set": content})
     sound = (tmp_path / "t.mat").read_bytes()
     place = sound.index(struct.pack("<II", 2, 3200))  # unsigned bytes, 3,200 of them
     (tmp_path / "t.mat").write_bytes(sound[:place] + b"\xff" + sound[place + 1 :])
     with pytest.raises(HitNetError, match=r"t\.mat is not a readable Matlab file"):
-        read_affnist(tmp_path / "t.mat")
+        read_matlab(tmp_path / "t.mat", "set")
 
 
 def test_a_matlab_file_that_claims_too_much_takes_no_memory(tmp_path):

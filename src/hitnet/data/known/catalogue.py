@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from hitnet.data.known.facts import FACTS, KnownSet, known_set
-from hitnet.data.known.makers import read_affnist, read_cifar, read_idx, read_svhn
-from hitnet.data.split import NAMES, natural
+from hitnet.data.known.facts import FACTS, KnownSet
+from hitnet.data.known.makers import read_cifar, read_idx, read_svhn
+from hitnet.data.split import NAMES
 from hitnet.errors import HitNetError
 from hitnet.runtime.bar import shown
 from hitnet.runtime.files import cache_folder, expand, new_folder, replacing
@@ -75,11 +75,6 @@ class SetFiles:
         packaged = self.dataset.package
         return FACTS.parent / packaged if packaged else self.root / self.dataset.name
 
-    @property
-    def owner(self) -> SetFiles:
-        """The set whose files this set is made from: affNIST is made from MNIST's."""
-        return SetFiles(known_set("mnist"), self.root) if self.dataset.name == "affnist" else self
-
     def find(self, name: str, *, download: bool = True) -> Path:
         """A file of the set, fetched first if it is missing and `download` allows it."""
         path, source = self.locate(name), next(iter(self.dataset.archive), name)
@@ -100,28 +95,19 @@ class SetFiles:
         names = (name, name.removesuffix(".gz"))
         return next((path for folder in folders for name in names if (path := folder / name).is_file()), None)
 
-    def original_affnist(self) -> list[Path]:
-        """The original affNIST test files that the user has: test.mat, otherwise the batches."""
-        if (whole := self.folder / "test.mat").is_file():
-            return [whole]
-        return sorted((self.folder / "test_batches").glob("*.mat"), key=lambda path: natural(path.name))
-
     def fetch(self) -> Path:
         """Fetch the files that are missing; returns the folder that they lie in."""
         if self.dataset.archive and not self.dataset.files:
             if not self.folder.is_dir():
                 self._fetch_photographs()
             return self.folder
-        owner = self.owner
-        found = [owner.find(name) for name in owner.dataset.files if owner.dataset.mirrors]
-        return found[0].parent if found else owner.folder
+        found = [self.find(name) for name in self.dataset.files if self.dataset.mirrors]
+        return found[0].parent if found else self.folder
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
-        owner, originals = self.owner, self.original_affnist() if self.dataset.name == "affnist" else []
-        files = {name: owner.locate(name) or owner.folder / name for name in owner.dataset.files}
-        states = [_state(name, path, owner.dataset.files[name]) for name, path in files.items()]
-        return (*states, *(_state(path.name, path, "") for path in originals))
+        files = self.dataset.files.items()
+        return tuple(_state(name, self.locate(name) or self.folder / name, checksum) for name, checksum in files)
 
     def _fetch(self, name: str) -> None:
         """Fetch a file or the archive of all, unless another process, for example of torchrun, has just done it."""
@@ -202,10 +188,8 @@ def _state(name: str, path: Path, checksum: str) -> FileState:
 
 
 def _read(name: str, path: Path) -> None:
-    if name.endswith("_32x32.mat"):
+    if name.endswith(".mat"):
         read_svhn(path)
-    elif name.endswith(".mat"):
-        read_affnist(path)
     elif name.endswith(".bin"):
         read_cifar([path])
     elif name.endswith(".zip"):

@@ -7,13 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from hitnet.data.formats.arrays import ArrayData, part
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.images import Images
-from hitnet.data.known import affnist, makers
+from hitnet.data.known import makers
 from hitnet.data.known.catalogue import SetFiles, data_folder
 from hitnet.data.known.facts import KNOWN_SETS, known_set
 from hitnet.data.known.samples import read_clothing_sample, read_mnist_sample
@@ -61,7 +60,7 @@ class KnownData(ArrayData):
             sorted_by_class = self.sample == "clothing-sample"
             return part(images, None, "all", limit) if sorted_by_class else images.first(limit)
         if split != "all":
-            return self._read_original(split, limit).first(limit)
+            return self._read_original(split).first(limit)
         train = self._read("train", limit)
         if limit is not None and len(train) >= limit:
             return train
@@ -71,7 +70,6 @@ class KnownData(ArrayData):
             pixels=torch.cat([train.pixels, test.pixels]),
             labels=torch.cat([train.labels, test.labels]),
             ids=torch.cat([train.ids, test.ids + len(train)]),
-            name=test.name,
         )
 
     def _splits(self, images: Images, audited: str) -> list[str] | None:
@@ -83,9 +81,9 @@ class KnownData(ArrayData):
             tested = set(images.ids[images.ids >= len(self._read("train", None))].tolist())
         return ["test" if number in tested else "train" for number in images.ids.tolist()]
 
-    def _read_original(self, split: str, limit: int | None) -> Images:
-        """A split from its makers' files; of affNIST, at most `limit` images."""
-        dataset, name = self.files.dataset, self.files.dataset.title
+    def _read_original(self, split: str) -> Images:
+        """A split from its makers' files."""
+        dataset = self.files.dataset
         x: Any
         y: Any
         if self.source == "cifar10":
@@ -93,17 +91,9 @@ class KnownData(ArrayData):
             x, y = makers.read_cifar([self._find(batch) for batch in batches])
         elif self.source == "svhn":
             x, y = makers.read_svhn(self._find(f"{split}_32x32.mat"))
-        elif self.source == "affnist" and split == "test" and (files := self.files.original_affnist()):
-            parts = [makers.read_affnist(file) for file in files]
-            x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         else:
             x, y = self._read_idx(split)
-            if self.source == "affnist":
-                pixels = torch.from_numpy(x)[:, None]
-                x = affnist.place(pixels) if split == "train" else affnist.rebuild(pixels, limit=limit)
-                y = np.resize(y, len(x))
-                name = "affNIST train (MNIST on 40x40)" if split == "train" else "affNIST (rebuilt)"
-        return Images.from_arrays(x, y, class_names=dataset.classes, name=name, flip=dataset.flip)
+        return Images.from_arrays(x, y, class_names=dataset.classes, name=dataset.title, flip=dataset.flip)
 
     def _read_idx(self, split: str) -> tuple[Any, Any]:
         part = "train" if split == "train" else "t10k"
@@ -114,7 +104,7 @@ class KnownData(ArrayData):
         return x, y
 
     def _find(self, file_name: str) -> Path:
-        return self.files.owner.find(file_name, download=self.options.download)
+        return self.files.find(file_name, download=self.options.download)
 
 
 class ClothingData(FolderData):

@@ -1,4 +1,4 @@
-"""The formats of the known sets' makers: idx (MNIST), records of bytes (CIFAR-10), Matlab files (SVHN, affNIST)."""
+"""The formats of the known sets' makers: idx (MNIST), records of bytes (CIFAR-10), Matlab files (SVHN)."""
 
 from __future__ import annotations
 
@@ -84,32 +84,18 @@ def read_cifar(paths: Sequence[Path]) -> tuple[Bytes, Bytes]:
 
 def read_svhn(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
     """Images (N, 3, 32, 32) and digits (N,) of an SVHN file; the digit 0, stored as class 10, is 0."""
-    content = _read_matlab(path, "X", "y")
+    content = read_matlab(path, "X", "y")
     x, y = content["X"], content["y"]
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or y.size != x.shape[3]:
         raise HitNetError(
             f"{path}: X must be uint8 (32, 32, 3, N) and y (N, 1); got {x.dtype} {x.shape} and {y.shape}."
         )
-    labels = _digits(y, path, low=1, high=10) % 10
-    return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), labels
+    if not y.size or not np.isin(y, np.arange(1, 11)).all():
+        raise HitNetError(f"{path}: labels must be whole numbers from 1 to 10.")
+    return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), y.reshape(-1).astype(np.int64) % 10
 
 
-def read_affnist(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """Images (N, 40, 40) and digits (N,) of an original affNIST file."""
-    content = _read_matlab(path, "affNISTdata")
-    x, y = content.get("affNISTdata.image"), content.get("affNISTdata.label_int")
-    if x is None or y is None:
-        names = [name.partition(".")[2] for name in content if "." in name]
-        raise HitNetError(f"{path}: affNISTdata must hold image and label_int; it holds {', '.join(names) or 'none'}.")
-    if x.dtype != np.uint8 or x.ndim != 2 or x.shape[0] != 1600 or y.size != x.shape[1]:
-        raise HitNetError(
-            f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
-        )
-    # Each column is one image, row by row.
-    return np.ascontiguousarray(x.T).reshape(-1, 40, 40), _digits(y, path, low=0, high=9)
-
-
-def _read_matlab(path: Path, *names: str) -> dict[str, Array]:
+def read_matlab(path: Path, *names: str) -> dict[str, Array]:
     """Variables of numbers of a Matlab file, and the fields of a structure as NAME.FIELD; see matlab_reader.py."""
     check_regular(path, largest=LARGEST)
     with tempfile.TemporaryDirectory(prefix="hitnet-") as folder:
@@ -124,10 +110,3 @@ def _read_matlab(path: Path, *names: str) -> dict[str, Array]:
     if missing:
         raise HitNetError(f"{path} has no variable {missing[0]!r}. Check that it is the file its name says.")
     return content
-
-
-def _digits(values: Array, path: Path, *, low: int, high: int) -> npt.NDArray[np.int64]:
-    labels = values.reshape(-1)
-    if labels.dtype.kind not in "iuf" or not np.isin(labels, np.arange(low, high + 1)).all() or not len(labels):
-        raise HitNetError(f"{path}: labels must be whole numbers from {low} to {high}.")
-    return labels.astype(np.int64)

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from hitnet.data.images import Images
 from hitnet.data.reading import decode
@@ -57,10 +58,15 @@ def loaded_pictures(load: Callable[[], Images]) -> PictureReader:
         places = (images.ids == number).nonzero()
         if not len(places):
             raise HitNetError(f"Image {number} is not in {images.name} any more.")
-        pixels = images.pixels[int(places[0])].permute(1, 2, 0).squeeze(-1).numpy()
-        return decode.shrunk(decode.without_bars(Image.fromarray(np.ascontiguousarray(pixels))), longest_side)
+        return pixel_picture(images.pixels[int(places[0])], longest_side)
 
     return picture
+
+
+def pixel_picture(pixels: Tensor, longest_side: int) -> Image.Image:
+    """The picture of a uint8 image (C, H, W), without black bars."""
+    array = np.ascontiguousarray(pixels.permute(1, 2, 0).squeeze(-1).numpy())
+    return decode.shrunk(decode.without_bars(Image.fromarray(array)), longest_side)
 
 
 def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:

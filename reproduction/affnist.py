@@ -1,19 +1,25 @@
 """affNIST: MNIST digits under affine transformations on a 40 x 40 canvas.
 
 The training set is plain MNIST: each training image is placed once at random on the canvas. The test set is the
-original if its Matlab files are present. Otherwise it is rebuilt from MNIST's test images, 32 transformed copies of
-each, and its name says so. The order and the ranges of the transformations (rotation, shear, expansion, translation)
-come from second-hand descriptions of the original: rebuilt images resemble the original images but are not equal to
-them.
+original if its Matlab files (test.mat, or test_batches/*.mat) lie in the folder `affnist` of the known sets. Otherwise
+it is rebuilt from MNIST's test images, 32 transformed copies of each, and its name says so. The order and the ranges of
+the transformations (rotation, shear, expansion, translation) come from second-hand descriptions of the original:
+rebuilt images resemble the original images but are not equal to them.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from hitnet import Data, HitNetError, Images, open_data
+from hitnet.data import FORMATS, Relabelling, Report, data_folder, read_matlab
 
 SIDE, CANVAS = 28, 40
 COPIES = 32
@@ -22,6 +28,69 @@ SHEAR = 0.2  # share of the x coordinate that is added to y, either way
 EXPANSION = (0.8, 1.2)  # drawn for each axis separately
 SEED = 2018
 BATCH = 2000
+CLASSES = tuple("0123456789")
+
+
+class AffnistData(Data):
+    """The splits "train" and "test" of affNIST, at their own size."""
+
+    name = address = "affnist"
+
+    @classmethod
+    def accepts(cls, source: Any) -> bool:
+        return isinstance(source, str) and source == cls.name
+
+    def report(self, split: str = "train") -> Report:
+        images = {"train": self._train, "test": self._test}[split]()
+        return Report(images.first(self.options.limit))
+
+    def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
+        raise HitNetError("affNIST is made of MNIST. Correct that.")
+
+    def _mnist(self, split: str) -> Images:
+        return open_data("mnist", data_dir=self.options.data_dir, download=self.options.download).load(split)
+
+    def _train(self) -> Images:
+        digits = self._mnist("train")
+        name = "affNIST train (MNIST on 40x40)"
+        return Images.from_arrays(place(digits.pixels), digits.labels, class_names=CLASSES, name=name)
+
+    def _test(self) -> Images:
+        if files := self.original_files():
+            parts = [read_affnist(file) for file in files]
+            pixels, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            return Images.from_arrays(pixels, labels, class_names=CLASSES, name="affNIST")
+        digits = self._mnist("test")
+        rebuilt = rebuild(digits.pixels, limit=self.options.limit)
+        repeated = digits.labels.repeat(COPIES)[: len(rebuilt)]
+        return Images.from_arrays(rebuilt, repeated, class_names=CLASSES, name="affNIST (rebuilt)")
+
+    def original_files(self) -> list[Path]:
+        """The original test files that the user has: test.mat, otherwise the batches 1.mat, 2.mat, …"""
+        folder = data_folder(self.options.data_dir) / self.name
+        if (whole := folder / "test.mat").is_file():
+            return [whole]
+        return sorted((folder / "test_batches").glob("*.mat"), key=lambda path: (len(path.name), path.name))
+
+
+FORMATS.insert(0, AffnistData)
+
+
+def read_affnist(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Images (N, 40, 40) and digits (N,) of an original affNIST file."""
+    content = read_matlab(path, "affNISTdata")
+    x, y = content.get("affNISTdata.image"), content.get("affNISTdata.label_int")
+    if x is None or y is None:
+        names = [name.partition(".")[2] for name in content if "." in name]
+        raise HitNetError(f"{path}: affNISTdata must hold image and label_int; it holds {', '.join(names) or 'none'}.")
+    if x.dtype != np.uint8 or x.ndim != 2 or x.shape[0] != CANVAS**2 or y.size != x.shape[1]:
+        raise HitNetError(
+            f"{path}: image must be uint8 (1600, N), label_int (1, N); got {x.dtype} {x.shape} and {y.shape}."
+        )
+    if not y.size or not np.isin(y, np.arange(10)).all():
+        raise HitNetError(f"{path}: labels must be whole numbers from 0 to 9.")
+    # Each column is one image, row by row.
+    return np.ascontiguousarray(x.T).reshape(-1, CANVAS, CANVAS), y.reshape(-1).astype(np.int64)
 
 
 def place(images: Tensor) -> Tensor:
