@@ -33,7 +33,13 @@ from parts.noisy_labels import clothing_files, with_noise, write_table
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).parent / "records" / "cross_fit.json"
-CASES = {"uniform": "clothing", "look-alike": "clothing", "cifar-few": "CIFAR-10N", "cifar": "CIFAR-10N", "tiny": "Tiny"}
+CASES = {
+    "uniform": "clothing",
+    "look-alike": "clothing",
+    "cifar-few": "CIFAR-10N",
+    "cifar": "CIFAR-10N",
+    "tiny": "Tiny",
+}
 FEW = 12_000
 
 
