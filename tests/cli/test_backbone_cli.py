@@ -119,7 +119,7 @@ def test_without_timm(command, here, monkeypatch, call):
     [
         ("train", "--epochs", 1),
         ("audit", "--judges", "features"),
-        ("audit", "--judges", "fine-tuned", "--networks", 1, "--epochs", 1),
+        ("audit", "--judges", "fine-tuned", "--networks", 2, "--epochs", 1),
     ],
 )
 def test_offline_the_error_says_what_to_put_where(command, here, timm, call):

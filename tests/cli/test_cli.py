@@ -93,7 +93,6 @@ def test_help_of_the_audit_leads_through_it():
         (["train", "mnist-sample", "--augment", "hybird"], "'hybrid'"),
         (["train", "mnist-sample", "--augment-noise", "loud"], "'component'"),
         (["evaluate", "run", "--split", "tset"], "'test'"),
-        (["export", "run", "--out", "x.onnx", "--format", "onyx"], "onnx"),
     ],
 )
 def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, words, hint):
