@@ -41,7 +41,9 @@ class AffnistData(Data):
         return isinstance(source, str) and source == cls.name
 
     def report(self, split: str = "train") -> Report:
-        images = {"train": self._train, "test": self._test}[split]()
+        if split not in ("train", "test"):
+            raise HitNetError(f"affNIST has the splits train and test; got {split}.")
+        images = self._train() if split == "train" else self._test()
         return Report(images.first(self.options.limit))
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:

@@ -97,6 +97,11 @@ def test_it_is_made_of_mnist(tmp_path):
     assert (opened.name, opened.address, opened.in_memory) == ("affnist", "affnist", False)
 
 
+def test_another_split_is_refused():
+    with pytest.raises(HitNetError, match="train and test; got all"):
+        open_data("affnist").report("all")
+
+
 def test_the_original_counts_where_present(tmp_path):
     folder = tmp_path / "affnist" / "test_batches"
     folder.mkdir(parents=True)

@@ -1,9 +1,9 @@
-"""Networks that judge images which they have not seen, and what the others say that have.
+"""Networks as judges of images that they have not seen, and, with less weight, of images that they were trained on.
 
-Of M networks, each leaves out a part of the images. What it says of these joins heads and neighbours as one more judge
-that has not seen the label. The other M − 1 networks know most labels by heart, wrong ones too, but judge better where
-they do not. How far that is shows on the labels that the first contradicts: the others count by the share of these that
-they contradict as well, after having learned them.
+Of M networks, each is trained without a part of the images. Its opinion of these joins heads and neighbours as one more
+judge that has not seen the label. The other M − 1 networks have learned the label, right or wrong. Their opinion helps
+where they did not simply learn it by heart. The labels that the first network contradicts show how often that is: the
+others count by the share of these labels that they contradict too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hitnet.features.opinions import Opinion
 
 
 def cross_fitted(distances: np.ndarray, left_out: Tensor, labels: Tensor) -> tuple[Opinion, Opinion]:
-    """What networks say that have not seen an image, and what those say that have, with their weight.
+    """The opinion of the network that has not seen an image, and that of the others, with their weight.
 
     Args:
         distances: (M, N, K) of M ≥ 2 networks.

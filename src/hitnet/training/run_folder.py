@@ -55,7 +55,7 @@ class Calibration(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A checkpoint: the epochs that are done and `step` steps of the next, begun with so many threads if known."""
+    """A checkpoint: the finished epochs, the steps of the next one, and the threads that it began with, if known."""
 
     history: History
     step: int
@@ -255,8 +255,8 @@ class RunFolder:
                 expected = Network(config).state_dict()
         except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
             raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
-        shapes, found = ({name: value.shape for name, value in each.items()} for each in (expected, tensors))
-        wrong = sorted({name for name, _ in shapes.items() ^ found.items()})
+        wanted, stored = ({name: value.shape for name, value in each.items()} for each in (expected, tensors))
+        wrong = sorted({name for name, _ in wanted.items() ^ stored.items()})
         if wrong:
             raise HitNetError(
                 f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "

@@ -101,8 +101,8 @@ class SetFiles:
             if not self.folder.is_dir():
                 self._fetch_photographs()
             return self.folder
-        found = [self.find(name) for name in self.dataset.files if self.dataset.mirrors]
-        return found[0].parent if found else self.folder
+        paths = [self.find(name) for name in self.dataset.files if self.dataset.mirrors]
+        return paths[0].parent if paths else self.folder
 
     def check(self) -> tuple[FileState, ...]:
         """The state of each file that the set is read from."""
