@@ -6,7 +6,8 @@ weights, and need few steps also where classes are many.
 The images are dealt into F folds. Head f is trained on all images but those of fold f, and judges these, which it has
 not seen; one more head is trained on all images. All F + 1 heads are trained together: a step is one matrix product
 (B, D) @ (D, (F + 1)·K·n) for B images, D features, K classes and capsules of n numbers, and the loss of a head leaves
-out the images of its own fold.
+out the images of its own fold. From the same batches, F + 1 softmax heads (D, (F + 1)·K) learn logits, for an n-th of
+the cost: where classes are many, their probabilities tell more.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ PAPER_CLASSES = 10  # that the weight of misses was chosen for
 CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 JITTER = 0.3  # by how much the components of a capsule begin apart, relative to the weights of least squares
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
+SOFTMAX_RATE = 1e-3  # the highest learning rate of softmax heads, which begin at 0
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,13 @@ class FittedHeads:
         layer: The head that was trained on all images, in float64 on the CPU: features (B, D) as they are to capsules
             (B, K, n).
         distances: (N, K), of each image by the head that has not seen it; float32 on the CPU.
+        log_probabilities: (N, K), of each image by the softmax head that has not seen it.
         least_squares: (N, K), what least squares without the image say of it; at best 1 for its class, 0 for others.
     """
 
     layer: HitOrMiss
     distances: Tensor
+    log_probabilities: Tensor
     least_squares: Tensor
 
 
@@ -129,7 +133,7 @@ def fit_heads(
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train()
     layer = on_given_features(heads.layer(options.folds), squares.mean, squares.scale)
-    return FittedHeads(layer, heads.judge(), left_out.cpu())
+    return FittedHeads(layer, *heads.judge(), left_out.cpu())
 
 
 def _check(features: Tensor, labels: Tensor, num_classes: int) -> None:
@@ -246,6 +250,9 @@ class _Heads:
         self.running_variance, gain, bias = self.running_mean + 1, self.running_mean + 1, self.running_mean + 0
         self.begin(gain, bias)
         self.gain, self.bias = gain.requires_grad_(), bias.requires_grad_()
+        shares = (data.counts + 0.5) / (data.counts + 0.5).sum()
+        self.softmax_weight = torch.zeros(width, heads * classes, device=weight.device, requires_grad=True)
+        self.softmax_bias = shares.log().repeat(heads).requires_grad_()
 
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
@@ -283,12 +290,18 @@ class _Heads:
         )
         return torch.sigmoid(normalised.view(-1, *self.shape))
 
+    def logits(self, rows: Tensor) -> Tensor:
+        """(B, D) → (B, H, K), of the softmax heads."""
+        return (rows @ self.softmax_weight + self.softmax_bias).view(-1, *self.shape[:2])
+
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
         steps, size = options.steps_for(count), min(options.batch, count)
-        optimizer = torch.optim.Adam([self.weight, self.gain, self.bias], lr=options.learning_rate, fused=True)
+        groups = [[self.weight, self.gain, self.bias], [self.softmax_weight, self.softmax_bias]]
+        optimizer = torch.optim.Adam([{"params": group} for group in groups], fused=True)
+        rates = [options.learning_rate, SOFTMAX_RATE]
         schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, options.learning_rate, total_steps=max(steps, 2), pct_start=WARM_UP, cycle_momentum=False
+            optimizer, rates, total_steps=max(steps, 2), pct_start=WARM_UP, cycle_momentum=False
         )
         passes = [torch.randperm(count, generator=self.draw) for _ in range(math.ceil(steps * size / count))]
         for index in torch.cat(passes)[: steps * size].to(self.dealt.device).split(size):
@@ -300,25 +313,28 @@ class _Heads:
     def loss(self, index: Tensor) -> Tensor:
         """The sum over the heads of the mean loss of the images (B,) that each may see."""
         heads, classes, _ = self.shape
-        capsules = self.capsules(self.dropped(self.data.rows(index)), training=True)
-        judged = distances(capsules.flatten(0, 1))  # (B·H, K)
-        truth = one_hot(self.data.labels[index].repeat_interleave(heads), classes)
+        rows, labels = self.dropped(self.data.rows(index)), self.data.labels[index].repeat_interleave(heads)
+        judged = distances(self.capsules(rows, training=True).flatten(0, 1))  # (B·H, K)
+        truth = one_hot(labels, classes)
         excused = ghost_mask(judged, truth, ghosts=self.options.ghosts) if self.options.ghosts else None
         # As many wrong classes as the paper's ten have: with more classes, each counts for less.
         weight = MISS_WEIGHT * (PAPER_CLASSES - 1) / (classes - 1)
-        losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused).view(-1, heads)
+        losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused)
+        losses = losses + F.cross_entropy(self.logits(rows).flatten(0, 1), labels, reduction="none")
         seen = self.dealt[index, None] != torch.arange(heads, device=index.device)
-        return ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
+        return ((losses.view(-1, heads) * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
 
     @torch.no_grad()
-    def judge(self) -> Tensor:
-        """Distances (N, K), each image by the head that has not seen it."""
-        judged = torch.empty(len(self.dealt), self.shape[1])
+    def judge(self) -> tuple[Tensor, Tensor]:
+        """Distances (N, K) and logarithms of probabilities (N, K), each image by the heads that have not seen it."""
+        judged, probable = torch.empty(2, len(self.dealt), self.shape[1])
         for fold in range(self.shape[0] - 1):
             layer = self.layer(fold).float().to(self.dealt.device)
             for index in torch.nonzero(self.dealt == fold)[:, 0].split(BLOCK):
-                judged[index.cpu()] = distances(layer(self.data.rows(index))).cpu()
-        return judged
+                rows = self.data.rows(index)
+                judged[index.cpu()] = distances(layer(rows)).cpu()
+                probable[index.cpu()] = torch.log_softmax(self.logits(rows)[:, fold], dim=1).cpu()
+        return judged, probable
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:

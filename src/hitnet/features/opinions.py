@@ -1,7 +1,8 @@
 """What a judge says of labels, as an object, and what features say: heads and nearest neighbours, on one scale.
 
-Hit-or-Miss heads, least squares and neighbours make different mistakes: together they find more wrong labels than any
-of them. Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
+Hit-or-Miss heads, softmax heads, least squares and neighbours make different mistakes: together they find more wrong
+labels than any of them. Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that
+−distance / m is a logit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Opinion:
     """What one judge says of N images and K classes.
 
     Attributes:
-        kind: What to call the judge: "networks", "Hit-or-Miss heads", "least squares", "20 neighbours".
+        kind: What to call the judge: "networks", "Hit-or-Miss heads", "softmax heads", "least squares" and so on.
         distances: (N, K) float32, the lower the better the class fits; float16 where they are kept for a review.
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
@@ -57,13 +58,14 @@ def judge_features(
 ) -> tuple[Opinion, ...]:
     """Judge labels (N,) by heads and least squares on features (N, D) that have not seen the image, and by neighbours.
 
-    `repeats` heads judge each image; `seed` decides folds, first weights, batches and dropout.
+    `repeats` heads of either kind judge each image; `seed` decides folds, first weights, batches and dropout.
     """
     rows = features.to(device)
     fits = [fit_heads(rows, labels, num_classes, seed=seed + repeat, device=device) for repeat in range(repeats)]
     heads = [Opinion("Hit-or-Miss heads", fit.distances.numpy(), capsules=True) for fit in fits]
+    softmax = [Opinion("softmax heads", (-HIT_RADIUS * fit.log_probabilities).numpy()) for fit in fits]
     squares = Opinion("least squares", (1 - fits[0].least_squares).numpy())
-    return (*heads, squares, judge_neighbours(rows, labels, num_classes))
+    return (*heads, *softmax, squares, judge_neighbours(rows, labels, num_classes))
 
 
 def judge_neighbours(features: Tensor, labels: Tensor, num_classes: int, count: int = NEIGHBOURS) -> Opinion:
