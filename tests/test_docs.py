@@ -70,10 +70,8 @@ def options_of(program: typer.Typer, words: list[str]) -> set[str]:
     for word in words:
         if not hasattr(command, "commands"):
             break
-        # `hitnet audit DATA` is short for `hitnet audit run DATA`.
-        name = "run" if command.name == "audit" and word not in command.commands else word
-        command = command.get_command(typer.Context(command), name)
-        assert command is not None, f"no command {name}"
+        command = command.get_command(typer.Context(command), word)
+        assert command is not None, f"no command {word}"
     return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 

@@ -23,9 +23,9 @@ FUNCTIONS = {
     "augment": "augment",
     "plot": "plot_history",
     "extract": "extract_features",
-    "audit run": "audit_labels",
-    "audit apply": "apply_corrections",
-    "audit export": "export_audit",
+    "audit": "audit_labels",
+    "apply": "apply_corrections",
+    "export-audit": "export_audit",
     "review": "serve_review",
     "ghosts": "analyse_ghosts",
     "data list": "list_data",
@@ -35,7 +35,7 @@ FUNCTIONS = {
 
 
 def commands():
-    """All commands of the command line, e.g. "audit run"."""
+    """All commands of the command line, e.g. "data list"."""
     group = get_command(app)
     for name in MODULES:
         command = group.get_command(None, name)

@@ -179,7 +179,7 @@ def write_decided(root: Path) -> None:
 
 def run_apply(root: Path, resume: bool) -> None:
     if not (root / "new").exists():  # a finished copy is never overwritten
-        hitnet_command("audit", "apply", root / "audit", root / "corrections.csv", "--out", root / "new")
+        hitnet_command("apply", root / "audit", root / "corrections.csv", "--out", root / "new")
 
 
 def run_features(root: Path, resume: bool) -> None:

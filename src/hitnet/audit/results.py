@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
 
 PULL, TEMPERATURE = 0.25, 0.02  # of probabilities by judges that were trained on the labels
-FORMATS = ("label-studio", "pred-probs")
+ExportFormat = Literal["label-studio", "pred-probs"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Audit:
         Returns:
             The files that were written.
         """
-        check_choice("export", "format", format, FORMATS)
+        check_choice("export", "format", format, get_args(ExportFormat))
         probabilities = self.probabilities()
         if format == "label-studio":
             root = export.local_files(self.summary.source) if image_root is None else image_root

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.cli.options import AsJson, DataDir, Device, OtherDataOption, RunPath, Split
+from hitnet.cli.options import AsJson, DataDir, Device, OtherData, RunPath, RunPaths, Split
 from hitnet.cli.terminal import console, excess, make_table, print_json, print_written, table_of_files
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
@@ -32,8 +32,8 @@ Known = Annotated[str | None, typer.Option(help="Data whose test images --keep i
 
 @app.command("evaluate")
 def evaluate_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders; several judge as a committee")],
-    data: OtherDataOption = None,
+    runs: RunPaths,
+    data: OtherData = None,
     split: Annotated[Split, typer.Option(help="Which images")] = "test",
     device: Device = "auto",
     data_dir: DataDir = None,
