@@ -65,6 +65,11 @@ import inspect
 import hitnet
 from hitnet import *
 assert {"serve_review", "train"} <= {name for name, _ in inspect.getmembers(hitnet)}
+assert not hasattr(hitnet, "sklearn") and not hasattr(hitnet, "no_such_name")
+try:
+    hitnet.sklearn
+except AttributeError as error:
+    assert "pip install 'hitnet[sklearn]'" in str(error), error
 for call in (lambda: serve_review("x"), lambda: __import__("hitnet.sklearn"), TensorBoard):
     try:
         call()

@@ -7,8 +7,8 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss, staircase
-from hitnet.losses import ghost_mask
+from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss
+from hitnet.losses import ghost_mask, staircase
 
 
 def naive_staircase(x, step, height, start):

@@ -8,8 +8,9 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import HitNetError, build, choose_model, choose_recipe
+from hitnet import HitNetError, choose_model, choose_recipe
 from hitnet.inference import open_onnx
+from hitnet.models import build
 from hitnet.training import Recipe, Run, RunConfig
 from reproduction import dropconnect  # noqa: F401
 from reproduction.networks import MarginLoss, dynamic_routing, margin_loss, squash
