@@ -1,5 +1,6 @@
 import pytest
 
+import hitnet
 from hitnet.errors import DivergedError, HitNetError, check_choice, finite, unknown_name, whole
 
 
@@ -22,6 +23,23 @@ def test_an_error_about_a_value_is_a_value_error(wrong_value):
         wrong_value()
     assert type(caught.value) is HitNetError
     assert issubclass(DivergedError, HitNetError)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        lambda: hitnet.open_run("no/run"),
+        lambda: hitnet.open_audit("no/audit"),
+        lambda: hitnet.open_data("no/table.csv"),
+        lambda: hitnet.data.read_image("no/picture.png", (1, 8, 8)),
+        lambda: hitnet.open_backbone("efficientnet-lite0", weights="no/weights.safetensors"),
+        lambda: hitnet.predict("no/network.onnx", []),
+    ],
+)
+def test_a_missing_file_is_a_file_not_found(missing):
+    with pytest.raises(FileNotFoundError, match=r"no/\w+") as caught:
+        missing()
+    assert isinstance(caught.value, HitNetError)
 
 
 def test_an_unknown_name_is_told_with_the_nearest_one():

@@ -22,7 +22,7 @@ from hitnet.data.reading.copying import check_outside
 from hitnet.decisions.corrections import Applied, audited_images, correct
 from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError, MissingFileError, check_choice
 from hitnet.features.neighbours import most_typical
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
@@ -179,7 +179,7 @@ def open_audit(folder: str | Path) -> Audit:
     """Open the folder of a finished audit."""
     path = files.expand(folder)
     if not (path / SUMMARY).is_file():
-        raise HitNetError(f"{path} is not the folder of a finished audit: it has no summary.json.")
+        raise MissingFileError(f"{path} is not the folder of a finished audit: it has no summary.json.")
     _check_sums(path)
     summary = Summary.from_json(files.read_json(path / SUMMARY), path / SUMMARY)
     names = tuple(summary.class_names)

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, unknown_name, whole
+from hitnet.errors import HitNetError, MissingFileError, unknown_name, whole
 from hitnet.models import efficientnet_lite
 
 DEFAULT = efficientnet_lite.NAME
@@ -223,7 +223,7 @@ def fitting(
     """The content of a safetensors file that fits a module, without parameters under `ignored` that it has not."""
     path = Path(weights)
     if not path.is_file():
-        raise HitNetError(f"weights: there is no file {path}.")
+        raise MissingFileError(f"weights: there is no file {path}.")
     try:
         state = load_file(path)
     except (OSError, SafetensorError) as error:
