@@ -122,6 +122,36 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     assert sum(json.loads(ended.out)["classes"].values()) == 47
 
 
+def test_corrected_labels_without_a_copy(command, photos, audited, tmp_path):
+    table = pd.read_csv(audited / "audit.csv", keep_default_na=False)
+    relabelled, dropped = (row for _, row in table[table["flag"] == "wrong"].iloc[:2].iterrows())
+    rows = [(relabelled["id"], relabelled["path"], relabelled["given"], "relabel", relabelled["suggested"])]
+    rows.append((dropped["id"], dropped["path"], dropped["given"], "drop", ""))
+    corrections, out = write_corrections(tmp_path / "corrections.csv", rows), tmp_path / "labels.csv"
+    call = ("apply", audited, corrections, "--labels-only", out)
+    ended = command(*call)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == "47 labels, 1 changed"
+    labels = pd.read_csv(out, keep_default_na=False)
+    assert list(labels) == ["id", "path", "label", "given", "decision"]
+    expected = table[table["id"] != dropped["id"]].sort_values("id")
+    assert labels["path"].tolist() == expected["path"].tolist()
+    assert labels["given"].tolist() == expected["given"].tolist()
+    changed = labels[labels["label"] != labels["given"]]
+    assert changed[["id", "label", "decision"]].values.tolist() == [
+        [relabelled["id"], relabelled["suggested"], "relabel"]
+    ]
+    pd.testing.assert_frame_equal(hitnet.open_audit(audited).corrected_labels(corrections), labels)
+    shutil.copytree(photos, tmp_path / "photos")  # beside the images, the table is a dataset of its own
+    out.rename(tmp_path / "photos" / "labels.csv")
+    assert len(open_data(tmp_path / "photos" / "labels.csv").load("all")) == 47
+    out.write_text("mine")
+    assert "--labels-only takes a new .csv file" in command(*call).err
+    assert "give --out" in command("apply", audited, corrections).err
+    assert "give --out" in command(*call, "--out", tmp_path / "new").err
+    assert out.read_text() == "mine"
+
+
 def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tmp_path, monkeypatch):
     """The audit is as it was; its data lies elsewhere, with an image more."""
     monkeypatch.chdir(tmp_path)

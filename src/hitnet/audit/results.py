@@ -19,7 +19,7 @@ from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.decisions.corrections import Applied, audited_images, correct
+from hitnet.decisions.corrections import Applied, audited_images, correct, corrected_labels
 from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.errors import HitNetError, MissingFileError, check_choice
@@ -76,16 +76,26 @@ class Audit:
             data: Where the audited data is now, if it has moved.
             reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
         """
-        if corrections is not None and reviewer is not None:
-            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        decided = self._decided(corrections, reviewer)
         if self.folder is not None:
             check_outside(files.expand(out), self.folder, "the audit")
-        decided = self._decided(reviewer) if corrections is None else corrections
         names, split = self.class_names, self.summary.split
         return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
-    def _decided(self, reviewer: str | None) -> Settled:
-        """What was decided in the audit's own review."""
+    def corrected_labels(self, corrections: str | Path | None = None, *, reviewer: str | None = None) -> pd.DataFrame:
+        """The labels after a review, without a copy of the images; the arguments are those of `apply`.
+
+        One row per image that was not dropped, by id: `id`, `path`, `label`, `given` and `decision`, which is empty if
+        nobody decided.
+        """
+        return corrected_labels(self.table, self._decided(corrections, reviewer), self.class_names)
+
+    def _decided(self, corrections: str | Path | None, reviewer: str | None) -> str | Path | Settled:
+        """The file, or what was decided in the audit's own review."""
+        if corrections is not None and reviewer is not None:
+            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        if corrections is not None:
+            return corrections
         if self.folder is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
         decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)

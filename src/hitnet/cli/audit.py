@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
@@ -25,6 +26,8 @@ from hitnet.cli.options import (
 from hitnet.cli.terminal import console, plural, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
+from hitnet.errors import HitNetError
+from hitnet.runtime.spreadsheets import write_csv
 
 VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",
@@ -135,17 +138,34 @@ def apply_command(
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the corrected dataset; must be new or empty")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the corrected dataset; must be new or empty")] = None,
+    labels_only: Annotated[
+        Path | None, typer.Option(help="Write only the labels, a new .csv, instead of a copy of the data")
+    ] = None,
     reviewer: Annotated[
         str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write the corrected dataset; the original is never touched."""
+    """Write the corrected dataset, or only its labels; the original is never touched."""
     audit = open_audit(folder)
-    whole = audit.summary.split == "all" and audit.summary.limit is None
-    print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+    if out is not None and labels_only is None:
+        whole = audit.summary.split == "all" and audit.summary.limit is None
+        print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+    elif labels_only is not None and out is None and data is None:
+        write_labels(audit.corrected_labels(corrections, reviewer=reviewer), labels_only)
+    else:
+        raise HitNetError("apply: give --out for a corrected copy of the data, or only --labels-only for its labels.")
+
+
+def write_labels(labels: pd.DataFrame, out: Path) -> None:
+    if out.suffix.lower() != ".csv" or out.exists():
+        raise HitNetError(f"{out}: --labels-only takes a new .csv file.")
+    write_csv(out, labels)
+    changed = int((labels["label"] != labels["given"]).sum())
+    console.print(f"{plural(len(labels), 'label', 'labels')}, {changed:,} changed")
+    print_written([out])
 
 
 def print_applied(applied: Applied, *, whole: bool) -> None:
