@@ -33,11 +33,7 @@ NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
 SIDE = 64  # pixels of image files for a network
 Kind = Literal["features", "images", "paths"]
-IGNORED = {
-    "features": ("model", "image_size", "device"),
-    "images": ("image_size",),
-    "paths": (),
-}  # a kind's odd options
+IGNORED = {"features": ("model", "image_size", "device"), "images": ("image_size",), "paths": ()}
 
 
 class HitNetClassifier(
@@ -55,10 +51,10 @@ class HitNetClassifier(
     - paths: N image files. A layer is fitted on their features by the backbone of the package, which are kept; with
       `model` or `image_size`, they are scaled to this size, then as for images.
 
-    An option that this X would ignore is an error. Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
-    fitted on rows that training has not seen: for features, all rows, each by layers that were trained without it; for
-    images, a part that is held out (`calibration`). With `keep`, the same rows say which are none of the classes
-    (`none_of_these`); `predict` still gives each row a class.
+    An option that this X would ignore is an error. Labels may be of any kind. The probability of a class is the softmax
+    of −distance / temperature. The temperature is fitted on rows that training has not seen: for features, all rows,
+    each by layers that were trained without it; for images, a part that is held out (`calibration`). With `keep`, the
+    same rows say which are none of the classes (`none_of_these`); `predict` still gives each row a class.
 
     Args:
         model: For images, the name of a network or `hitnet.choose_model(...)`. None: what suits the images and the
@@ -117,7 +113,7 @@ class HitNetClassifier(
         odd = [name for name in IGNORED[self._kind] if getattr(self, name) not in (None, "auto")]
         if odd:
             raise HitNetError(
-                f"{NAME}: X holds {self._kind}, for which {', '.join(odd)} would do nothing: leave it out."
+                f"{NAME}: X holds {self._kind}, which ignore {', '.join(odd)}. Leave out {', '.join(odd)}."
             )
         if self._kind == "features":
             X, y = validate_data(self, X, y, dtype=np.float64)
