@@ -1,6 +1,5 @@
 """`hitnet review` as a process: its address, its end, kill -9, and the package that it needs."""
 
-import importlib
 import json
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import hitnet.cli
 from patience import PATIENCE
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
@@ -110,15 +108,3 @@ def test_no_decisions_and_no_audit(command, tmp_path):
     assert ended.code == 1
     assert "holds no decisions. Decide with" in ended.err
     assert "is not the folder of a finished audit" in command("review", tmp_path / "photos").err
-
-
-def test_a_missing_package_is_said(command, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "starlette", None)
-    for package in (hitnet, hitnet.cli):  # which keep their modules as attributes, too
-        monkeypatch.setattr(package, "review", importlib.import_module(f"{package.__name__}.review"))
-        monkeypatch.delitem(sys.modules, f"{package.__name__}.review")
-    monkeypatch.setenv("COLUMNS", "300")
-    ended = command("review", make_folder(tmp_path))
-    assert ended.code == 1
-    assert "needs the package starlette: pip install 'hitnet[review]'" in ended.err
-    assert "Traceback" not in ended.err

@@ -158,7 +158,7 @@ def onnx_packages() -> tuple[Any, Any]:
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise MissingPackageError("ONNX files", error.name, "onnx") from error
+        raise MissingPackageError("ONNX files", "onnx", "onnxruntime") from error
     return onnx, onnxruntime
 
 

@@ -41,7 +41,7 @@ UNREAD_SUFFIXES = {
     *(".svg", ".eps", ".apng", ".icns", ".qoi", ".bpg"),
 }
 HEIF, AVIF = (".heic", ".heif", ".hif"), (".avif",)
-NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install 'hitnet[heic]')") | dict.fromkeys(
+NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install pillow-heif)") | dict.fromkeys(
     AVIF, "a newer Pillow (pip install 'pillow>=11.3')"
 )
 with suppress(ImportError):
