@@ -15,9 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # the only list of public names: type checkers import from it, `_room_of_each_name` reads it
     from hitnet.audit import Audit as Audit
     from hitnet.audit import Judges as Judges
-    from hitnet.audit import apply_corrections as apply_corrections
     from hitnet.audit import audit_labels as audit_labels
-    from hitnet.audit import export_audit as export_audit
     from hitnet.audit import open_audit as open_audit
     from hitnet.capsules import HitOrMiss as HitOrMiss
     from hitnet.capsules import distances as distances
@@ -58,7 +56,6 @@ if TYPE_CHECKING:  # the only list of public names: type checkers import from it
     from hitnet.training import analyse_ghosts as analyse_ghosts
     from hitnet.training import choose_recipe as choose_recipe
     from hitnet.training import evaluate as evaluate
-    from hitnet.training import export_run as export_run
     from hitnet.training import open_run as open_run
     from hitnet.training import predict as predict
     from hitnet.training import train as train  # type: ignore[no-redef]

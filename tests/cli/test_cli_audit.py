@@ -390,7 +390,7 @@ def test_export_of_probabilities(command, audited, tmp_path):
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(48))
     assert [f"band {k}" for k in probabilities.argmax(axis=1)] == table["suggested"].tolist()
     with pytest.raises(hitnet.HitNetError, match="format must be one of label-studio, pred-probs; got 'yolo'"):
-        hitnet.export_audit(audited, tmp_path / "x", format="yolo")
+        hitnet.open_audit(audited).export(tmp_path / "x", format="yolo")
 
 
 def test_the_networks_know_the_data_from_any_folder(command, photos, audited, tmp_path, monkeypatch):

@@ -185,9 +185,11 @@ class Audit:
             ) from error
 
 
-def open_audit(folder: str | Path) -> Audit:
+def open_audit(audit: str | Path | Audit) -> Audit:
     """Open the folder of a finished audit."""
-    path = files.expand(folder)
+    if isinstance(audit, Audit):
+        return audit
+    path = files.expand(audit)
     if not (path / SUMMARY).is_file():
         raise MissingFileError(f"{path} is not the folder of a finished audit: it has no summary.json.")
     _check_sums(path)
@@ -214,29 +216,6 @@ def _check_sums(folder: Path) -> None:
                 f"{folder / name} is damaged or of another audit: its checksum does not match. Restore it from a copy, "
                 "or repeat the audit with `resume`."
             )
-
-
-def apply_corrections(
-    audit: Audit | str | Path,
-    corrections: str | Path | None = None,
-    *,
-    out: str | Path,
-    data: Source | None = None,
-    reviewer: str | None = None,
-) -> Applied:
-    """Write the corrected dataset of an audit, given by its folder or itself (see `Audit.apply`)."""
-    return opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
-
-
-def export_audit(
-    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str | None = None
-) -> list[Path]:
-    """Write an audit, given by its folder or itself, for another tool (see `Audit.export`)."""
-    return opened(audit).export(out, format=format, image_root=image_root)
-
-
-def opened(audit: Audit | str | Path) -> Audit:
-    return audit if isinstance(audit, Audit) else open_audit(audit)
 
 
 def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float) -> Floats:

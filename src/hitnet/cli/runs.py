@@ -17,7 +17,7 @@ from hitnet.errors import HitNetError
 from hitnet.inference import Evaluation, Prediction
 from hitnet.inference.pictures import files_in
 from hitnet.runtime.spreadsheets import write_csv
-from hitnet.training import evaluate, export_run, predict
+from hitnet.training import evaluate, open_run, predict
 
 app = typer.Typer()
 Keep = Annotated[
@@ -95,9 +95,7 @@ def predict_command(
     files = [file for path in images for file in files_in(path)]
     predictions = predict(run, files, keep=keep, known=known, device=device)
     if out is not None:
-        import pandas as pd  # takes long to import
-
-        write_csv(out, pd.DataFrame([prediction.to_dict() for prediction in predictions]))
+        write_csv(out, predictions.table())
         print_written([out])
     if as_json:
         print_json([prediction.to_dict() for prediction in predictions])
@@ -136,4 +134,4 @@ def export_command(
     known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, part=part, keep=keep, known=known)])
+    print_written([open_run(run).export(out, part=part, keep=keep, known=known)])
