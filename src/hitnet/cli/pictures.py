@@ -136,16 +136,8 @@ def generate_command(
     total = count * len(set(classes or trained.class_names))
     if picture and total > MOST_IN_GRID:
         raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
-    batches = synthesis.generate(
-        trained,
-        classes,
-        count,
-        law=law,
-        spread=spread,
-        seed=seed,
-        data=data,
-        device=device,
-    )
+    options: dict[str, Any] = {"law": law, "spread": spread, "seed": seed, "data": data, "device": device}
+    batches = synthesis.generate(trained, classes, count, **options)
     if picture:
         made = list(batches)
         labels = [trained.class_names[k] for batch in made for k in batch.labels.tolist()]
@@ -220,16 +212,9 @@ def augment_command(
         modified = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
         print_written(plots.save(plots.hybrid_figures(modified), picture))
     if out is not None:
-        stream = synthesis.augment(
-            trained,
-            data,
-            copies=1 if copies is None else copies,
-            strength=strength,
-            originals=originals is not False,
-            seed=seed,
-            device=device,
-        )
-        write(stream, out)
+        options: dict[str, Any] = {"strength": strength, "seed": seed, "device": device}
+        number = 1 if copies is None else copies
+        write(synthesis.augment(trained, data, copies=number, originals=originals is not False, **options), out)
 
 
 @app.command("plot")
