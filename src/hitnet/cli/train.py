@@ -132,14 +132,9 @@ def print_trainings(runs: list[Run]) -> None:
     kind = "test" if "test_error" in runs[0].history[-1] else "train"
     errors = [100 * run.history[-1][f"{kind}_error"] for run in runs]
     for run, error in zip(runs, errors, strict=True):
-        seconds, epochs = (
-            sum(row["seconds"] for row in run.history),
-            plural(run.history[-1]["epoch"], "epoch", "epochs"),
-        )
-        console.print(
-            f"seed {run.config.seed}: {kind} error {error:.2f} %, {epochs} in {seconds:.0f} s, run folder: {run.folder}",
-            soft_wrap=True,
-        )
+        seconds, last = sum(row["seconds"] for row in run.history), run.history[-1]["epoch"]
+        work = f"{plural(last, 'epoch', 'epochs')} in {seconds:.0f} s, run folder: {run.folder}"
+        console.print(f"seed {run.config.seed}: {kind} error {error:.2f} %, {work}", soft_wrap=True)
     spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
     meaning = "mean ± standard deviation of" if spread else "of"
     console.print(f"{kind} error {statistics.mean(errors):.2f}{spread} % ({meaning} {len(errors)} runs)")
