@@ -110,7 +110,7 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
         "2 relabelled, 1 dropped, 1 kept, 0 unsure, 44 not looked at",
-        f"corrected data set: {tmp_path / 'new'}",
+        f"corrected dataset: {tmp_path / 'new'}",
     ]
     assert sorted(photos.rglob("*.png")) == before
     ended = command("data", "check", tmp_path / "new", "--json")
@@ -181,7 +181,7 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     assert ended.out.splitlines() == [
         "0 relabelled, 1 dropped, 0 kept, 0 unsure, 48 not looked at",
         "1 image was not there when the audit was made and is copied as it is",
-        f"corrected data set: {tmp_path / 'new'}",
+        f"corrected dataset: {tmp_path / 'new'}",
     ]
     assert len(open_data(tmp_path / "new").load("all")) == 48
 

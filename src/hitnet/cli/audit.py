@@ -202,7 +202,7 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
         console.print(applied.note)
     for name in applied.emptied:
         console.print(f"class without images now: {name}")
-    console.print(f"corrected data set: {applied.data}", soft_wrap=True)
+    console.print(f"corrected dataset: {applied.data}", soft_wrap=True)
 
 
 @app.command("export-audit")
