@@ -21,7 +21,7 @@ from sklearn.metrics import average_precision_score
 
 import hitnet
 from hitnet.features.extraction import extract
-from hitnet.models.backbones import open_backbone
+from hitnet.models import open_backbone
 from hitnet.runtime.device import pick_device
 from parts.noisy_labels import CLOTHES, KINDS, clothing_files, with_noise, write_table
 from parts.record import about, replace_rows

@@ -46,7 +46,7 @@ import hitnet
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import standardisation
-from hitnet.models.backbones import open_backbone
+from hitnet.models import open_backbone
 from hitnet.models.heads import Head, HitOrMissHead
 from hitnet.models.inference import evaluating, to_device
 from hitnet.models.network import Network

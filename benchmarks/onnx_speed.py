@@ -2,7 +2,7 @@
 
     python benchmarks/onnx_speed.py [--threads 1 2] [--repeats 5]
 
-Each network is exported by `hitnet.export_run`. Both programs get uint8 images in memory and give distances, one image
+Each network is exported by `Run.export`. Both programs get uint8 images in memory and give distances, one image
 at a time and in batches. They take turns, and each figure is the best of `--repeats`, so that other work on the machine
 disturbs both equally. Weights are random, except those of the pretrained backbone: they do not change the work.
 Writes benchmarks/records/onnx_speed.json: one row per network, batch size and number of threads, with the load of the
@@ -98,7 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, shape in NETWORKS.items():
             run = untrained_run(name)
-            file = hitnet.export_run(run, Path(folder) / f"{name}.onnx")
+            file = run.export(Path(folder) / f"{name}.onnx")
             pixels = torch.randint(0, 256, (IMAGES[name], *shape), dtype=torch.uint8)
             for threads, batch in product(args.threads, BATCHES):
                 rows.append(compare(name, batch, threads, pixels, run, file, args.repeats))

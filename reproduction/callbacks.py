@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hitnet import Network, Progress, Training
+from hitnet import Network, Progress
+from hitnet.runtime import Training
 from reproduction.provenance import note_origin
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet import HitNetError, Images, build
+from hitnet import HitNetError, Images
 from hitnet.data import read_npz
 from hitnet.inference import mean_distances
+from hitnet.models import build
 from hitnet.runtime import replacing
 from reproduction.experiments import Experiment
 from reproduction.ledger import ANALYSIS, Entry, Ledger

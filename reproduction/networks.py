@@ -135,7 +135,7 @@ class SquashedHitOrMissHead(CapsuleLayer, Head):
         return squash(self.vectors(features))
 
     def make_loss(self, **options: Any) -> nn.Module:
-        return CentripetalLoss(self.capsule_dim, farthest=1.0, **options)
+        return CentripetalLoss(capsule_dim=self.capsule_dim, farthest=1.0, **options)
 
 
 class PrimaryCapsules(PaperFeatures):

@@ -78,7 +78,7 @@ class OriginHead(CapsuleLayer, Head):
         return torch.tanh(self.vectors(features))
 
     def make_loss(self, **options: Any) -> nn.Module:
-        return CentripetalLoss(self.capsule_dim, farthest=2.0, **options)
+        return CentripetalLoss(capsule_dim=self.capsule_dim, farthest=2.0, **options)
 
 
 register_features("own-dropping", DroppingFeatures)

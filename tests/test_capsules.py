@@ -8,8 +8,8 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, HitNetError, HitOrMiss, distances, mask
-from hitnet.capsules import NORMS, CapsuleNorm, hits_and_misses, one_hot, track_statistics
+from hitnet import CentripetalLoss, HitNetError, HitOrMiss, distances
+from hitnet.capsules import NORMS, CapsuleNorm, hits_and_misses, mask, one_hot, track_statistics
 
 
 def naive_distances(capsules, centre):

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -70,10 +71,8 @@ def options_of(program: typer.Typer, words: list[str]) -> set[str]:
     for word in words:
         if not hasattr(command, "commands"):
             break
-        # `hitnet audit DATA` is short for `hitnet audit run DATA`.
-        name = "run" if command.name == "audit" and word not in command.commands else word
-        command = command.get_command(typer.Context(command), name)
-        assert command is not None, f"no command {name}"
+        command = command.get_command(typer.Context(command), word)
+        assert command is not None, f"no command {word}"
     return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
@@ -149,6 +148,33 @@ def test_public_names_in_sentences_exist(page):
             if not hasattr(thing, part):
                 importlib.import_module(f"{thing.__name__}.{part}")
             thing = getattr(thing, part)
+
+
+def test_formats_of_files_are_those_that_are_promised():
+    from hitnet.audit import summary
+    from hitnet.inference import onnx_file
+    from hitnet.training import run_config
+
+    promise = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    (number,) = re.findall(r"`format`, which is (\d+) now", promise)
+    assert {module.FORMAT for module in (summary, onnx_file, run_config)} == {int(number)}
+
+
+def test_figures_of_the_readme_are_those_of_the_records():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = json.loads((ROOT / "benchmarks" / "records" / "audits.json").read_text())
+    rows = [row for row in rows if row["noise"] == "uniform, 5%"]
+    unseen, clothes = [row for row in rows if not row["chosen_on"]], [row for row in rows if row["set"] == "clothing"]
+    assert len(unseen) == 8
+    sizes = [row["images"] for row in unseen]
+    assert f"eight datasets of {min(sizes):,} to {max(sizes):,} images" in text
+    for chosen in (unseen, clothes):
+        wrong = sum(row["wrong"] for row in chosen)
+        found = [100 * sum(row["found_after"][share] for row in chosen) / wrong for share in ("5%", "10%")]
+        assert "| {:.0f} % after 5 % of the images, {:.0f} % after 10 % |".format(*found) in text
+    digits = json.loads((ROOT / "benchmarks" / "records" / "demo_seeds.json").read_text())
+    (counts,) = {(row["in_top_100"], row["in_top_200"]) for row in digits}
+    assert "{} in the first 100, {} in the first 200".format(*counts) in text
 
 
 def test_the_readmes_loop_learns():

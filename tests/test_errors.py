@@ -1,6 +1,14 @@
+import ast
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
-from hitnet.errors import DivergedError, HitNetError, check_choice, finite, unknown_name, whole
+import hitnet
+from hitnet.errors import DivergedError, HitNetError, MissingPackageError, check_choice, finite, unknown_name, whole
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_a_choice_that_does_not_exist_is_refused_with_those_that_do():
@@ -22,6 +30,40 @@ def test_an_error_about_a_value_is_a_value_error(wrong_value):
         wrong_value()
     assert type(caught.value) is HitNetError
     assert issubclass(DivergedError, HitNetError)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        lambda: hitnet.open_run("no/run"),
+        lambda: hitnet.open_audit("no/audit"),
+        lambda: hitnet.open_data("no/table.csv"),
+        lambda: hitnet.data.read_image("no/picture.png", (1, 8, 8)),
+        lambda: hitnet.open_backbone("efficientnet-lite0", weights="no/weights.safetensors"),
+        lambda: hitnet.predict("no/network.onnx", []),
+    ],
+)
+def test_a_missing_file_is_a_file_not_found(missing):
+    with pytest.raises(FileNotFoundError, match=r"no/\w+") as caught:
+        missing()
+    assert isinstance(caught.value, HitNetError)
+
+
+def test_what_to_install_is_an_extra_of_the_package():
+    """The advice names packages, which is true for an installation of any kind."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    known = {re.split("[<>=\\[]", requirement)[0] for packages in extras.values() for requirement in packages}
+    calls = [
+        node
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingPackageError"
+    ]
+    assert len(calls) >= 6
+    assert {package.value for call in calls for package in call.args[1:]} <= known
+    assert str(MissingPackageError("ONNX files", "onnx", "onnxruntime")) == (
+        "ONNX files need onnx and onnxruntime: pip install onnx onnxruntime."
+    )
 
 
 def test_an_unknown_name_is_told_with_the_nearest_one():

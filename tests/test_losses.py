@@ -7,8 +7,8 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss, staircase
-from hitnet.losses import ghost_mask
+from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss
+from hitnet.losses import ghost_mask, staircase
 
 
 def naive_staircase(x, step, height, start):
@@ -49,13 +49,21 @@ def test_loss_against_a_loop(n, ghosts):
     expected = [
         naive_centripetal(r, t, n=n, ghosts=ghosts) for r, t in zip(d.tolist(), truths(targets, 7), strict=True)
     ]
-    losses = CentripetalLoss(n, reduction="none", ghosts=ghosts)(d, targets)
+    losses = CentripetalLoss(capsule_dim=n, reduction="none", ghosts=ghosts)(d, targets)
     torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [CentripetalLoss, GhostLoss])
+def test_options_of_a_loss_are_keyword_only(loss):
+    with pytest.raises(TypeError, match="positional"):
+        loss(16)
 
 
 def test_loss_with_other_hyperparameters():
     d, targets = some_distances(), torch.arange(32) % 7
-    losses = CentripetalLoss(16, 0.2, 1.3, 0.15, 0.3, 0.25, 0.4, 0.7, "none")(d, targets)
+    options = {"hit_radius": 0.2, "miss_radius": 1.3, "hit_step": 0.15, "hit_height": 0.3, "miss_step": 0.25}
+    loss = CentripetalLoss(**options, miss_height=0.4, miss_weight=0.7, reduction="none")
+    losses = loss(d, targets)
     expected = [
         naive_centripetal(r, t, m=0.2, m2=1.3, l=0.15, h=0.3, l2=0.25, h2=0.4, weight=0.7)
         for r, t in zip(d.tolist(), truths(targets, 7), strict=True)
@@ -232,15 +240,15 @@ def test_ghost_loss_against_a_loop(ghosts, rule):
     logits = 3 * torch.randn(32, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     targets = torch.arange(32) % 7
     expected = [naive_ghost(z, k, ghosts, rule) for z, k in zip(logits.tolist(), targets.tolist(), strict=True)]
-    losses = GhostLoss(ghosts, reduction="none", ghost_rule=rule)(logits, targets)
+    losses = GhostLoss(ghosts=ghosts, reduction="none", ghost_rule=rule)(logits, targets)
     torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12)
     one_hot = torch.nn.functional.one_hot(targets, 7)
-    torch.testing.assert_close(GhostLoss(ghosts, ghost_rule=rule)(logits, one_hot), losses.mean())
+    torch.testing.assert_close(GhostLoss(ghosts=ghosts, ghost_rule=rule)(logits, one_hot), losses.mean())
 
 
 def test_ghost_loss_without_ghosts_is_cross_entropy():
     logits, targets = torch.randn(16, 5), torch.arange(16) % 5
-    torch.testing.assert_close(GhostLoss(0)(logits, targets), torch.nn.functional.cross_entropy(logits, targets))
+    torch.testing.assert_close(GhostLoss(ghosts=0)(logits, targets), torch.nn.functional.cross_entropy(logits, targets))
 
 
 def test_gradient_of_the_ghost_loss():

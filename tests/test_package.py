@@ -23,10 +23,9 @@ EXAMPLE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import hitnet
-from hitnet.models.backbones import open_backbone
 assert hitnet.__file__.startswith(sys.argv[1]), hitnet.__file__
 digits, clothes = (hitnet.open_data(name).load("all") for name in ("mnist-sample", "clothing-sample"))
-backbone = open_backbone("efficientnet-lite0")
+backbone = hitnet.open_backbone("efficientnet-lite0")
 print(len(digits), len(clothes), backbone.num_features)
 """
 

@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -m venv "$folder/venv"
 cd "$folder"
-venv/bin/python -m pip install --quiet "$wheel[review]" pytest httpx "$@"
+venv/bin/python -m pip install --quiet "$wheel" pytest httpx "$@"
 venv/bin/python -c "
 import platform, torch, numpy, pandas
 print('Python', platform.python_version(), 'torch', torch.__version__, 'numpy', numpy.__version__, 'pandas', pandas.__version__)"

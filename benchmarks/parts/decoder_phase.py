@@ -135,4 +135,4 @@ def naming(network: Network, vectors: Tensor, labels: Tensor) -> Tensor:
     n = network.config.capsule_dim
     extra = vectors[:, n:] if network.config.extra_dim else None
     pictures = decode_batch(network, vectors[:, :n], labels, extra)
-    return CentripetalLoss(n)(network(pictures, reconstruct=False).distances, labels)
+    return CentripetalLoss(capsule_dim=n)(network(pictures, reconstruct=False).distances, labels)

@@ -8,8 +8,9 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import HitNetError, build, choose_model, choose_recipe
+from hitnet import HitNetError, choose_model, choose_recipe
 from hitnet.inference import open_onnx
+from hitnet.models import build
 from hitnet.training import Recipe, Run, RunConfig
 from reproduction import dropconnect  # noqa: F401
 from reproduction.networks import MarginLoss, dynamic_routing, margin_loss, squash
@@ -266,7 +267,7 @@ def test_export_for_batches_of_any_size(name, tmp_path):
     torch.testing.assert_close(exported(images).distances, network(images).distances, rtol=1e-4, atol=1e-5)
     data = {"source": "x", "name": "toy", "images": 8, "class_names": list("abcd")}
     run = Run(network, RunConfig(name, config, Recipe(), 0, data), [])
-    onnx = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    onnx = open_onnx(run.export(tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (9, 1, 20, 20), dtype=torch.uint8)
     expected = network(pixels / 255).distances.detach().numpy()
     assert np.ptp(expected) > 1e-3  # distances that are all the same would show nothing

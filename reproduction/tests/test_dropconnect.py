@@ -107,7 +107,7 @@ def test_impossible_shares_are_refused(keep):
 
 
 def test_the_network_has_one_such_layer_of_150_units():
-    network = hitnet.build("dropconnect", (1, 28, 28), 10)
+    network = hitnet.models.build("dropconnect", (1, 28, 28), 10)
     layer = network.features.connect
     assert layer.weight.shape == (150, 64 * 4 * 4)
     assert layer.keep == 0.5

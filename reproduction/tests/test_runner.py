@@ -7,9 +7,9 @@ import pytest
 from toy_book import HERE, Clock, add, record
 
 import hitnet
-from hitnet import HitNetError, Progress, Training
+from hitnet import HitNetError, Progress
 from hitnet.errors import DivergedError
-from hitnet.runtime import Together
+from hitnet.runtime import Together, Training
 from reproduction import Ledger, reproduce, runner
 from reproduction.book import Completion, completion
 from reproduction.callbacks import Guard

@@ -15,13 +15,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # the only list of public names: type checkers import from it, `_room_of_each_name` reads it
     from hitnet.audit import Audit as Audit
     from hitnet.audit import Judges as Judges
-    from hitnet.audit import apply_corrections as apply_corrections
     from hitnet.audit import audit_labels as audit_labels
-    from hitnet.audit import export_audit as export_audit
     from hitnet.audit import open_audit as open_audit
     from hitnet.capsules import HitOrMiss as HitOrMiss
     from hitnet.capsules import distances as distances
-    from hitnet.capsules import mask as mask
     from hitnet.data import Data as Data
     from hitnet.data import Images as Images
     from hitnet.data import check_data as check_data
@@ -37,35 +34,28 @@ if TYPE_CHECKING:  # the only list of public names: type checkers import from it
     from hitnet.losses import centripetal_loss as centripetal_loss
     from hitnet.losses import ghost_loss as ghost_loss
     from hitnet.losses import misfit as misfit
-    from hitnet.losses import staircase as staircase
     from hitnet.models import HitNet as HitNet
     from hitnet.models import HitOrMissClassifier as HitOrMissClassifier
-    from hitnet.models import ModelChoice as ModelChoice
     from hitnet.models import ModelConfig as ModelConfig
     from hitnet.models import Network as Network
-    from hitnet.models import Output as Output
-    from hitnet.models import build as build
     from hitnet.models import choose_model as choose_model
     from hitnet.models import list_models as list_models
+    from hitnet.models import open_backbone as open_backbone
     from hitnet.models import with_backbone as with_backbone
     from hitnet.plots import plot_history as plot_history
     from hitnet.review import serve_review as serve_review
     from hitnet.runtime import Progress as Progress
-    from hitnet.runtime import Training as Training
     from hitnet.synthesis import augment as augment
     from hitnet.synthesis import capsule_distributions as capsule_distributions
     from hitnet.synthesis import generate as generate
     from hitnet.synthesis import prototypes as prototypes  # type: ignore[no-redef]
     from hitnet.synthesis import traverse as traverse
-    from hitnet.synthesis import write_images as write_images
     from hitnet.training import Recipe as Recipe
-    from hitnet.training import RecipeChoice as RecipeChoice
     from hitnet.training import Run as Run
     from hitnet.training import TensorBoard as TensorBoard
     from hitnet.training import analyse_ghosts as analyse_ghosts
     from hitnet.training import choose_recipe as choose_recipe
     from hitnet.training import evaluate as evaluate
-    from hitnet.training import export_run as export_run
     from hitnet.training import open_run as open_run
     from hitnet.training import predict as predict
     from hitnet.training import train as train  # type: ignore[no-redef]
@@ -80,7 +70,7 @@ def _room_of_each_name() -> dict[str, str]:
 
 
 _ROOM_OF = _room_of_each_name()
-_ROOMS = {*_ROOM_OF.values(), "hitnet.sklearn"}  # the last one needs a package that may be missing
+_ROOMS = {*_ROOM_OF.values(), "hitnet.sklearn"}
 __all__ = sorted(_ROOM_OF)
 
 
@@ -88,7 +78,10 @@ def __getattr__(name: str) -> Any:
     if name in _ROOM_OF:
         value = getattr(importlib.import_module(_ROOM_OF[name]), name)
     elif f"hitnet.{name}" in _ROOMS:
-        value = importlib.import_module(f"hitnet.{name}")
+        try:
+            value = importlib.import_module(f"hitnet.{name}")
+        except ImportError as error:  # of a package that is not installed; `hasattr` takes no other error than this
+            raise AttributeError(str(error)) from error
     else:
         raise AttributeError(f"module 'hitnet' has no attribute {name!r}")
     globals()[name] = value

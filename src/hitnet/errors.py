@@ -32,13 +32,11 @@ class MissingFileError(HitNetError, FileNotFoundError):
 
 
 class MissingPackageError(HitNetError, ImportError):
-    """A package that is not installed: `what` needs it, e.g. "ONNX files", and hitnet's `extra` installs it."""
+    """Packages that are not installed: `what` needs them, e.g. "ONNX files"."""
 
-    def __init__(self, what: str, package: str | None, extra: str, advice: str = "") -> None:
+    def __init__(self, what: str, *packages: str) -> None:
         needs = "need" if what.endswith("s") else "needs"
-        super().__init__(
-            f"{what} {needs} the package {package}: pip install 'hitnet[{extra}]'.{advice and ' ' + advice}"
-        )
+        super().__init__(f"{what} {needs} {' and '.join(packages)}: pip install {' '.join(packages)}.")
 
 
 class DivergedError(HitNetError):

@@ -182,6 +182,7 @@ class CentripetalLoss(LossWithGhosts):
 
     def __init__(
         self,
+        *,
         capsule_dim: int = 16,
         hit_radius: float = HIT_RADIUS,
         miss_radius: float = MISS_RADIUS,
@@ -191,7 +192,6 @@ class CentripetalLoss(LossWithGhosts):
         miss_height: float = 0.2,
         miss_weight: float = MISS_WEIGHT,
         reduction: Reduction = "mean",
-        *,
         ghosts: int = 0,
         ghost_rule: GhostRule = "always",
         ghost_probability: float = 1.0,
@@ -251,8 +251,8 @@ class GhostLoss(LossWithGhosts):
 
     def __init__(
         self,
-        ghosts: int = 1,
         *,
+        ghosts: int = 1,
         reduction: Reduction = "mean",
         ghost_rule: GhostRule = "always",
         ghost_probability: float = 1.0,

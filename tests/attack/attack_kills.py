@@ -179,14 +179,14 @@ def write_decided(root: Path) -> None:
 
 def run_apply(root: Path, resume: bool) -> None:
     if not (root / "new").exists():  # a finished copy is never overwritten
-        hitnet_command("audit", "apply", root / "audit", root / "corrections.csv", "--out", root / "new")
+        hitnet_command("apply", root / "audit", root / "corrections.csv", "--out", root / "new")
 
 
 def run_features(root: Path, resume: bool) -> None:
     """Judge photographs by features: the pass over the images is kept shard by shard."""
     os.environ["HITNET_CACHE"] = str(root / "cache")
     cache.PER_SHARD = 4
-    heads = hitnet.Judges("features", backbone=hitnet.models.backbones.open_backbone(Tiny(), input_size=8), repeats=1)
+    heads = hitnet.Judges("features", backbone=hitnet.open_backbone(Tiny(), input_size=8), repeats=1)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "audit")
     audit = hitnet.audit_labels(root / "photos", judges=heads, device="cpu", out=root / "audit")

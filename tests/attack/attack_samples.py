@@ -50,7 +50,7 @@ def write_samples(root: Path) -> None:
             root / "set.npz", out=root / "begun", model=MODEL, recipe=RECIPE, device="cpu", progress=Interrupting(3)
         )
     RunFolder(root / "begun").release()
-    hitnet.export_run(root / "run", root / "model.onnx")
+    hitnet.open_run(root / "run").export(root / "model.onnx")
     _write_stored_set(root, images)
     _write_audit(root, images)
     _write_ledger(root)

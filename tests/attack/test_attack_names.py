@@ -101,12 +101,12 @@ def test_an_audit_of_hostile_names_from_check_to_apply(hostile, call, tmp_path, 
         rows.append([str(row.id), row.path, row.given, decision, other if decision == "relabel" else ""])
     with (tmp_path / "c.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
-    code, text = call("audit", "apply", out, tmp_path / "c.csv", "--out", tmp_path / NAMES[0].replace("/", ""))
+    code, text = call("apply", out, tmp_path / "c.csv", "--out", tmp_path / NAMES[0].replace("/", ""))
     assert code == 0, text
     assert "8 relabelled, 8 dropped, 8 kept" in text
-    assert call("audit", "export", out, "--out", tmp_path / "tasks.json")[0] == 0
+    assert call("export-audit", out, "--out", tmp_path / "tasks.json")[0] == 0
     code, text = call(
-        "ghosts", out / "models" / "seed-0", hostile / "set", "--device", "cpu", "--out", tmp_path / "ghosts"
+        "ghosts", out / "models" / "seed-0", "--data", hostile / "set", "--device", "cpu", "--out", tmp_path / "ghosts"
     )
     assert code == 0, text
     for name in ("ghosts.csv", "doubtful.csv", "pairs.csv"):

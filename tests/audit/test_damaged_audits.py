@@ -84,6 +84,15 @@ def test_settings_that_are_a_link_are_not_read(own, tmp_path):
         quick_audit(mislabelled(), out=own, resume=True)
 
 
+def test_an_audit_in_another_format_is_refused(own):
+    summary = json.loads((own / "summary.json").read_text())
+    assert summary["format"] == 1
+    (own / "summary.json").write_text(json.dumps(summary | {"format": 2}))
+    sums_again(own)
+    with pytest.raises(HitNetError, match="not the summary of an audit that this version of hitnet can read"):
+        open_audit(own)
+
+
 @pytest.mark.parametrize(
     "summary",
     ["{}", "[]", "null", "[" * 100_000, "9" * 5000, '{"class_names": [1]}'],
@@ -91,7 +100,7 @@ def test_settings_that_are_a_link_are_not_read(own, tmp_path):
 def test_a_summary_that_is_none_is_refused(own, summary):
     (own / "summary.json").write_text(summary)
     sums_again(own)
-    with pytest.raises(HitNetError, match=r"summary\.json is (damaged|not readable JSON)"):
+    with pytest.raises(HitNetError, match=r"summary\.json is (damaged|not readable JSON|not the summary)"):
         open_audit(own)
 
 

@@ -228,7 +228,7 @@ def test_the_size_of_small_images_is_told_only_where_it_matters(backbone, tmp_pa
     made = audit(photos, quick(backbone), out=tmp_path / "audit")
     changes = [Change(int(made.table["id"][0]), made.table["path"][0], made.table["given"][0], "drop", "")]
     StepLog(tmp_path / "audit" / "decisions.jsonl").append(Step("anna", tuple(changes)))
-    hitnet.apply_corrections(tmp_path / "audit", out=tmp_path / "new")
+    hitnet.open_audit(tmp_path / "audit").apply(out=tmp_path / "new")
     assert "images are read at" not in caplog.text
     hitnet.open_data(photos).load("train")
     assert caplog.text.count("images are read at 46 x 64") == 1

@@ -15,7 +15,7 @@ from hitnet.probabilities import class_probabilities
 
 @pytest.fixture
 def tasks(tmp_path):
-    """The tasks of an audit as `hitnet audit export` writes them."""
+    """The tasks of an audit as `hitnet export-audit` writes them."""
     table, distances, _, names = make_audit()
     label_studio(table, class_probabilities(distances), names, tmp_path / "tasks.json")
     return table, json.loads((tmp_path / "tasks.json").read_text()), names
@@ -100,7 +100,7 @@ def test_annotators_who_disagree_are_named(tasks, tmp_path):
     [
         ("{", "is not JSON"),
         ("{}", "is no export of Label Studio"),
-        ('[{"data": {"image": "x"}, "annotations": []}]', "task 1: it is no task that `hitnet audit export` wrote"),
+        ('[{"data": {"image": "x"}, "annotations": []}]', "task 1: it is no task that `hitnet export-audit` wrote"),
         ("[3]", "task 1: it is no task"),
     ],
 )

@@ -75,6 +75,13 @@ def test_policy_admits_the_pages_own_style_and_script_alone(tmp_path):
     assert "innerHTML" not in page.scripts["code"]
 
 
+def test_keys_are_in_the_order_of_the_buttons(tmp_path):
+    write(tmp_path, make_audit())
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for keys in (re.findall(r'\bkey: "(\d)"', text), re.findall(r'data-key="(\d)"', text)):
+        assert keys == list("123456")
+
+
 def test_page_names_no_address_outside_itself(tmp_path):
     write(tmp_path, make_audit())
     text = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -80,8 +80,8 @@ def test_corrections_of_an_audit_of_images_in_memory(audited, tmp_path):
     assert torch.equal(corrected.labels, toy_images().labels)
     # Once the images are no longer in memory, the folder does not know where they are.
     with pytest.raises(HitNetError, match=r"toy was in memory when it was audited\. Set `data` to"):
-        hitnet.apply_corrections(audited.folder, csv, out=tmp_path / "again")
-    done = hitnet.apply_corrections(audited.folder, csv, out=tmp_path / "again", data=mislabelled())
+        hitnet.open_audit(audited.folder).apply(csv, out=tmp_path / "again")
+    done = hitnet.open_audit(audited.folder).apply(csv, out=tmp_path / "again", data=mislabelled())
     assert torch.equal(open_data(done.data).load("all").labels, toy_images().labels)
 
 
@@ -90,7 +90,7 @@ def test_an_audit_and_its_folder_are_corrected_alike(kept, tmp_path):
     folders = [tmp_path / name for name in ("memory", "folder", "function")]
     kept.apply(csv, out=folders[0])
     open_audit(kept.folder).apply(csv, out=folders[1])
-    hitnet.apply_corrections(str(kept.folder), csv, out=folders[2])
+    hitnet.open_audit(str(kept.folder)).apply(csv, out=folders[2])
     first, *others = (open_data(folder / "images.npz").load("all") for folder in folders)
     assert torch.equal(first.labels, toy_images().labels)
     assert {images.fingerprint for images in others} == {first.fingerprint}
@@ -102,11 +102,11 @@ def test_the_folder_of_known_sets_that_an_audit_recorded_gives_way_to_the_enviro
         write_mnist(tmp_path / name / "mnist", images)
     audit = quick_audit(open_data("mnist", data_dir=tmp_path / "recorded"), out=tmp_path / "out")
     csv = write_csv(tmp_path / "c.csv", audit.table, {})
-    done = hitnet.apply_corrections(audit.folder, csv, out=tmp_path / "first")
+    done = hitnet.open_audit(audit.folder).apply(csv, out=tmp_path / "first")
     assert torch.equal(open_data(done.data).load("all").labels, mislabelled().labels)
     monkeypatch.setenv("HITNET_DATA", str(tmp_path / "other"))
     with pytest.raises(HitNetError, match="MNIST is not the set that was audited"):
-        hitnet.apply_corrections(audit.folder, csv, out=tmp_path / "second")
+        hitnet.open_audit(audit.folder).apply(csv, out=tmp_path / "second")
 
 
 def test_exports_of_an_audit_and_of_its_folder_are_the_same(kept, tmp_path):
@@ -115,7 +115,7 @@ def test_exports_of_an_audit_and_of_its_folder_are_the_same(kept, tmp_path):
         files = [tmp_path / name / "p.npy", tmp_path / name / "p.rows.csv"]
         assert audit.export(files[0], format="pred-probs") == files
     (tmp_path / "c").mkdir()
-    hitnet.export_audit(kept.folder, tmp_path / "c" / "p.npy", format="pred-probs")
+    hitnet.open_audit(kept.folder).export(tmp_path / "c" / "p.npy", format="pred-probs")
     assert tree(tmp_path / "a") == tree(tmp_path / "b") == tree(tmp_path / "c")
     with pytest.raises(HitNetError, match="format must be one of label-studio, pred-probs; got 'yolo'"):
         kept.export(tmp_path / "x", format="yolo")

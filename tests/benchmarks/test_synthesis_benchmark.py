@@ -188,7 +188,7 @@ def test_a_decoder_trained_alone_rebuilds_better_and_leaves_the_classifier(optio
 def test_capsules_are_drawn_from_both_laws():
     torch.manual_seed(0)
     images = toy_images()
-    network = hitnet.build("hitnet-small", images.shape, 3, capsule_dim=4, extra_dim=2).eval()
+    network = hitnet.models.build("hitnet-small", images.shape, 3, capsule_dim=4, extra_dim=2).eval()
     drawn = Sampler(network, images)(torch.ones(40_000, dtype=torch.long))
     own = true_capsules(network, images)[images.labels == 1]
     assert torch.allclose(drawn[::2].mean(dim=0), own.mean(dim=0), atol=0.05)
@@ -211,7 +211,7 @@ def test_naming_teaches_a_decoder_to_draw_what_its_classifier_knows():
 
 
 def test_a_rising_weight_grows_by_the_same_factor():
-    network = hitnet.build("hitnet-small", (1, 12, 12), 3, reconstruction_weight=0.5)
+    network = hitnet.models.build("hitnet-small", (1, 12, 12), 3, reconstruction_weight=0.5)
     recipe = hitnet.choose_recipe("fast", epochs=3).complete()
     first = arms.RisingWeight(network, recipe, epoch=1, last=8.0)
     weights = [float(arms.RisingWeight(network, recipe, epoch=epoch, last=8.0).weight) for epoch in (1, 2, 3)]

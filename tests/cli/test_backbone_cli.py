@@ -13,7 +13,7 @@ import hitnet
 from hitnet.models import backbones
 from toy import TinyBackbone, colour_images, write_images
 
-NEEDS_TIMM = "Error: The backbone timm:tiny needs the package timm: pip install timm.\n"
+NEEDS_TIMM = "Error: A backbone of timm needs timm: pip install timm.\n"
 
 
 @pytest.fixture

@@ -48,10 +48,10 @@ def start(*arguments, **environment):
         (["data", "list"], "List the known datasets"),
         (["data", "fetch"], "Download the missing files of a known dataset"),
         (["data", "check"], "Check every file"),
-        (["audit"], "Find mislabeled images"),
-        (["audit", "run"], "most doubtful first"),
-        (["audit", "apply"], "the original is never touched"),
-        (["audit", "export"], "Label Studio"),
+        (["audit"], "most doubtful first"),
+        (["audit"], "--networks"),
+        (["apply"], "the original is never touched"),
+        (["export-audit"], "Label Studio"),
         (["ghosts"], "analysis of ghost capsules"),
         (["prototypes"], "prototype of each class"),
         (["traverse"], "each capsule component"),
@@ -78,7 +78,7 @@ def test_every_command_is_listed():
 
 def test_help_of_the_audit_leads_through_it():
     said = CliRunner().invoke(app, ["audit", "--help"], env={"COLUMNS": "100"}).output
-    for words in ("hitnet audit DATA", "report.html", "hitnet audit apply", "mnist-sample", "0 (surely wrong)"):
+    for words in ("hitnet audit DATA", "report.html", "hitnet apply", "mnist-sample", "0 (surely wrong)"):
         assert words in said
 
 
@@ -93,6 +93,11 @@ def test_help_of_the_audit_leads_through_it():
         (["train", "mnist-sample", "--augment", "hybird"], "'hybrid'"),
         (["train", "mnist-sample", "--augment-noise", "loud"], "'component'"),
         (["evaluate", "run", "--split", "tset"], "'test'"),
+        (["audit", "mnist-sample", "--judges", "scrach"], "'scratch'"),
+        (["audit", "mnist-sample", "--recipe", "papr"], "'paper-decay'"),
+        (["audit", "mnist-sample", "--split", "tset"], "'test'"),
+        (["export-audit", "audit", "--out", "x.npy", "--format", "probs"], "'pred-probs'"),
+        (["ghosts", "run"], "--data"),
     ],
 )
 def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, words, hint):
@@ -100,6 +105,22 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
     assert ended.code == 2
     assert hint in ended.err
     assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [
+        ("hitnet ex", ["extract", "export", "export-audit"]),
+        ("hitnet train x --recipe ", ["fast", "paper", "paper-decay"]),
+        ("hitnet train x --device ", ["auto", "cpu", "cuda", "mps"]),
+        ("hitnet audit x --judges ", ["auto", "features", "fine-tuned", "scratch", "mixed"]),
+        ("hitnet export-audit x --format ", ["label-studio", "pred-probs"]),
+    ],
+)
+def test_a_shell_completes_choices(words, choices):
+    place = str(len(words.split(" ")) - 1)
+    variables = {"_HITNET_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
+    assert CliRunner().invoke(app, [], prog_name="hitnet", env=variables).output.split() == choices
 
 
 @pytest.mark.parametrize(
@@ -121,11 +142,9 @@ def test_a_misspelt_option_or_command_is_answered_with_the_right_one(command, wo
         (["data", "check", "nowhere"], "no dataset or folder named 'nowhere'"),
         (["data", "fetch", "cifar"], "Did you mean 'cifar10'"),
         (["audit", "nowhere"], "no dataset or folder named 'nowhere'"),
-        (["audit", "mnist-sample", "--judges", "best"], "--judges must be one of"),
-        (["audit", "apply", "nowhere", "a.csv", "--out", "b"], "not the folder of a finished audit"),
-        (["audit", "export", "nowhere", "--out", "b.json"], "not the folder of a finished audit"),
-        (["ghosts", "nowhere"], "at least one run folder and then the data"),
-        (["ghosts", "nowhere", "mnist-sample"], "nowhere is not a run folder"),
+        (["apply", "nowhere", "a.csv", "--out", "b"], "not the folder of a finished audit"),
+        (["export-audit", "nowhere", "--out", "b.json"], "not the folder of a finished audit"),
+        (["ghosts", "nowhere", "--data", "mnist-sample"], "nowhere is not a run folder"),
     ],
 )
 def test_mistakes_end_in_one_sentence_and_code_1(command, tmp_path, monkeypatch, words, says):

@@ -106,11 +106,11 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     corrections = write_corrections(tmp_path / "corrections.csv", rows)
     before = sorted(photos.rglob("*.png"))
 
-    ended = command("audit", "apply", audited, corrections, "--out", tmp_path / "new")
+    ended = command("apply", audited, corrections, "--out", tmp_path / "new")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
         "2 relabelled, 1 dropped, 1 kept, 0 unsure, 44 not looked at",
-        f"corrected data set: {tmp_path / 'new'}",
+        f"corrected dataset: {tmp_path / 'new'}",
     ]
     assert sorted(photos.rglob("*.png")) == before
     ended = command("data", "check", tmp_path / "new", "--json")
@@ -120,6 +120,36 @@ def test_from_audit_to_corrected_set(command, photos, audited, tmp_path):
     labels = {int(p[-7:-4]): k for p, k in zip(corrected.paths, corrected.labels.tolist(), strict=True)}
     assert labels == {i: k for i, k in enumerate(truth) if i != gone}
     assert sum(json.loads(ended.out)["classes"].values()) == 47
+
+
+def test_corrected_labels_without_a_copy(command, photos, audited, tmp_path):
+    table = pd.read_csv(audited / "audit.csv", keep_default_na=False)
+    relabelled, dropped = (row for _, row in table[table["flag"] == "wrong"].iloc[:2].iterrows())
+    rows = [(relabelled["id"], relabelled["path"], relabelled["given"], "relabel", relabelled["suggested"])]
+    rows.append((dropped["id"], dropped["path"], dropped["given"], "drop", ""))
+    corrections, out = write_corrections(tmp_path / "corrections.csv", rows), tmp_path / "labels.csv"
+    call = ("apply", audited, corrections, "--labels-only", out)
+    ended = command(*call)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0] == "47 labels, 1 changed"
+    labels = pd.read_csv(out, keep_default_na=False)
+    assert list(labels) == ["id", "path", "label", "given", "decision"]
+    expected = table[table["id"] != dropped["id"]].sort_values("id")
+    assert labels["path"].tolist() == expected["path"].tolist()
+    assert labels["given"].tolist() == expected["given"].tolist()
+    changed = labels[labels["label"] != labels["given"]]
+    assert changed[["id", "label", "decision"]].values.tolist() == [
+        [relabelled["id"], relabelled["suggested"], "relabel"]
+    ]
+    pd.testing.assert_frame_equal(hitnet.open_audit(audited).corrected_labels(corrections), labels)
+    shutil.copytree(photos, tmp_path / "photos")  # beside the images, the table is a dataset of its own
+    out.rename(tmp_path / "photos" / "labels.csv")
+    assert len(open_data(tmp_path / "photos" / "labels.csv").load("all")) == 47
+    out.write_text("mine")
+    assert "--labels-only takes a new .csv file" in command(*call).err
+    assert "give --out" in command("apply", audited, corrections).err
+    assert "give --out" in command(*call, "--out", tmp_path / "new").err
+    assert out.read_text() == "mine"
 
 
 def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tmp_path, monkeypatch):
@@ -136,7 +166,7 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     (folder / "checksums.json").write_text(json.dumps({name: checksum(folder / name) for name in names}))
     row = pd.read_parquet(folder / "audit.parquet").iloc[0]
     corrections = write_corrections(tmp_path / "c.csv", [(row["id"], row["path"], row["given"], "drop", "")])
-    call = ("audit", "apply", folder, corrections, "--out", tmp_path / "new")
+    call = ("apply", folder, corrections, "--out", tmp_path / "new")
     ended = command(*call)
     assert ended.code == 1
     said = ended.err.replace("\n", " ")
@@ -151,7 +181,7 @@ def test_apply_to_a_folder_that_has_moved_and_grown(command, photos, audited, tm
     assert ended.out.splitlines() == [
         "0 relabelled, 1 dropped, 0 kept, 0 unsure, 48 not looked at",
         "1 image was not there when the audit was made and is copied as it is",
-        f"corrected data set: {tmp_path / 'new'}",
+        f"corrected dataset: {tmp_path / 'new'}",
     ]
     assert len(open_data(tmp_path / "new").load("all")) == 48
 
@@ -175,7 +205,7 @@ def test_images_that_the_copy_leaves_out_are_not_counted_as_relabelled(command, 
     (moved / row["path"]).symlink_to(tmp_path / "outside.png")
     rows = [(row["id"], row["path"], row["given"], "relabel", row["suggested"])]
     corrections = write_corrections(tmp_path / "c.csv", rows)
-    ended = command("audit", "apply", folder, corrections, "--out", tmp_path / "new", "--data", moved)
+    ended = command("apply", folder, corrections, "--out", tmp_path / "new", "--data", moved)
     assert ended.out.startswith("0 relabelled, 0 dropped, 0 kept, 0 unsure, 1 decided but left out, 47 not looked at")
     assert "left out" in ended.out.splitlines()[1]
 
@@ -183,7 +213,7 @@ def test_images_that_the_copy_leaves_out_are_not_counted_as_relabelled(command, 
 def test_wrong_corrections_change_nothing(command, audited, tmp_path):
     rows = [(999, "x.png", "band 0", "keep", ""), (0, "band 0/000.png", "band 0", "relabel", "band 9")]
     corrections = write_corrections(tmp_path / "corrections.csv", rows)
-    ended = command("audit", "apply", audited, corrections, "--out", tmp_path / "new")
+    ended = command("apply", audited, corrections, "--out", tmp_path / "new")
     assert ended.code == 1
     assert "line 2: the audit has no image 999" in ended.err
     assert "line 3: 'band 9' is not a class of the set" in ended.err
@@ -220,8 +250,6 @@ def test_options_before_the_data_and_finished_runs(command, audited, tmp_path):
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "out" / "audit.parquet"), pd.read_parquet(audited / "audit.parquet")
     )
-    # Written out, the command is `audit run`.
-    assert command("audit", "run", "photos", "--out", tmp_path / "two", "--runs", run, "--device", "cpu").code == 0
 
 
 @pytest.mark.parametrize(
@@ -269,7 +297,6 @@ def test_which_judges_the_options_ask_for(command, photos, monkeypatch, options,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--judges", "all"), "--judges must be one of auto, features, fine-tuned, scratch, mixed; got 'all'."),
         (
             ("--judges", "features", "--epochs", 3, "--networks", 2),
             "--judges features and --networks, --epochs do not go together. Leave out --networks, --epochs.",
@@ -331,22 +358,22 @@ def test_a_damaged_audit_is_named(command, audited, tmp_path):
         folder.mkdir()
         for other in ("summary.json", "audit.parquet", "distances.npy", "checksums.json"):
             (folder / other).write_bytes(b"" if other == name else (audited / other).read_bytes())
-        ended = command("audit", "export", folder, "--out", tmp_path / "out.json")
+        ended = command("export-audit", folder, "--out", tmp_path / "out.json")
         assert ended.code == 1
         assert str(folder) in ended.err
     assert not (tmp_path / "out.json").exists()
 
 
 def test_export_for_label_studio(command, audited, tmp_path):
-    ended = command("audit", "export", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
+    ended = command("export-audit", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
     assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'tasks.json'}\nwritten: {tmp_path / 'tasks.xml'}\n")
-    assert command("audit", "export", audited, "--out", tmp_path / "tasks.json").code == 0
+    assert command("export-audit", audited, "--out", tmp_path / "tasks.json").code == 0
     (tmp_path / "tasks.xml").write_text("mine")
-    ended = command("audit", "export", audited, "--out", tmp_path / "tasks.json")
+    ended = command("export-audit", audited, "--out", tmp_path / "tasks.json")
     assert (ended.code, (tmp_path / "tasks.xml").read_text()) == (1, "mine")
     assert "tasks.xml exists" in ended.err
     (tmp_path / "tasks.xml").unlink()
-    command("audit", "export", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
+    command("export-audit", audited, "--out", tmp_path / "tasks.json", "--image-root", "http://host/")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     table = pd.read_parquet(audited / "audit.parquet")
     assert [task["data"]["image_id"] for task in tasks] == table["id"].tolist()
@@ -356,15 +383,14 @@ def test_export_for_label_studio(command, audited, tmp_path):
 
 
 def test_export_of_probabilities(command, audited, tmp_path):
-    ended = command("audit", "export", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy")
+    ended = command("export-audit", audited, "--format", "pred-probs", "--out", tmp_path / "p.npy")
     assert (ended.code, ended.out) == (0, f"written: {tmp_path / 'p.npy'}\nwritten: {tmp_path / 'p.rows.csv'}\n")
     probabilities = np.load(tmp_path / "p.npy", allow_pickle=False)
     table = pd.read_parquet(audited / "audit.parquet").sort_values("id")
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(48))
     assert [f"band {k}" for k in probabilities.argmax(axis=1)] == table["suggested"].tolist()
-    ended = command("audit", "export", audited, "--format", "yolo", "--out", tmp_path / "x")
-    assert ended.code == 1
-    assert "format must be one of label-studio, pred-probs; got 'yolo'" in ended.err
+    with pytest.raises(hitnet.HitNetError, match="format must be one of label-studio, pred-probs; got 'yolo'"):
+        hitnet.open_audit(audited).export(tmp_path / "x", format="yolo")
 
 
 def test_the_networks_know_the_data_from_any_folder(command, photos, audited, tmp_path, monkeypatch):
@@ -381,7 +407,7 @@ def test_the_sample_keeps_its_split(command, tmp_path, monkeypatch):
     assert "five people" not in ended.out  # none of these few was found wrong
     row = pd.read_parquet("out/audit.parquet").iloc[0]
     corrections = write_corrections(tmp_path / "c.csv", [(row["id"], "", row["given"], "drop", "")])
-    assert command("audit", "apply", "out", corrections, "--out", "new").code == 0
+    assert command("apply", "out", corrections, "--out", "new").code == 0
     for split in ("train", "test"):
         kept = set(open_data("mnist-sample").load(split).ids.tolist()) - {int(row["id"])}
         assert len(open_data("new/images.npz").load(split)) == len(kept)
@@ -398,12 +424,12 @@ def test_audit_of_arrays_and_its_correction(command, tmp_path, monkeypatch):
     other = (chosen + 1) % 3
     rows = [(chosen, "", f"band {chosen % 3}", "relabel", f"band {other}")]
     corrections = write_corrections(tmp_path / "c.csv", rows)
-    ended = command("audit", "apply", "audits/bands", corrections, "--out", "new")
+    ended = command("apply", "audits/bands", corrections, "--out", "new")
     assert ended.code == 0
     assert "6 images were not part of the audit and are copied as they are" in ended.out
     corrected = open_data(tmp_path / "new" / "images.npz").load("all")
     assert corrected.labels.tolist() == [other if i == chosen else i % 3 for i in range(30)]
-    ended = command("audit", "export", "audits/bands", "--out", "tasks.json")
+    ended = command("export-audit", "audits/bands", "--out", "tasks.json")
     assert ended.code == 1
     assert "needs an image file for each task" in ended.err
 
@@ -414,7 +440,7 @@ def test_ghosts_are_those_of_the_plain_images(command, tmp_path, monkeypatch):
     save_npz(images, tmp_path / "bands.npz")
     run = hitnet.train("bands.npz", out="run", **small(2))
     assert open_data("bands.npz").load("all").flip
-    ended = command("ghosts", "run", "bands.npz", "--out", "ghosts", "--device", "cpu")
+    ended = command("ghosts", "run", "--data", "bands.npz", "--out", "ghosts", "--device", "cpu")
     assert ended.code == 0
     assert ended.out.startswith("toy: 30 of 30 images have one ghost class in the network; ")
     away = class_distances(run.model, images.pixels).clone()
@@ -428,7 +454,7 @@ def test_ghosts(command, tmp_path, monkeypatch):
     save_npz(toy_images(30), tmp_path / "bands.npz")
     for seed in (0, 1):
         hitnet.train("bands.npz", out=f"runs/{seed}", seed=seed, **small(3, ghosts=1))
-    ended = command("ghosts", "runs/0", "runs/1", "bands.npz", "--out", "ghosts", "--device", "cpu")
+    ended = command("ghosts", "runs/0", "runs/1", "--data", "bands.npz", "--out", "ghosts", "--device", "cpu")
     assert (ended.code, ended.err) == (0, "")
     ghosts = pd.read_csv("ghosts/ghosts.csv")
     assert sorted(ghosts["id"]) == list(range(30))
@@ -446,7 +472,7 @@ def test_ghosts(command, tmp_path, monkeypatch):
     )
     assert ended.out.count("written: ") == len(list((tmp_path / "ghosts").iterdir()))
     before = {path.name: path.read_bytes() for path in (tmp_path / "ghosts").iterdir()}
-    ended = command("ghosts", "runs/0", "bands.npz", "--out", "ghosts", "--device", "cpu")
+    ended = command("ghosts", "runs/0", "--data", "bands.npz", "--out", "ghosts", "--device", "cpu")
     assert (ended.code, "ghosts exists and is not an empty folder" in ended.err) == (1, True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "ghosts").iterdir()} == before
     with Image.open("ghosts/analysis.png") as picture:

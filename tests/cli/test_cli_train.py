@@ -291,7 +291,7 @@ def test_models(command):
     rows = json.loads(command("models", "--shape", "3,32,32", "--classes", 4, "--json").out)
     assert [row["name"] for row in rows] == list(MODELS)
     counts = {row["name"]: row["parameters"] for row in rows}
-    small = hitnet.build("hitnet-small", (3, 32, 32), 4)
+    small = hitnet.models.build("hitnet-small", (3, 32, 32), 4)
     assert counts["hitnet-small"] == sum(p.numel() for p in small.parameters())
 
 

@@ -1,6 +1,5 @@
 """`hitnet review` as a process: its address, its end, kill -9, and the package that it needs."""
 
-import importlib
 import json
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import hitnet.cli
 from patience import PATIENCE
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
@@ -69,15 +67,15 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp
     process.wait()
     _, again = start("--reviewer", "ben", "--port", "0")
     assert Page(again).decide([int(second["id"]), "neither", ""])["counts"]["disputed"] == 1
-    ended = command("audit", "apply", folder, "--out", tmp_path / "new")
+    ended = command("apply", folder, "--out", tmp_path / "new")
     assert ended.code == 0
     assert ended.out.splitlines()[0] == "0 relabelled, 1 dropped, 0 kept, 0 unsure, 58 not looked at"
     assert "1 image on which reviewers disagree stays as it is." in ended.out
     assert not (tmp_path / "new" / first["path"]).exists()
     assert (tmp_path / "new" / second["path"]).exists()
-    own = command("audit", "apply", folder, "--out", tmp_path / "by ben", "--reviewer", "ben")
+    own = command("apply", folder, "--out", tmp_path / "by ben", "--reviewer", "ben")
     assert "1 where neither label fits" in own.out
-    none = command("audit", "apply", folder, "--out", tmp_path / "by carl", "--reviewer", "carl")
+    none = command("apply", folder, "--out", tmp_path / "by carl", "--reviewer", "carl")
     assert none.code == 1
     assert "holds no decisions by 'carl'" in none.err
 
@@ -91,13 +89,13 @@ def test_ctrl_c_ends_it_with_what_is_saved_and_what_to_do(served):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
-    apply = f"To write the corrected data: hitnet audit apply {folder} --out NEW"
+    apply = f"To write the corrected data: hitnet apply {folder} --out NEW"
     assert out.splitlines()[-1] == f"2 decisions are saved. {apply}"
 
 
 @pytest.mark.parametrize(
     ("decided", "said"),
-    [(0, "No decisions yet."), (1, "1 decision is saved. To write the corrected data: hitnet audit apply x --out NEW")],
+    [(0, "No decisions yet."), (1, "1 decision is saved. To write the corrected data: hitnet apply x --out NEW")],
 )
 def test_what_is_said_of_few_decisions(command, monkeypatch, decided, said):
     monkeypatch.setattr("hitnet.cli.review.serve_review", lambda *given, **options: decided)
@@ -106,19 +104,7 @@ def test_what_is_said_of_few_decisions(command, monkeypatch, decided, said):
 
 def test_no_decisions_and_no_audit(command, tmp_path):
     folder = make_folder(tmp_path)
-    ended = command("audit", "apply", folder, "--out", tmp_path / "new")
+    ended = command("apply", folder, "--out", tmp_path / "new")
     assert ended.code == 1
     assert "holds no decisions. Decide with" in ended.err
     assert "is not the folder of a finished audit" in command("review", tmp_path / "photos").err
-
-
-def test_a_missing_package_is_said(command, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "starlette", None)
-    for package in (hitnet, hitnet.cli):  # which keep their modules as attributes, too
-        monkeypatch.setattr(package, "review", importlib.import_module(f"{package.__name__}.review"))
-        monkeypatch.delitem(sys.modules, f"{package.__name__}.review")
-    monkeypatch.setenv("COLUMNS", "300")
-    ended = command("review", make_folder(tmp_path))
-    assert ended.code == 1
-    assert "needs the package starlette: pip install 'hitnet[review]'" in ended.err
-    assert "Traceback" not in ended.err

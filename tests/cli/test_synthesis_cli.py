@@ -59,10 +59,10 @@ def test_traverse_an_image(run, tmp_path):
     assert is_picture(tmp_path / "a.png")
 
 
-def test_features(run, tmp_path):
+def test_capsules(run, tmp_path):
     assert "within 2σ" in call("capsules", run, "--out", tmp_path / "a.png")
     assert is_picture(tmp_path / "a.png")
-    test = (run.parent / "bands.npz", "--split", "test")
+    test = ("--data", run.parent / "bands.npz", "--split", "test")
     features = json.loads(call("capsules", run, *test, "--out", tmp_path / "a.png", "--json"))
     assert features["expected_spread"] == pytest.approx(0.05)
     assert len(features["components"]) == 3 * 4
@@ -98,7 +98,7 @@ def test_augment(run, tmp_path):
     call("augment", run, "--out", tmp_path / "a.npz", "--picture", tmp_path / "a.png", "--strength", 2)
     assert is_picture(tmp_path / "a.png")
     assert len(open_data(tmp_path / "a.npz").load()) == 2 * 48
-    call("augment", run, run.parent / "bands.npz", "--out", tmp_path / "new", "--no-originals", "--copies", 3)
+    call("augment", run, "--data", run.parent / "bands.npz", "--out", tmp_path / "new", "--no-originals", "--copies", 3)
     assert len(open_data(tmp_path / "new").load()) == 3 * 48
     assert len(open_data(tmp_path / "new").load("test")) == 12
 
@@ -112,7 +112,7 @@ def test_augment(run, tmp_path):
         (("traverse", "RUN", "--out", "a.png", "--reach", "0"), "reach must be finite and above 0"),
         (("traverse", "RUN", "--out", "a.png", "--steps", "100000"), "room for 40 steps; got 100,000"),
         (("traverse", "RUN", "--image", "none.png", "--out", "a.png"), "no such file"),
-        (("capsules", "RUN", "no-such-set", "--out", "a.png"), "no dataset or folder"),
+        (("capsules", "RUN", "--data", "no-such-set", "--out", "a.png"), "no dataset or folder"),
         (("capsules", "RUN", "--limit", "0", "--out", "a.png"), "^limit must be at least 1"),
         (("generate", "RUN", "--out", "a.gift"), "not written as .gift.*to a folder without a dot"),
         (("generate", "RUN", "--out", "a.pgf"), "not written as .pgf"),

@@ -47,7 +47,10 @@ def test_options_are_those_of_the_command_that_is_called(monkeypatch):
     OPTIONS.clear()
     assert with_options("`out`") == "out"
     get_command(app).get_command(None, "audit")
-    assert {"networks", "out", "format"} <= OPTIONS  # of all its commands
+    assert {"networks", "out"} <= OPTIONS
+    assert "format" not in OPTIONS
+    get_command(app).get_command(None, "data")
+    assert "as_json" in OPTIONS  # of all its commands
     assert with_options("`out`, `decoder`") == "--out, decoder"
 
 
@@ -78,7 +81,7 @@ def test_each_option_of_train_has_its_help_from_the_docstring(definition):
 
 def test_options_of_the_audit_are_those_of_judges():
     assert set(DATA.names) < set(TRAINING_DATA.names)
-    options = {parameter.name: parameter for parameter in get_command(audit_app).commands["run"].params}
+    options = {parameter.name: parameter for parameter in get_command(audit_app).commands["audit"].params}
     helps = attribute_help(Judges)
     assert set(helps) == {entry.name for entry in fields(Judges)}
     for name in JUDGES.names:

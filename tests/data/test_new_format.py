@@ -139,7 +139,7 @@ def test_every_verb_takes_a_name_a_path_images_or_opened_data(bands, tmp_path, m
     assert len(hitnet.capsule_distributions(run, data, device="cpu").labels) >= 48
     generated = list(hitnet.generate(run, list(run.class_names[:2]), count=3, data=data, device="cpu"))
     assert sum(len(batch.images) for batch in generated) == 2 * 3
-    hitnet.write_images(hitnet.augment(run, data, device="cpu"), tmp_path / "augmented.npz")
+    hitnet.synthesis.write_images(hitnet.augment(run, data, device="cpu"), tmp_path / "augmented.npz")
     assert len(open_data(tmp_path / "augmented.npz").load("train")) >= 96
     audit = hitnet.audit_labels(data, judges=Judges(model="hitnet-small", networks=1, recipe=FAST), device="cpu")
     assert len(audit.table) >= 60

@@ -66,7 +66,7 @@ def naive_head(start, fold, options, batches, labels, rows):
     layer.norm = nn.BatchNorm1d(layer.norm.num_features, eps=layer.norm.eps, momentum=0.1).double()
     layer.norm.load_state_dict(old.norm.state_dict())
     layer.linear.bias.requires_grad_(False)  # batch normalisation takes it out again
-    loss = CentripetalLoss(options.capsule_dim, ghosts=options.ghosts, miss_weight=0.5 * 9 / (classes - 1))
+    loss = CentripetalLoss(capsule_dim=options.capsule_dim, ghosts=options.ghosts, miss_weight=0.5 * 9 / (classes - 1))
     optimizer = torch.optim.Adam(layer.parameters(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, options.learning_rate, total_steps=len(batches), pct_start=0.3, cycle_momentum=False

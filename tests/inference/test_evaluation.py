@@ -130,12 +130,14 @@ def test_a_class_that_neither_labels_nor_predictions_have(run, monkeypatch):
 
 
 def test_hits_and_misses_are_for_capsules_alone():
-    figures = measure(hitnet.build("hitnet-small", (1, 12, 12), 3, head="softmax", decoder="none"), toy_images(6))
+    figures = measure(
+        hitnet.models.build("hitnet-small", (1, 12, 12), 3, head="softmax", decoder="none"), toy_images(6)
+    )
     assert figures.hits is figures.misses is figures.mse is None
 
 
 def test_a_network_in_training_is_evaluated_as_any_and_stays_in_training():
-    network, images = hitnet.build("hitnet-small", (1, 12, 12), 3).train(), toy_images(20)
+    network, images = hitnet.models.build("hitnet-small", (1, 12, 12), 3).train(), toy_images(20)
     figures, before = measure(network, images), {name: value.clone() for name, value in network.state_dict().items()}
     assert network.training
     assert measure(network.eval(), images).to_dict() == figures.to_dict()
@@ -266,7 +268,7 @@ def test_a_batch_is_filled_with_black_images():
 @pytest.mark.gpu
 def test_a_pretrained_network_on_a_gpu_sees_batches_of_one_size():
     torch.manual_seed(0)
-    model = hitnet.build("hitnet-pretrained", (3, 32, 32), 3, decoder="none").eval()
+    model = hitnet.models.build("hitnet-pretrained", (3, 32, 32), 3, decoder="none").eval()
     pixels = torch.randint(0, 256, (70, 3, 32, 32), dtype=torch.uint8)
     expected, sizes = class_distances(model, pixels), []
     model.cuda().features.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))

@@ -52,7 +52,7 @@ def new_run(name, shape, *, pretrained=False, **changes):
 )
 def test_onnx_runtime_gives_the_distances_of_pytorch(tmp_path, name, shape, options):
     run = new_run(name, shape, **options)
-    network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    network = open_onnx(run.export(tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (9, *shape), dtype=torch.uint8)
     expected = class_distances(run.model, pixels).numpy()
     assert np.ptp(expected) > 1e-3  # distances that are all the same would show nothing
@@ -77,7 +77,7 @@ def test_attention_is_exported(tmp_path, monkeypatch):
     monkeypatch.setattr(backbones, "architecture", lambda _: (Attention(), settings))
     monkeypatch.setattr(features, "SMALL", 0)  # images stay as they are
     run = new_run("hitnet-pretrained", (3, 32, 32), features="timm:attention")
-    network = open_onnx(hitnet.export_run(run, tmp_path / "network.onnx"))
+    network = open_onnx(run.export(tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
     expected = class_distances(run.model, pixels).numpy()
     np.testing.assert_allclose(network.distances(pixels.numpy()), expected, rtol=0, atol=1e-4)
@@ -88,7 +88,7 @@ def test_attention_is_exported(tmp_path, monkeypatch):
 def test_the_decoder_draws_what_pytorch_draws(tmp_path, changes):
     run = new_run("hitnet-small", (1, 18, 14), **changes)
     network = run.model
-    session = onnxruntime.InferenceSession(hitnet.export_run(run, tmp_path / "decoder.onnx", part="decoder"))
+    session = onnxruntime.InferenceSession(run.export(tmp_path / "decoder.onnx", part="decoder"))
     output = network(torch.rand(5, 1, 18, 14))
     inputs = {"capsules": output.capsules, "classes": torch.arange(5) % CLASSES, "extra": output.extra}
     expected = network.decoder(*inputs.values()).detach().numpy()
@@ -100,7 +100,7 @@ def test_the_decoder_draws_what_pytorch_draws(tmp_path, changes):
 
 def test_the_classifier_gives_what_the_decoder_takes(tmp_path):
     run = new_run("hitnet-small", (1, 18, 14), extra_dim=3)
-    session = onnxruntime.InferenceSession(hitnet.export_run(run, tmp_path / "network.onnx"))
+    session = onnxruntime.InferenceSession(run.export(tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (2, 1, 18, 14), dtype=torch.uint8)
     distances, capsules, extra, misfit = session.run(None, {"images": pixels.numpy()})
     expected = run.model(pixels / 255)
@@ -111,7 +111,7 @@ def test_the_classifier_gives_what_the_decoder_takes(tmp_path):
 
 
 def test_the_file_says_what_a_prediction_needs(tmp_path):
-    model = onnx.load(hitnet.export_run(new_run("hitnet-small", (3, 18, 14)), tmp_path / "network.onnx"))
+    model = onnx.load(new_run("hitnet-small", (3, 18, 14)).export(tmp_path / "network.onnx"))
     about = json.loads({entry.key: entry.value for entry in model.metadata_props}[ENTRY])
     assert about["in_shape"] == [3, 18, 14]
     assert about["class_names"] == ["class 0", "class 1", "class 2", "class 3"]
@@ -126,7 +126,7 @@ def test_the_run_stays_as_it_is(tmp_path):
     run = new_run("hitnet-small", (3, 100, 75), decoder="none")
     layers = [type(layer) for layer in run.model.modules()]
     run.model.train()
-    hitnet.export_run(run, tmp_path / "network.onnx")
+    run.export(tmp_path / "network.onnx")
     assert run.model.training
     assert [type(layer) for layer in run.model.modules()] == layers
 
@@ -142,7 +142,7 @@ def test_the_run_stays_as_it_is(tmp_path):
 def test_mistakes_are_named(tmp_path, changes, options, message):
     out = tmp_path / options.pop("out", "network.onnx")
     with pytest.raises(HitNetError, match=message):
-        hitnet.export_run(new_run("hitnet-small", (1, 12, 12), **changes), out, **options)
+        new_run("hitnet-small", (1, 12, 12), **changes).export(out, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -153,19 +153,19 @@ def test_a_network_that_onnx_runtime_computes_otherwise_is_refused(tmp_path, mon
 
     monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", shifted)
     with pytest.raises(HitNetError, match="ONNX Runtime computes other"):
-        hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
+        new_run("hitnet-small", (1, 12, 12)).export(tmp_path / "network.onnx")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_operator_that_onnx_lacks_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("hitnet.capsules.HitOrMiss.forward", lambda self, x: torch.special.i1(self.vectors(x)))
     with pytest.raises(HitNetError, match=r"PyTorch cannot .*special_i1"):
-        hitnet.export_run(new_run("hitnet-small", (1, 12, 12)), tmp_path / "network.onnx")
+        new_run("hitnet-small", (1, 12, 12)).export(tmp_path / "network.onnx")
     assert capsys.readouterr().out == ""
 
 
 def test_networks_without_radii_never_answer_none(tmp_path):
-    network = open_onnx(hitnet.export_run(new_run("n1", (1, 20, 20)), tmp_path / "network.onnx"))
+    network = open_onnx(new_run("n1", (1, 20, 20)).export(tmp_path / "network.onnx"))
     assert (network.about.radii, network.about.nearest_wins) == (None, False)
     assert dataclasses.asdict(network.about.predict("x", np.array([0.1, 0.6, 0.2, 0.1]), None))["label"] == "class 1"
 

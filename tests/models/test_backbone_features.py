@@ -151,7 +151,7 @@ def test_the_network_of_the_package_starts_from_its_weights():
 
 
 def test_other_networks_have_nothing_to_load():
-    model = hitnet.build("hitnet-small", (1, 12, 12), 3)
+    model = hitnet.models.build("hitnet-small", (1, 12, 12), 3)
     before = [p.detach().clone() for p in model.parameters()]
     model.check_pretrained()
     model.load_pretrained()

@@ -66,7 +66,7 @@ def test_the_convolutional_decoder_is_no_larger_than_the_dense_one(shape, in_fea
 
 def test_extra_components_reach_the_decoder_but_not_the_distance():
     torch.manual_seed(0)
-    network = hitnet.build("hitnet-small", (3, 16, 16), 3, capsule_dim=4, extra_dim=2, decoder="conv").eval()
+    network = hitnet.models.build("hitnet-small", (3, 16, 16), 3, capsule_dim=4, extra_dim=2, decoder="conv").eval()
     output = network(torch.rand(5, 3, 16, 16))
     assert output.extra.shape == (5, 2)
     assert output.distances.shape == (5, 3)
@@ -77,7 +77,7 @@ def test_extra_components_reach_the_decoder_but_not_the_distance():
 
 def test_extra_components_have_mean_zero_and_spread_one_in_training():
     torch.manual_seed(0)
-    network = hitnet.build("hitnet-small", (1, 16, 16), 3, extra_dim=2).train()
+    network = hitnet.models.build("hitnet-small", (1, 16, 16), 3, extra_dim=2).train()
     extra = network(torch.rand(64, 1, 16, 16), torch.zeros(64, dtype=torch.long)).extra
     assert extra.mean(dim=0).abs().max() < 1e-4
     assert (extra.std(dim=0, correction=0) - 1).abs().max() < 0.1
@@ -85,7 +85,7 @@ def test_extra_components_have_mean_zero_and_spread_one_in_training():
 
 
 def test_extra_components_learn_only_from_the_reconstruction():
-    network = hitnet.build("hitnet-small", (1, 16, 16), 3, extra_dim=2).train()
+    network = hitnet.models.build("hitnet-small", (1, 16, 16), 3, extra_dim=2).train()
     output = network(torch.rand(8, 1, 16, 16), torch.arange(8) % 3)
     (gradient,) = torch.autograd.grad(
         output.distances.sum(), network.extra.linear.weight, retain_graph=True, allow_unused=True
@@ -124,4 +124,4 @@ def test_old_configurations_mean_what_they_meant():
 )
 def test_errors(options, says):
     with pytest.raises(HitNetError, match=says):
-        hitnet.build("hitnet", (1, 28, 28), 10, **options)
+        hitnet.models.build("hitnet", (1, 28, 28), 10, **options)

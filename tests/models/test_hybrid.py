@@ -11,13 +11,13 @@ from hitnet.models.hybrid import capsule_noise, combine, component_spread, decod
 
 @pytest.fixture(scope="module")
 def network() -> hitnet.Network:
-    return hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
+    return hitnet.models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
 
 
 @pytest.fixture(scope="module")
 def extra_network() -> hitnet.Network:
     """A network with a convolutional decoder and extra components, for colour images."""
-    return hitnet.build("hitnet-small", (3, 12, 12), 3, capsule_dim=4, decoder="conv", extra_dim=2).eval()
+    return hitnet.models.build("hitnet-small", (3, 12, 12), 3, capsule_dim=4, decoder="conv", extra_dim=2).eval()
 
 
 def test_the_formula_by_hand():
@@ -81,7 +81,7 @@ def test_no_change_gives_the_image_back(network):
 
 @pytest.mark.gpu
 def test_it_can_be_captured():
-    network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).to("cuda").eval()
+    network = hitnet.models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).to("cuda").eval()
     images, labels = torch.rand(8, 1, 12, 12, device="cuda"), torch.arange(8, device="cuda") % 3
     change = 0.1 * torch.randn(8, 4, device="cuda")
     expected = hybrid(network, images, labels, change).result
@@ -100,6 +100,6 @@ def test_a_change_of_another_shape_is_refused(network):
 
 def test_errors(network):
     with pytest.raises(HitNetError, match="no decoder"):
-        hybrid(hitnet.build("n1", (1, 28, 28), 3), torch.rand(1, 1, 28, 28), None, None)
+        hybrid(hitnet.models.build("n1", (1, 28, 28), 3), torch.rand(1, 1, 28, 28), None, None)
     with pytest.raises(HitNetError, match="12, 12"):
         hybrid(network, torch.rand(1, 1, 9, 9), torch.zeros(1).long(), torch.zeros(1, 4))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import hitnet
-from hitnet import HitNet, HitNetError, build
-from hitnet.models import MODELS, ModelConfig, choose_model, default_name
+from hitnet import HitNet, HitNetError
+from hitnet.models import MODELS, ModelConfig, build, choose_model, default_name
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (3, 24, 40)]
 OWN = ("hitnet", "n1", "hitnet-conv", "hitnet-small", "hitnet-resnet9", "hitnet-pretrained")
@@ -194,7 +194,7 @@ def test_default_networks():
 
 @pytest.mark.parametrize("name", ["hitnet-small", "hitnet-conv"])
 def test_export_for_batches_of_any_size(name):
-    network = hitnet.build(name, (1, 20, 20), 3).eval()
+    network = hitnet.models.build(name, (1, 20, 20), 3).eval()
     images = torch.rand(7, 1, 20, 20)
     size = torch.export.Dim("batch", min=2)
     exported = torch.export.export(network, (images[:4],), dynamic_shapes={"images": {0: size}}).module()
@@ -206,7 +206,7 @@ def test_export_for_batches_of_any_size(name):
 @pytest.mark.parametrize("name", ["hitnet-small", "hitnet-resnet9", "hitnet-conv"])
 def test_networks_of_half_precision(name, half):
     torch.manual_seed(0)
-    network, images = hitnet.build(name, (1, 20, 20), 3), torch.rand(8, 1, 20, 20)
+    network, images = hitnet.models.build(name, (1, 20, 20), 3), torch.rand(8, 1, 20, 20)
     network(images)
     full_output = network.eval()(images)
     half_output = network.to(half)(images.to(half))

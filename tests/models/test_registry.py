@@ -34,7 +34,7 @@ def test_networks_of_others_are_trained_kept_and_opened(name, tmp_path):
 
 
 def test_a_head_brings_its_own_loss_and_its_options():
-    network = hitnet.build("own-far", (1, 12, 12), 3, decoder="none")
+    network = hitnet.models.build("own-far", (1, 12, 12), 3, decoder="none")
     images, labels = torch.rand(6, 1, 12, 12), torch.arange(6) % 3
     output = network(images, labels)
     terms = Objective(network, choose_recipe().complete(), epoch=1)(output, images, labels)
@@ -42,7 +42,7 @@ def test_a_head_brings_its_own_loss_and_its_options():
     for option in ({"ghosts": 1}, {"miss_weight": 2.0}, {"label_smoothing": 0.1}):
         with pytest.raises(HitNetError, match=r"needs? "):
             Objective(network, choose_recipe(**option).complete(), epoch=1)
-    origin = hitnet.build("own-origin", (1, 12, 12), 3, decoder="none")
+    origin = hitnet.models.build("own-origin", (1, 12, 12), 3, decoder="none")
     weighted = Objective(origin, choose_recipe(miss_weight=2.0).complete(), epoch=1)
     assert weighted(output, images, labels)["loss"] == origin.head.make_loss(miss_weight=2.0)(output.distances, labels)
     with pytest.raises(HitNetError, match="Ghost capsules need"):
@@ -50,10 +50,10 @@ def test_a_head_brings_its_own_loss_and_its_options():
 
 
 def test_the_batch_norm_of_a_head_is_its_first_or_one_of_its_own():
-    assert hitnet.build("own-origin", (1, 12, 12), 3).config.norm == "each"
-    assert hitnet.build("own-origin", (1, 12, 12), 3, norm="shared").head.norm.num_features == 16
+    assert hitnet.models.build("own-origin", (1, 12, 12), 3).config.norm == "each"
+    assert hitnet.models.build("own-origin", (1, 12, 12), 3, norm="shared").head.norm.num_features == 16
     with pytest.raises(HitNetError, match=r"'own-origin' .*each and shared"):
-        hitnet.build("own-origin", (1, 12, 12), 3, norm="class")
+        hitnet.models.build("own-origin", (1, 12, 12), 3, norm="class")
 
 
 @pytest.mark.usefixtures("_own_names")

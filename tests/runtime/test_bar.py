@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import hitnet
-from hitnet import Progress, Training
-from hitnet.runtime import bar
+from hitnet import Progress
+from hitnet.runtime import Training, bar
 from hitnet.runtime.bar import Bar, rate, shown
 from toy import toy_images
 

@@ -108,6 +108,24 @@ def test_a_clone_is_unfitted_and_has_the_same_parameters(fitted):
     assert clone(HitNetClassifier(model=choice)).model == choice
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"model": "hitnet-small"}, "features, which ignore model"),
+        ({"image_size": 32, "device": "cpu"}, "features, which ignore image_size, device"),
+    ],
+)
+def test_an_option_that_features_ignore_is_an_error(options, named):
+    with pytest.raises(hitnet.HitNetError, match=named):
+        quick(**options).fit(*blobs())
+
+
+def test_an_option_that_images_ignore_is_an_error():
+    images = toy_images(30)
+    with pytest.raises(hitnet.HitNetError, match="images, which ignore image_size"):
+        quick(image_size=32).fit(images.pixels, images.labels)
+
+
 def test_a_pickle_predicts_the_same(fitted):
     X, _ = blobs(30)
     assert (pickle.loads(pickle.dumps(fitted)).predict_proba(X) == fitted.predict_proba(X)).all()

@@ -31,7 +31,7 @@ def toy_run(toy_file, tmp_path_factory) -> Run:
 @pytest.fixture(scope="session")
 def extra_network() -> hitnet.Network:
     """An untrained network with a convolutional decoder and extra components, for colour images."""
-    return hitnet.build("hitnet-small", (3, 12, 12), 3, capsule_dim=4, decoder="conv", extra_dim=2).eval()
+    return hitnet.models.build("hitnet-small", (3, 12, 12), 3, capsule_dim=4, decoder="conv", extra_dim=2).eval()
 
 
 @pytest.fixture

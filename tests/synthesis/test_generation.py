@@ -76,7 +76,7 @@ def test_a_trillion_images_are_made_only_as_they_are_asked_for(toy_run):
 
 
 def test_networks_that_push_capsules_outwards_are_sampled_from_fitted_gaussians():
-    network = hitnet.build("own-far", (1, 28, 28), 3).eval()
+    network = hitnet.models.build("own-far", (1, 28, 28), 3).eval()
     fitted = CapsuleGaussians(torch.rand(3, 16).double(), torch.eye(16).double().repeat(3, 1, 1), torch.ones(3))
     images, _ = whole(sample_images(network, [0, 1], 2, gaussians=fitted))
     assert images.shape == (4, 1, 28, 28)

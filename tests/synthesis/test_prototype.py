@@ -47,7 +47,7 @@ def test_unknown_class(toy_run):
 
 
 def test_no_decoder(toy_run):
-    network = hitnet.build("n1", (1, 28, 28), 3)
+    network = hitnet.models.build("n1", (1, 28, 28), 3)
     with pytest.raises(HitNetError, match=r"no decoder.*hitnet-small"):
         prototypes(Run(network, toy_run.config, []), device="cpu")
 
@@ -55,11 +55,11 @@ def test_no_decoder(toy_run):
 @pytest.mark.parametrize(("name", "says"), [("own-far", "away from the centre"), ("own-origin", "look the same")])
 def test_networks_without_a_central_capsule(name, says):
     with pytest.raises(HitNetError, match=says):
-        class_prototypes(hitnet.build(name, (1, 28, 28), 3), torch.arange(3))
+        class_prototypes(hitnet.models.build(name, (1, 28, 28), 3), torch.arange(3))
 
 
 def test_capsules_around_0_are_fine_when_standardised():
-    network = hitnet.build("own-origin", (1, 28, 28), 3, decoder="standardised").eval()
+    network = hitnet.models.build("own-origin", (1, 28, 28), 3, decoder="standardised").eval()
     images = class_prototypes(network, torch.arange(3))
     assert not torch.allclose(images[0], images[1])
 

@@ -25,7 +25,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("decay", [0.5, 0.95, 0.999])
 def test_against_a_plain_loop(decay):
-    network = hitnet.build("hitnet-small", (1, 8, 8), 3)
+    network = hitnet.models.build("hitnet-small", (1, 8, 8), 3)
     kept, generator = Average(network, decay), torch.Generator().manual_seed(0)
     expected, seen = None, 0
     for step in range(1, 50):
@@ -46,7 +46,7 @@ def test_against_a_plain_loop(decay):
 
 
 def test_with_a_long_memory_it_is_the_mean_of_all_weights():
-    network = hitnet.build("hitnet-small", (1, 8, 8), 3)
+    network = hitnet.models.build("hitnet-small", (1, 8, 8), 3)
     kept, seen = Average(network, 1 - 1e-9), []
     for step in range(1, 1 + 5 * EVERY):
         with torch.no_grad():
@@ -124,7 +124,7 @@ def test_side_by_side_each_has_its_own(toy, monkeypatch):
 def test_nothing_waits_for_the_device():
     # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
     with torch.device("meta"):
-        kept = Average(hitnet.build("hitnet-small", (1, 12, 12), 3), 0.9)
+        kept = Average(hitnet.models.build("hitnet-small", (1, 12, 12), 3), 0.9)
         for step in range(1, 10):
             kept.add(step)
 

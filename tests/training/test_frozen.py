@@ -130,7 +130,7 @@ def test_an_exported_head_answers_none_as_the_run_does(tiny, photos, tmp_path):
     pytest.importorskip("onnxruntime")
     model, _ = tiny
     run = train(photos, model)
-    file = hitnet.export_run(run, tmp_path / "head.onnx", keep=0.9)
+    file = run.export(tmp_path / "head.onnx", keep=0.9)
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 90, 3), np.uint8)).save(tmp_path / "wide.png")
     pictures = [tmp_path / "wide.png", *sorted(photos.glob("*/*.png"))[:5]]
     ours, theirs = run.predict(pictures, keep=0.9, device="cpu"), hitnet.predict(file, pictures)

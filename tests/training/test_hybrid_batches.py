@@ -81,7 +81,9 @@ def test_a_process_without_modified_images(source, toy):
 @pytest.mark.parametrize("kind", ["trained", "extra"])
 def test_in_training_it_is_the_same_change_of_the_same_images(source, toy, kind):
     options = {"capsule_dim": 4, "decoder": "conv", "extra_dim": 2}
-    network = source.model if kind == "trained" else hitnet.build("hitnet-small", (3, 12, 12), 3, **options).eval()
+    network = (
+        source.model if kind == "trained" else hitnet.models.build("hitnet-small", (3, 12, 12), 3, **options).eval()
+    )
     shape = network.config.in_shape
     pixels = torch.randint(0, 256, (40, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     images = hitnet.Images.from_arrays(pixels, torch.arange(40) % 3, class_names=toy.class_names)

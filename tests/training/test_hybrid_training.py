@@ -34,7 +34,7 @@ def make_trainer(source, toy, *, share, strength=3.0, **options):
     recipe = Recipe(batch_size=16, precision="float32", **options)
     feed = Feed(toy, CPU, masks=True)
     modify = HybridAugmentation(teacher(source, toy), feed, strength=strength, share=share)
-    network = hitnet.build("hitnet-small", toy.shape, toy.num_classes, capsule_dim=4)
+    network = hitnet.models.build("hitnet-small", toy.shape, toy.num_classes, capsule_dim=4)
     return Trainer(network, feed, None, recipe, seed=3, device=CPU, modify=modify)
 
 
@@ -175,7 +175,7 @@ def test_a_network_that_is_trained_on_lets_its_frozen_copy_be(source, toy):
 def test_nothing_waits_for_the_device(toy, options):
     # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
     with torch.device("meta"):
-        network = hitnet.build("hitnet-small", (1, 12, 12), 3, **options).eval()
+        network = hitnet.models.build("hitnet-small", (1, 12, 12), 3, **options).eval()
         augmentation = HybridAugmentation(network, Feed(toy, torch.device("meta")), strength=1.0, share=1.0)
         added = augmentation.differences(torch.zeros(8, dtype=torch.long), torch.zeros(8, 16))
         pixels = torch.zeros(8, 2, 12, 12, dtype=torch.uint8)

@@ -28,7 +28,7 @@ def masked_images(count=96, shape=(1, 12, 12)) -> Images:
 
 
 def make_step(images, recipe):
-    network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
+    network = hitnet.models.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
     return Step(network, recipe, CPU)
 
 
@@ -50,7 +50,7 @@ def test_masks_are_augmented_with_their_images(shape):
 def test_nothing_waits_for_the_device(channels):
     # Tensors on "meta" have no values: whoever asks for one, as waiting for a GPU would, gets an error.
     with torch.device("meta"):
-        network = hitnet.build("hitnet-small", (1, 12, 12), 3)
+        network = hitnet.models.build("hitnet-small", (1, 12, 12), 3)
         batch = (
             torch.zeros(8, channels, 12, 12, dtype=torch.uint8),
             torch.zeros(8, dtype=torch.long),
@@ -65,7 +65,7 @@ def test_hybrid_images_are_masked_after_they_are_made(source):
     images = masked_images(8)
 
     def first_batch(given):
-        network = hitnet.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
+        network = hitnet.models.build("hitnet-small", images.shape, images.num_classes, capsule_dim=4)
         feed = Feed(given, CPU, masks=True)
         modify = HybridAugmentation(source.model, feed, strength=3.0, share=1.0)
         trainer = Trainer(network, feed, None, Recipe(), seed=0, device=CPU, modify=modify)
@@ -97,7 +97,7 @@ def test_the_decoder_learns_the_object_alone():
 
 def test_evaluation_compares_with_the_masked_image():
     images = masked_images(20)
-    network = hitnet.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
+    network = hitnet.models.build("hitnet-small", (1, 12, 12), 3, capsule_dim=4).eval()
     with torch.inference_mode():
         rebuilt = network(images.pixels.float() / 255).reconstruction.double()
     target = images.pixels.double() / 255 * (images.masks != 0)

@@ -106,7 +106,7 @@ def test_the_last_batch_of_an_epoch_may_be_smaller():
 @pytest.mark.parametrize("allowed", [True, False])
 def test_mirroring_needs_data_that_allows_it(toy, allowed):
     images, flipping = replace(toy, flip=allowed), recipe("fast", flip=True)
-    network = hitnet.build("hitnet-small", images.shape, images.num_classes)
+    network = hitnet.models.build("hitnet-small", images.shape, images.num_classes)
     trainer = Trainer(network, Feed(images, torch.device("cpu")), None, flipping, seed=0, device=torch.device("cpu"))
     assert trainer.step.recipe.flip is allowed
     assert trainer.training().recipe is flipping

@@ -70,7 +70,7 @@ def test_other_data_may_set_the_limit(folder):
 
 def test_an_onnx_file_holds_the_limit(folder, tmp_path):
     run = hitnet.open_run(folder)
-    file = hitnet.export_run(folder, tmp_path / "bands.onnx", keep=0.75)
+    file = hitnet.open_run(folder).export(tmp_path / "bands.onnx", keep=0.75)
     limit = run.rule(keep=0.75, device="cpu").largest_misfit
     assert open_onnx(file).about.largest_misfit == pytest.approx(limit, abs=1e-4)
     paths = write(noisy_images(20, seed=3), tmp_path)
@@ -80,7 +80,7 @@ def test_an_onnx_file_holds_the_limit(folder, tmp_path):
     with pytest.raises(HitNetError, match="`keep` and `known`"):
         hitnet.predict(file, paths, keep=0.75)
     with pytest.raises(HitNetError, match=r"`keep` is for the classifier"):
-        hitnet.export_run(folder, tmp_path / "decoder.onnx", part="decoder", keep=0.75)
+        hitnet.open_run(folder).export(tmp_path / "decoder.onnx", part="decoder", keep=0.75)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,7 @@ def test_a_run_does_what_the_functions_do(folder, tmp_path):
     run = hitnet.open_run(folder)
     assert hitnet.open_run(run) is run
     assert run.evaluate(device="cpu").to_dict() == hitnet.evaluate(folder, device="cpu").to_dict()
-    assert run.export(tmp_path / "a.onnx").read_bytes() == hitnet.export_run(folder, tmp_path / "b.onnx").read_bytes()
     images = noisy_images(4, seed=3)
-    assert run.predict(images, device="cpu") == hitnet.predict(folder, images, device="cpu")
+    predictions = run.predict(images, device="cpu")
+    assert predictions == hitnet.predict(folder, images, device="cpu")
+    assert predictions.table().to_dict("records") == [prediction.to_dict() for prediction in predictions]

@@ -19,7 +19,7 @@ def gradients(network, images):
     """Of the composite loss, written out, in the order of the network's parameters."""
     pixels = images.pixels.float() / 255
     output = network(pixels, images.labels)
-    loss = CentripetalLoss(network.config.capsule_dim)(output.distances, images.labels)
+    loss = CentripetalLoss(capsule_dim=network.config.capsule_dim)(output.distances, images.labels)
     loss = loss + network.config.reconstruction_weight * F.mse_loss(output.reconstruction, pixels)
     return torch.autograd.grad(loss, list(network.parameters()))
 

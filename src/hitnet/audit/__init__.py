@@ -5,8 +5,6 @@ from hitnet.audit.judgement import Judgement as Judgement
 from hitnet.audit.judges import Judges as Judges
 from hitnet.audit.labels import audit_labels as audit_labels
 from hitnet.audit.results import Audit as Audit
-from hitnet.audit.results import apply_corrections as apply_corrections
-from hitnet.audit.results import export_audit as export_audit
 from hitnet.audit.results import open_audit as open_audit
 from hitnet.audit.summary import Summary as Summary
 from hitnet.features.opinions import Opinion as Opinion

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,8 @@ TAKES = {
     "mixed": (*FROZEN, *TRAINED),
     "runs": ("runs",),
 }
-KINDS = ("auto", "features", "fine-tuned", "scratch", "mixed")
+Kind = Literal["auto", "features", "fine-tuned", "scratch", "mixed"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)

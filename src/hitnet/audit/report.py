@@ -1,7 +1,7 @@
 """The review page: one HTML file in which a person reviews the doubtful labels and decides.
 
 The page opens from disk and never uses the network. It records decisions as steps in the browser until the person
-exports them as a file, which `hitnet audit apply` and `hitnet review` read. Everything from the dataset (file names,
+exports them as a file, which `hitnet apply` and `hitnet review` read. Everything from the dataset (file names,
 class names) enters the page as JSON and is shown only as text. The review server uses the same template and scripts.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -18,16 +19,16 @@ from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.decisions.corrections import Applied, audited_images, correct
+from hitnet.decisions.corrections import Applied, audited_images, correct, corrected_labels
 from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
-from hitnet.errors import HitNetError, check_choice
+from hitnet.errors import HitNetError, MissingFileError, check_choice
 from hitnet.features.neighbours import most_typical
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
 
 PULL, TEMPERATURE = 0.25, 0.02  # of probabilities by judges that were trained on the labels
-FORMATS = ("label-studio", "pred-probs")
+ExportFormat = Literal["label-studio", "pred-probs"]
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,26 @@ class Audit:
             data: Where the audited data is now, if it has moved.
             reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
         """
-        if corrections is not None and reviewer is not None:
-            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        decided = self._decided(corrections, reviewer)
         if self.folder is not None:
             check_outside(files.expand(out), self.folder, "the audit")
-        decided = self._decided(reviewer) if corrections is None else corrections
         names, split = self.class_names, self.summary.split
         return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
-    def _decided(self, reviewer: str | None) -> Settled:
-        """What was decided in the audit's own review."""
+    def corrected_labels(self, corrections: str | Path | None = None, *, reviewer: str | None = None) -> pd.DataFrame:
+        """The labels after a review, without a copy of the images; the arguments are those of `apply`.
+
+        One row per image that was not dropped, by id: `id`, `path`, `label`, `given` and `decision`, which is empty if
+        nobody decided.
+        """
+        return corrected_labels(self.table, self._decided(corrections, reviewer), self.class_names)
+
+    def _decided(self, corrections: str | Path | None, reviewer: str | None) -> str | Path | Settled:
+        """The file, or what was decided in the audit's own review."""
+        if corrections is not None and reviewer is not None:
+            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+        if corrections is not None:
+            return corrections
         if self.folder is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
         decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)
@@ -113,7 +124,7 @@ class Audit:
         Returns:
             The files that were written.
         """
-        check_choice("export", "format", format, FORMATS)
+        check_choice("export", "format", format, get_args(ExportFormat))
         probabilities = self.probabilities()
         if format == "label-studio":
             root = export.local_files(self.summary.source) if image_root is None else image_root
@@ -174,11 +185,13 @@ class Audit:
             ) from error
 
 
-def open_audit(folder: str | Path) -> Audit:
+def open_audit(audit: str | Path | Audit) -> Audit:
     """Open the folder of a finished audit."""
-    path = files.expand(folder)
+    if isinstance(audit, Audit):
+        return audit
+    path = files.expand(audit)
     if not (path / SUMMARY).is_file():
-        raise HitNetError(f"{path} is not the folder of a finished audit: it has no summary.json.")
+        raise MissingFileError(f"{path} is not the folder of a finished audit: it has no summary.json.")
     _check_sums(path)
     summary = Summary.from_json(files.read_json(path / SUMMARY), path / SUMMARY)
     names = tuple(summary.class_names)
@@ -203,29 +216,6 @@ def _check_sums(folder: Path) -> None:
                 f"{folder / name} is damaged or of another audit: its checksum does not match. Restore it from a copy, "
                 "or repeat the audit with `resume`."
             )
-
-
-def apply_corrections(
-    audit: Audit | str | Path,
-    corrections: str | Path | None = None,
-    *,
-    out: str | Path,
-    data: Source | None = None,
-    reviewer: str | None = None,
-) -> Applied:
-    """Write the corrected dataset of an audit, given by its folder or itself (see `Audit.apply`)."""
-    return opened(audit).apply(corrections, out=out, data=data, reviewer=reviewer)
-
-
-def export_audit(
-    audit: Audit | str | Path, out: str | Path, *, format: str = "label-studio", image_root: str | None = None
-) -> list[Path]:
-    """Write an audit, given by its folder or itself, for another tool (see `Audit.export`)."""
-    return opened(audit).export(out, format=format, image_root=image_root)
-
-
-def opened(audit: Audit | str | Path) -> Audit:
-    return audit if isinstance(audit, Audit) else open_audit(audit)
 
 
 def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float) -> Floats:

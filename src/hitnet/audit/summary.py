@@ -12,7 +12,10 @@ import pandas as pd
 
 from hitnet.audit.audit_table import class_codes
 from hitnet.data.known.samples import label_errors
+from hitnet.errors import HitNetError
 from hitnet.runtime import schemas
+
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ class Summary:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Summary:
         """Raises HitNetError for what is no summary."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise HitNetError(f"{where} is not the summary of an audit that this version of hitnet can read.")
         schemas.check_schema(value, schemas.schema_of(cls), where)
         known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
         return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})

@@ -42,13 +42,13 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # typer, to
 COMMANDS = {  # by module, as `hitnet --help` lists them
     "train": ("train", "models", "extract"),
     "runs": ("evaluate", "predict", "export"),
-    "audit": ("audit",),
+    "audit": ("audit", "apply", "export-audit"),
     "review": ("review",),
     "data": ("data",),
     "pictures": ("prototypes", "traverse", "capsules", "generate", "augment", "plot", "ghosts"),
 }
 MODULES = {command: module for module, commands in COMMANDS.items() for command in commands}
-GROUPS = ("audit", "data")  # commands that have commands of their own
+GROUPS = ("data",)  # commands that have commands of their own
 OPTIONS: set[str] = set()  # of the command that is called, by the names of their parameters; messages name them
 
 

@@ -1,51 +1,71 @@
-"""`hitnet audit DATA`, `hitnet audit apply` and `hitnet audit export`."""
+"""`hitnet audit`, `hitnet apply` and `hitnet export-audit`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import pandas as pd
 import typer
-from typer.core import TyperGroup
 
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
-from hitnet.cli.options import AUDIT_SPLIT, DATA, Data, DataDir, Device, OptionGroup, Values, attribute_help, takes
+from hitnet.audit.judges import Kind
+from hitnet.audit.results import ExportFormat
+from hitnet.cli.options import (
+    DATA,
+    AuditSplit,
+    Data,
+    DataDir,
+    Device,
+    OptionGroup,
+    RecipeName,
+    Values,
+    attribute_help,
+    takes,
+)
 from hitnet.cli.terminal import console, plural, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
+from hitnet.errors import HitNetError
+from hitnet.runtime.spreadsheets import write_csv
 
 VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",
     "clothing-sample": "the developers found wrong by looking at the most doubtful ones",
 }
-JUDGES = OptionGroup(Judges, ("backbone", "weights", "features", "networks", "recipe", "epochs", "seed"))
+JUDGES = OptionGroup(Judges, ("backbone", "weights", "features", "networks", "epochs", "seed"))
 HELP = attribute_help(Judges)
-AuditFolder = Annotated[Path, typer.Argument(help="A folder that `hitnet audit` wrote")]
+AuditFolder = Annotated[Path, typer.Argument(metavar="AUDIT", help="A folder that `hitnet audit` wrote")]
 
 
-class RunByDefault(TyperGroup):
-    """`hitnet audit DATA` means `hitnet audit run DATA`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
+app = typer.Typer()
 
 
-app = typer.Typer(cls=RunByDefault, no_args_is_help=True, name="audit")
-
-
-@app.callback()
-def audit_group() -> None:
-    """Find mislabeled images, review them in the browser, and write a corrected copy.
+@app.command("audit")
+@takes(data_options=DATA, judge_options=JUDGES)
+def audit_command(
+    data: Data,
+    data_options: Values,
+    judge_options: Values,
+    judges: Annotated[Kind, typer.Option(help=HELP["kind"])] = "auto",
+    model: Annotated[list[str] | None, typer.Option(help=f"{HELP['model']}; may be given several times")] = None,
+    runs: Annotated[list[Path] | None, typer.Option(help=f"{HELP['runs']}; may be given several times")] = None,
+    recipe: Annotated[RecipeName, typer.Option(help=HELP["recipe"])] = "fast",
+    split: AuditSplit = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted audit")] = False,
+    device: Device = "auto",
+) -> None:
+    """Find mislabeled images: rank the labels of DATA, most doubtful first.
 
     \b
     1. hitnet audit DATA
-       scores every label with models that suit the data, and writes audits/DATA
+       scores every label with models that suit the data, and writes audits/DATA:
+       audit.csv, audit.parquet, summary.json, report.html
     2. hitnet review audits/DATA
        opens a page that shows the worst first; decisions are saved at once
        (or open audits/DATA/report.html, and export decisions.jsonl there)
-    3. hitnet audit apply audits/DATA --out NEW
+    3. hitnet apply audits/DATA --out NEW
        writes the corrected dataset to NEW; the original is never touched
 
     \b
@@ -57,32 +77,10 @@ def audit_group() -> None:
     \b
     Try it on the photographs and digits that come with the package:
     hitnet audit clothing-sample, hitnet audit mnist-sample
-
-    \b
-    `hitnet audit DATA` is short for `hitnet audit run DATA`, which has the
-    options (`hitnet audit run --help`). If a folder of yours has the name of
-    one of these commands, write ./NAME.
     """
-
-
-@app.command("run")
-@takes(data_options=DATA, judge_options=JUDGES)
-def run_command(
-    data: Data,
-    data_options: Values,
-    judge_options: Values,
-    judges: Annotated[str, typer.Option(help=HELP["kind"])] = "auto",
-    model: Annotated[list[str] | None, typer.Option(help=f"{HELP['model']}; may be given several times")] = None,
-    runs: Annotated[list[Path] | None, typer.Option(help=f"{HELP['runs']}; may be given several times")] = None,
-    split: Annotated[str | None, typer.Option(help=f"train, test or all ({AUDIT_SPLIT})")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted audit")] = False,
-    device: Device = "auto",
-) -> None:
-    """Rank the labels of DATA, most doubtful first, and write audit.csv, audit.parquet, summary.json, report.html."""
     audit = audit_labels(
         open_data(data, **data_options),
-        judges=Judges(judges, model=model, runs=runs or None, **judge_options),
+        judges=Judges(judges, model=model, runs=runs or None, recipe=recipe, **judge_options),
         split=split,
         out=out or Path("audits") / short_name(data),
         resume=resume,
@@ -140,17 +138,34 @@ def apply_command(
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the corrected dataset; must be new or empty")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the corrected dataset; must be new or empty")] = None,
+    labels_only: Annotated[
+        Path | None, typer.Option(help="Write only the labels, a new .csv, instead of a copy of the data")
+    ] = None,
     reviewer: Annotated[
         str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write the corrected dataset; the original is never touched."""
+    """Write the corrected dataset, or only its labels; the original is never touched."""
     audit = open_audit(folder)
-    whole = audit.summary.split == "all" and audit.summary.limit is None
-    print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+    if out is not None and labels_only is None:
+        whole = audit.summary.split == "all" and audit.summary.limit is None
+        print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+    elif labels_only is not None and out is None and data is None:
+        write_labels(audit.corrected_labels(corrections, reviewer=reviewer), labels_only)
+    else:
+        raise HitNetError("apply: give --out for a corrected copy of the data, or only --labels-only for its labels.")
+
+
+def write_labels(labels: pd.DataFrame, out: Path) -> None:
+    if out.suffix.lower() != ".csv" or out.exists():
+        raise HitNetError(f"{out}: --labels-only takes a new .csv file.")
+    write_csv(out, labels)
+    changed = int((labels["label"] != labels["given"]).sum())
+    console.print(f"{plural(len(labels), 'label', 'labels')}, {changed:,} changed")
+    print_written([out])
 
 
 def print_applied(applied: Applied, *, whole: bool) -> None:
@@ -187,14 +202,14 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
         console.print(applied.note)
     for name in applied.emptied:
         console.print(f"class without images now: {name}")
-    console.print(f"corrected data set: {applied.data}", soft_wrap=True)
+    console.print(f"corrected dataset: {applied.data}", soft_wrap=True)
 
 
-@app.command("export")
-def export_command(
+@app.command("export-audit")
+def export_audit_command(
     folder: AuditFolder,
     out: Annotated[Path, typer.Option(help="File to write: .json for label-studio, .npy for pred-probs")],
-    format: Annotated[str, typer.Option(help="label-studio or pred-probs")] = "label-studio",
+    format: Annotated[ExportFormat, typer.Option(help="What to write")] = "label-studio",
     image_root: Annotated[
         str | None,
         typer.Option(help="Put before each path for Label Studio (default: its local storage of the audited folder)"),

@@ -21,9 +21,12 @@ from hitnet.training import Recipe
 Split = Literal["train", "test", "all"]
 RecipeName = Literal["fast", "paper", "paper-decay"]
 Values = dict[str, Any]
-Data = Annotated[str, typer.Argument(help="A dataset's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet")]
-OtherData = Annotated[str | None, typer.Argument(help="Another dataset than the run's own")]
-OtherDataOption = Annotated[str | None, typer.Option("--data", help="Another dataset than the run's own")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="A dataset's name (see `hitnet data list`), or a folder, .npz, CSV, Parquet"),
+]
+OtherData = Annotated[str | None, typer.Option("--data", help="Another dataset than the run's own")]
+RunPaths = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders")]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, as `hitnet train` writes it")]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps", autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
@@ -31,8 +34,10 @@ Device = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
 Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
-AUDIT_SPLIT = "default: train for a known set, all for samples and your own data"
-AuditSplit = Annotated[Split | None, typer.Option(help=f"Which images ({AUDIT_SPLIT})")]
+AuditSplit = Annotated[
+    Split | None,
+    typer.Option(help="Which images (default: train for a known set, all for samples and your own data)"),
+]
 
 
 def _use_data_dir(folder: Path | None) -> Path | None:

@@ -10,7 +10,18 @@ import torch
 import typer
 
 from hitnet import plots, synthesis
-from hitnet.cli.options import AsJson, AuditSplit, Classes, DataDir, Device, OtherData, Picture, RunPath, Split
+from hitnet.cli.options import (
+    AsJson,
+    AuditSplit,
+    Classes,
+    DataDir,
+    Device,
+    OtherData,
+    Picture,
+    RunPath,
+    RunPaths,
+    Split,
+)
 from hitnet.cli.terminal import console, print_json, print_table, print_written
 from hitnet.data import Images
 from hitnet.errors import HitNetError
@@ -125,16 +136,8 @@ def generate_command(
     total = count * len(set(classes or trained.class_names))
     if picture and total > MOST_IN_GRID:
         raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
-    batches = synthesis.generate(
-        trained,
-        classes,
-        count,
-        law=law,
-        spread=spread,
-        seed=seed,
-        data=data,
-        device=device,
-    )
+    options: dict[str, Any] = {"law": law, "spread": spread, "seed": seed, "data": data, "device": device}
+    batches = synthesis.generate(trained, classes, count, **options)
     if picture:
         made = list(batches)
         labels = [trained.class_names[k] for batch in made for k in batch.labels.tolist()]
@@ -209,42 +212,33 @@ def augment_command(
         modified = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
         print_written(plots.save(plots.hybrid_figures(modified), picture))
     if out is not None:
-        stream = synthesis.augment(
-            trained,
-            data,
-            copies=1 if copies is None else copies,
-            strength=strength,
-            originals=originals is not False,
-            seed=seed,
-            device=device,
-        )
-        write(stream, out)
+        options: dict[str, Any] = {"strength": strength, "seed": seed, "device": device}
+        number = 1 if copies is None else copies
+        write(synthesis.augment(trained, data, copies=number, originals=originals is not False, **options), out)
 
 
 @app.command("plot")
 def plot_command(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or still in training", metavar="RUN")],
+    runs: RunPaths,
     out: Picture,
 ) -> None:
-    """Draw error and loss over the epochs of one run, or of several to compare them."""
+    """Draw error and loss over the epochs of one run, or of several to compare them; also while they train."""
     plots.check_file_type(out)
     print_written(plots.save([plots.plot_history(runs)], out))
 
 
 @app.command("ghosts")
 def ghosts_command(
-    words: Annotated[list[str], typer.Argument(metavar="RUNS... DATA", help="Run folders, then the data")],
+    runs: RunPaths,
+    data: Annotated[str, typer.Option(help="The dataset whose images to analyse")],
     out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
     split: AuditSplit = None,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
     """The paper's analysis of ghost capsules over several runs: agreement, pairs, distances, doubtful images."""
-    if len(words) < 2:
-        raise HitNetError("Give at least one run folder and then the data, e.g. `hitnet ghosts runs/a runs/b mnist`.")
-    *folders, data = words
     check_vacant(out)
-    ghosts, images = analyse_ghosts(folders, data, split=split, device=device)
+    ghosts, images = analyse_ghosts(runs, data, split=split, device=device)
     written = plots.write_ghosts(ghosts, images, out)
     networks = "the network" if ghosts.models == 1 else f"all {ghosts.models} networks"
     console.print(

@@ -34,7 +34,7 @@ def review_command(
     The page is served to this machine only. Every decision is written to
     AUDIT/decisions.jsonl before the page shows it as saved. Then write the
     corrected data:
-    hitnet audit apply AUDIT --out NEW
+    hitnet apply AUDIT --out NEW
     """
 
     def ready(address: str) -> None:
@@ -48,6 +48,6 @@ def review_command(
         console.print("No decisions yet.")
         return
     moved = "" if data is None else f" --data {shlex.quote(data)}"
-    apply = f"hitnet audit apply {shlex.quote(str(folder))} --out NEW{moved}"
+    apply = f"hitnet apply {shlex.quote(str(folder))} --out NEW{moved}"
     saved = plural(decided, "decision is saved", "decisions are saved")
     console.print(f"{saved}. To write the corrected data: {apply}", soft_wrap=True)

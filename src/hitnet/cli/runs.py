@@ -10,14 +10,14 @@ import typer
 from rich.table import Table
 
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.cli.options import AsJson, DataDir, Device, OtherDataOption, RunPath, Split
+from hitnet.cli.options import AsJson, DataDir, Device, OtherData, RunPath, RunPaths, Split
 from hitnet.cli.terminal import console, excess, make_table, print_json, print_written, table_of_files
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.inference import Evaluation, Prediction
 from hitnet.inference.pictures import files_in
 from hitnet.runtime.spreadsheets import write_csv
-from hitnet.training import evaluate, export_run, predict
+from hitnet.training import evaluate, open_run, predict
 
 app = typer.Typer()
 Keep = Annotated[
@@ -32,8 +32,8 @@ Known = Annotated[str | None, typer.Option(help="Data whose test images --keep i
 
 @app.command("evaluate")
 def evaluate_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders; several judge as a committee")],
-    data: OtherDataOption = None,
+    runs: RunPaths,
+    data: OtherData = None,
     split: Annotated[Split, typer.Option(help="Which images")] = "test",
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -95,9 +95,7 @@ def predict_command(
     files = [file for path in images for file in files_in(path)]
     predictions = predict(run, files, keep=keep, known=known, device=device)
     if out is not None:
-        import pandas as pd  # takes long to import
-
-        write_csv(out, pd.DataFrame([prediction.to_dict() for prediction in predictions]))
+        write_csv(out, predictions.table())
         print_written([out])
     if as_json:
         print_json([prediction.to_dict() for prediction in predictions])
@@ -136,4 +134,4 @@ def export_command(
     known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([export_run(run, out, part=part, keep=keep, known=known)])
+    print_written([open_run(run).export(out, part=part, keep=keep, known=known)])

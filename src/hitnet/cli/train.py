@@ -22,7 +22,7 @@ from hitnet.cli.options import (
     Values,
     takes,
 )
-from hitnet.cli.terminal import console, print_json, print_table, print_written, short_name
+from hitnet.cli.terminal import console, plural, print_json, print_table, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import extract_features
@@ -119,7 +119,7 @@ def print_training(run: Run) -> None:
         console.print(f"error {100 * last['held_out_error']:.2f} % on these images, each by a head that did not see it")
     else:
         speed = statistics.harmonic_mean([row["images_per_second"] for row in run.history])  # of all epochs together
-        work = f"{epochs_in_words(run)} of {images} in {seconds:.0f} s ({speed:,.0f} images/s)"
+        work = f"{plural(last['epoch'], 'epoch', 'epochs')} of {images} in {seconds:.0f} s ({speed:,.0f} images/s)"
         console.print(f"{config.model_name} on {config.data['name']}: {work}")
     if "test_error" in last:
         hits = f", {100 * last['test_hits']:.1f} % hits" if "test_hits" in last else ""
@@ -127,22 +127,14 @@ def print_training(run: Run) -> None:
     console.print(f"run folder: {run.folder}", soft_wrap=True)
 
 
-def epochs_in_words(run: Run) -> str:
-    count = run.history[-1]["epoch"]
-    return f"{count} epoch{'' if count == 1 else 's'}"
-
-
 def print_trainings(runs: list[Run]) -> None:
     """A line per network, then mean and standard deviation."""
     kind = "test" if "test_error" in runs[0].history[-1] else "train"
     errors = [100 * run.history[-1][f"{kind}_error"] for run in runs]
     for run, error in zip(runs, errors, strict=True):
-        seconds = sum(row["seconds"] for row in run.history)
-        console.print(
-            f"seed {run.config.seed}: {kind} error {error:.2f} %, {epochs_in_words(run)} in {seconds:.0f} s, "
-            f"run folder: {run.folder}",
-            soft_wrap=True,
-        )
+        seconds, last = sum(row["seconds"] for row in run.history), run.history[-1]["epoch"]
+        work = f"{plural(last, 'epoch', 'epochs')} in {seconds:.0f} s, run folder: {run.folder}"
+        console.print(f"seed {run.config.seed}: {kind} error {error:.2f} %, {work}", soft_wrap=True)
     spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
     meaning = "mean ± standard deviation of" if spread else "of"
     console.print(f"{kind} error {statistics.mean(errors):.2f}{spread} % ({meaning} {len(errors)} runs)")
@@ -182,14 +174,8 @@ def extract_command(
 
     For several processes or GPUs: torchrun --nproc-per-node N -m hitnet extract DATA --out FILE.npy
     """
-    features = extract_features(
-        open_data(data, **data_options),
-        out=out,
-        backbone=backbone or DEFAULT,
-        weights=weights,
-        split=split,
-        device=device,
-    )
+    options: dict[str, Any] = {"backbone": backbone or DEFAULT, "weights": weights, "split": split, "device": device}
+    features = extract_features(open_data(data, **data_options), out=out, **options)
     if ranks.rank() == 0:
         console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
         print_written([out])

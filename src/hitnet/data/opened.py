@@ -48,7 +48,8 @@ class DataOptions:
         image_size: Scale images to fit this size, centred on black; one number is both height and width. In Python,
             also (height, width). None: their own size, scaled down to a longest side of 64 pixels.
         crop: Scale images to fill `image_size` and keep their middle, instead of centring them on black.
-        flip: Whether images may be mirrored. None: the dataset's default (False for your own files).
+        flip: Whether images may be mirrored to train networks; heads on a frozen backbone ignore it. None: the
+            dataset's default (False for your own files).
         limit: Use at most N images of the split that is trained on or audited: an even draw by a fixed rule. Of the
             known sets in random order (all but clothes), the first N.
         strict: Stop at the first file that cannot be used, instead of leaving it out with a warning.

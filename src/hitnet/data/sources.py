@@ -20,7 +20,7 @@ from hitnet.data.images import Images
 from hitnet.data.known.datasets import ClothingData, KnownData
 from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.opened import Check, Data, DataOptions
-from hitnet.errors import HitNetError, unknown_name
+from hitnet.errors import HitNetError, MissingFileError, unknown_name
 from hitnet.runtime.files import expand
 
 # The first that accepts a source opens it.
@@ -91,4 +91,6 @@ def _no_format(source: Any) -> HitNetError:
         return HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
     if isinstance(source, str) and not path.suffix and "/" not in source:
         return unknown_name("dataset or folder", source, KNOWN_SETS)
-    return HitNetError(f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(KNOWN_SETS)}.")
+    return MissingFileError(
+        f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(KNOWN_SETS)}."
+    )

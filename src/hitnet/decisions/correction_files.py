@@ -77,7 +77,7 @@ def parse_csv(text: str, name: str) -> list[Correction]:
 
 
 def parse_tasks(text: str, name: str) -> list[Correction]:
-    """Label Studio's export, JSON or JSON-MIN: the class that people chose for each task of `hitnet audit export`.
+    """Label Studio's export, JSON or JSON-MIN: the class that people chose for each task of `hitnet export-audit`.
 
     A task without an answer says nothing; one that was skipped means unsure. Answers that differ are a mistake.
     """
@@ -94,7 +94,7 @@ def parse_tasks(text: str, name: str) -> list[Correction]:
             number, path, given = int(data["image_id"]), str(data.get("path", "")), str(data["given"])
             answers = _answers(task)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            problems.append(f"task {place}: it is no task that `hitnet audit export` wrote")
+            problems.append(f"task {place}: it is no task that `hitnet export-audit` wrote")
             continue
         for answer in answers:
             decision = "unsure" if answer is None else "keep" if answer == given else "relabel"

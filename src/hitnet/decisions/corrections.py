@@ -67,8 +67,7 @@ def correct(
     # What can be known at once comes before the images, which may take long to read.
     check_vacant(expand(out))
     data.check_outside(out)
-    name = "The review" if isinstance(corrections, Settled) else str(corrections)
-    given = corrections if isinstance(corrections, Settled) else read_corrections(corrections)
+    name, given = _named(corrections)
     images = data.images_to_correct(split)
     names = tuple(dict.fromkeys((*images.class_names, *class_names)))
     decided = check_corrections(audited_images(table), given.corrections, names, name=name)
@@ -98,6 +97,31 @@ def correct(
         emptied=_emptied(relabelling),
         note=note,
     )
+
+
+def corrected_labels(
+    table: pd.DataFrame, corrections: str | Path | Settled, class_names: Sequence[str]
+) -> pd.DataFrame:
+    """The labels of an audit's images after the corrections, by id; dropped images have no row.
+
+    The columns: `id` and `path` of the image, the `label` that counts now, the `given` one, and the `decision`, if any.
+    """
+    name, given = _named(corrections)
+    decided = check_corrections(audited_images(table), given.corrections, class_names, name=name)
+    changes = [decided[number].change if number in decided else None for number in table["id"].tolist()]
+    labels = [change.label if change else "" for change in changes]
+    labels = [label or before for label, before in zip(labels, table["given"], strict=True)]
+    rows = table[["id", "path"]].assign(
+        label=labels, given=table["given"], decision=[change.decision if change else "" for change in changes]
+    )
+    return rows[rows["decision"] != "drop"].sort_values("id", ignore_index=True)
+
+
+def _named(corrections: str | Path | Settled) -> tuple[str, Settled]:
+    """What corrections are called in messages, and what they are."""
+    if isinstance(corrections, Settled):
+        return "The review", corrections
+    return str(corrections), read_corrections(corrections)
 
 
 def _changed_files(data: Data, images: ImageSet, table: pd.DataFrame, places: Mapping[int, int]) -> set[int]:

@@ -13,7 +13,7 @@ from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
 from hitnet.data.reading.streamed import Streamed
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, MissingFileError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
@@ -110,7 +110,7 @@ def read_features(path: str | Path, images: Images) -> Tensor:
     if kind not in USER_FILES:
         raise HitNetError(f"{file}: `features` must be a file of type {', '.join(USER_FILES)}.")
     if not file.is_file():
-        raise HitNetError(f"`features`: there is no file {file}.")
+        raise MissingFileError(f"`features`: there is no file {file}.")
     values, keys, key_name = _read(file, kind)
     sound = values.ndim == 2 and values.shape[1] and values.dtype.kind in "fiu"
     if not sound or not (np.abs(values) <= np.finfo(np.float32).max).all():

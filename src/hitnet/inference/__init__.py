@@ -10,6 +10,7 @@ from hitnet.inference.onnx_file import is_onnx as is_onnx
 from hitnet.inference.onnx_file import open_onnx as open_onnx
 from hitnet.inference.prediction import DecisionRule as DecisionRule
 from hitnet.inference.prediction import Prediction as Prediction
+from hitnet.inference.prediction import Predictions as Predictions
 from hitnet.inference.prediction import check_share as check_share
 from hitnet.inference.prediction import misfit_limit as misfit_limit
 from hitnet.inference.prediction import misfits as misfits

@@ -36,7 +36,7 @@ def export_network(
     data: str,
     part: str = CLASSIFIER,
 ) -> Path:
-    """Export a trained network to an ONNX file; see `hitnet.export_run`.
+    """Export a trained network to an ONNX file; see `Run.export`.
 
     `rule` gives how distances become a class; it is called once the other arguments are checked.
     """

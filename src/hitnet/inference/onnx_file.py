@@ -19,7 +19,7 @@ import numpy as np
 from hitnet.data.reading.decode import check_shape
 from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.inference.pictures import Pictures, batches_of
-from hitnet.inference.prediction import DecisionRule, Prediction, misfits
+from hitnet.inference.prediction import DecisionRule, Predictions, misfits
 from hitnet.runtime import schemas
 from hitnet.runtime.files import check_regular, expand
 
@@ -105,13 +105,13 @@ class OnnxNetwork:
             raise HitNetError(f"{self.path} is damaged: its misfits have the shape {unlike.shape}.")
         return distances, unlike
 
-    def predict(self, images: Pictures) -> list[Prediction]:
+    def predict(self, images: Pictures) -> Predictions:
         """Classify images, each brought to the size that the network takes; see `hitnet.predict`."""
-        return [
+        return Predictions(
             self.about.predict(name, row, float(unlike) if self.about.radii else None)
             for names, pixels in batches_of(images, self.about.in_shape, crop=self.about.crop)
             for name, row, unlike in zip(names, *self.judge(pixels.numpy()), strict=True)
-        ]
+        )
 
 
 def is_onnx(path: object) -> bool:
@@ -120,7 +120,7 @@ def is_onnx(path: object) -> bool:
 
 
 def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
-    """Open the classifier in an ONNX file that `export_run` wrote.
+    """Open the classifier in an ONNX file that `Run.export` wrote.
 
     Args:
         path: The file. It must hold all its weights: no other file is read.
@@ -158,7 +158,7 @@ def onnx_packages() -> tuple[Any, Any]:
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise MissingPackageError("ONNX files", error.name, "onnx") from error
+        raise MissingPackageError("ONNX files", "onnx", "onnxruntime") from error
     return onnx, onnxruntime
 
 

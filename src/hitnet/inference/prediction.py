@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from hitnet.errors import HitNetError
 from hitnet.losses import misfit
 from hitnet.models.network import Network
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROUNDING = 1e-4  # a misfit may differ by this in another batch, or by ONNX Runtime
 
@@ -47,6 +50,16 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+class Predictions(list[Prediction]):
+    """A list of predictions, one per image in their order."""
+
+    def table(self) -> pd.DataFrame:
+        """One row per image; its columns are the attributes of `Prediction`."""
+        import pandas  # takes long to import
+
+        return pandas.DataFrame([prediction.to_dict() for prediction in self])
 
 
 @dataclass(frozen=True)

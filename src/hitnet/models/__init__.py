@@ -1,5 +1,6 @@
 """Networks: feature extractors, heads and decoders, built by name; and how to add your own."""
 
+from hitnet.models.backbones import open_backbone as open_backbone
 from hitnet.models.choice import MODELS as MODELS
 from hitnet.models.choice import PRETRAINED as PRETRAINED
 from hitnet.models.choice import ModelChoice as ModelChoice

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, unknown_name, whole
+from hitnet.errors import HitNetError, MissingFileError, MissingPackageError, unknown_name, whole
 from hitnet.models import efficientnet_lite
 
 DEFAULT = efficientnet_lite.NAME
@@ -126,7 +126,7 @@ def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
     try:
         import timm
     except ImportError:
-        raise HitNetError(f"The backbone timm:{model} needs the package timm: pip install timm.") from None
+        raise MissingPackageError("A backbone of timm", "timm") from None
     try:
         module = timm.create_model(model, pretrained=False, num_classes=0)
     except Exception as error:
@@ -223,7 +223,7 @@ def fitting(
     """The content of a safetensors file that fits a module, without parameters under `ignored` that it has not."""
     path = Path(weights)
     if not path.is_file():
-        raise HitNetError(f"weights: there is no file {path}.")
+        raise MissingFileError(f"weights: there is no file {path}.")
     try:
         state = load_file(path)
     except (OSError, SafetensorError) as error:

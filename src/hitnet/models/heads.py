@@ -63,7 +63,7 @@ class HitOrMissHead(HitOrMiss, Head):
     nearest_wins = True
 
     def make_loss(self, **options: Any) -> nn.Module:
-        return CentripetalLoss(self.capsule_dim, **options)
+        return CentripetalLoss(capsule_dim=self.capsule_dim, **options)
 
 
 class SoftmaxHead(CapsuleLayer, Head):

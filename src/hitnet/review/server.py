@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hitnet.audit.audit_folder import DUPLICATES, own_file, read_kept
 from hitnet.audit.report import finite_json, page_head, render_page
-from hitnet.audit.results import Audit, opened
+from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.rows import Rows
 from hitnet.data import Source
 from hitnet.errors import HitNetError
@@ -100,7 +100,7 @@ def serve_review(
         The number of images that have a decision, by whomever.
     """
     warnings.filterwarnings("ignore", module=r"PIL\..*")  # odd files are shown as well as they can be
-    review = open_review(opened(audit), reviewer=reviewer_name(reviewer), data=data, count=count)
+    review = open_review(open_audit(audit), reviewer=reviewer_name(reviewer), data=data, count=count)
     listening = listen(port)
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,23 +16,24 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS, HitOrMiss, distances
-from hitnet.data import Images, read_image
+from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
 from hitnet.features.cache import cached_features
 from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.inference import check_share, misfit_limit, misfits
+from hitnet.inference.pictures import batches_of
 from hitnet.models import ModelChoice, Network, choose_model, unit_images
 from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.models.registry import HEADS
 from hitnet.probabilities import FEWEST_HELD_OUT, class_probabilities, fit_temperature
 from hitnet.runtime.device import evaluation_batch, pick_device
-from hitnet.runtime.threads import in_threads
 from hitnet.training import choose_recipe, train
 
 NAME = "HitNetClassifier"
 LARGEST_SHARE = 0.5
 SIDE = 64  # pixels of image files for a network
 Kind = Literal["features", "images", "paths"]
+IGNORED = {"features": ("model", "image_size", "device"), "images": ("image_size",), "paths": ()}
 
 
 class HitNetClassifier(
@@ -51,10 +51,10 @@ class HitNetClassifier(
     - paths: N image files. A layer is fitted on their features by the backbone of the package, which are kept; with
       `model` or `image_size`, they are scaled to this size, then as for images.
 
-    Labels may be of any kind. The probability of a class is the softmax of −distance / temperature. The temperature is
-    fitted on rows that training has not seen: for features, all rows, each by layers that were trained without it; for
-    images, a part that is held out (`calibration`). With `keep`, the same rows say which are none of the classes
-    (`none_of_these`); `predict` still gives each row a class.
+    An option that this X would ignore is an error. Labels may be of any kind. The probability of a class is the softmax
+    of −distance / temperature. The temperature is fitted on rows that training has not seen: for features, all rows,
+    each by layers that were trained without it; for images, a part that is held out (`calibration`). With `keep`, the
+    same rows say which are none of the classes (`none_of_these`); `predict` still gives each row a class.
 
     Args:
         model: For images, the name of a network or `hitnet.choose_model(...)`. None: what suits the images and the
@@ -69,7 +69,7 @@ class HitNetClassifier(
             that of this share of these rows is none of the classes. None: `none_of_these` cannot be asked.
         image_size: Height and width that image files are scaled to, for a network; one number is both. None: 64, if
             there is a `model`.
-        device: For images: auto, cpu, cuda, cuda:1, or a torch.device.
+        device: For images and paths: auto, cpu, cuda, cuda:1, or a torch.device.
         random_state: Seed, generator or None.
 
     Attributes:
@@ -110,6 +110,11 @@ class HitNetClassifier(
         if y is None:
             raise HitNetError(f"{NAME} requires y to be passed, but the target y is None.")
         self._kind = kind_of(X)
+        odd = [name for name in IGNORED[self._kind] if getattr(self, name) not in (None, "auto")]
+        if odd:
+            raise HitNetError(
+                f"{NAME}: X holds {self._kind}, which ignore {', '.join(odd)}. Leave out {', '.join(odd)}."
+            )
         if self._kind == "features":
             X, y = validate_data(self, X, y, dtype=np.float64)
         labels = self._encode(y)
@@ -198,9 +203,12 @@ class HitNetClassifier(
         if self._kind == "images":
             return Images.from_arrays(X, np.zeros(len(X), np.int64), name="X").pixels
         if self.model is None and self.image_size is None:
-            return cached_features([Path(path) for path in X], open_backbone(DEFAULT)).double()
+            where = pick_device(self.device)
+            return cached_features([Path(path) for path in X], open_backbone(DEFAULT), device=where).double()
         size = self.image_size or SIDE
-        return read_paths(X, (size, size) if isinstance(size, int) else size)
+        pixels = read_at(X, (3, *((size, size) if isinstance(size, int) else size)))
+        grey = bool((pixels == pixels[:, :1]).all())
+        return pixels[:, :1].contiguous() if grey else pixels
 
     def _judge(self, X: Any) -> tuple[Tensor, Tensor]:
         """Capsules (N, K, n) and distances (N, K)."""
@@ -267,16 +275,9 @@ def kind_of(X: Any) -> Kind:
     return "features"
 
 
-def read_paths(X: Any, image_size: tuple[int, int]) -> Tensor:
-    """Images of files, scaled to fit `image_size`: uint8 (N, 3, H, W), or (N, 1, H, W) if all of them are grey."""
-    pixels = read_at(X, (3, *image_size))
-    grey = bool((pixels == pixels[:, :1]).all())
-    return pixels[:, :1].contiguous() if grey else pixels
-
-
 def read_at(X: Any, shape: tuple[int, int, int]) -> Tensor:
     """Images of files at one shape (C, H, W): uint8 (N, C, H, W)."""
-    return torch.stack(list(in_threads(partial(read_image, shape=shape), [Path(path) for path in X])))
+    return torch.cat([pixels for _, pixels in batches_of(list(X), shape)])
 
 
 @torch.inference_mode()

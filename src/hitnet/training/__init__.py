@@ -15,7 +15,6 @@ from hitnet.training.recipes import choose_recipe as choose_recipe
 from hitnet.training.run_config import RunConfig as RunConfig
 from hitnet.training.run_folder import RunFolder as RunFolder
 from hitnet.training.runs import Run as Run
-from hitnet.training.runs import export_run as export_run
 from hitnet.training.runs import open_run as open_run
 from hitnet.training.runs import predict as predict
 from hitnet.training.scheduler import AT_ONCE as AT_ONCE

@@ -157,5 +157,5 @@ def hub_package() -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise MissingPackageError("The Hugging Face Hub", error.name, "hf") from error
+        raise MissingPackageError("The Hugging Face Hub", "huggingface_hub") from error
     return huggingface_hub

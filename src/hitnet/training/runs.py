@@ -19,7 +19,7 @@ from hitnet.inference.evaluation import Evaluation, check_fit, measure
 from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
-from hitnet.inference.prediction import DecisionRule, Prediction, check_share
+from hitnet.inference.prediction import DecisionRule, Predictions, check_share
 from hitnet.models.inference import distances_and_misfits
 from hitnet.models.network import Network
 from hitnet.runtime.device import pick_device
@@ -109,11 +109,11 @@ class Run(OnHub):
         keep: float | None = None,
         known: Source | None = None,
         device: str | torch.device = "auto",
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """Classify images; see `hitnet.predict`."""
         rule = self.rule(keep=keep, known=known, device=device)
         network = self.model.to(pick_device(device, mps=True))
-        predictions: list[Prediction] = []
+        predictions = Predictions()
         for names, pixels in batches_of(images, self.config.model.in_shape, crop=self.config.model.pretrained):
             distances, misfits = distances_and_misfits(network, pixels)
             unlike = [None] * len(names) if misfits is None else misfits.tolist()
@@ -123,7 +123,23 @@ class Run(OnHub):
     def export(
         self, out: str | Path, *, part: str = CLASSIFIER, keep: float | None = None, known: Source | None = None
     ) -> Path:
-        """Export the network to an ONNX file; see `hitnet.export_run`."""
+        """Export the network to an ONNX file, which needs neither PyTorch nor the run folder.
+
+        The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the
+        network has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to
+        `images`, floats in [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata.
+        Before the file is written, ONNX Runtime and PyTorch are compared.
+
+        Args:
+            out: A file whose name ends in .onnx; an existing one is replaced.
+            part: "classifier" or "decoder".
+            keep: The share of images of known classes that are to keep their class; see `hitnet.predict`. The file then
+                holds the largest misfit that this gives.
+            known: Data whose test images `keep` is measured on. None: what the run has measured itself.
+
+        Raises:
+            HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
+        """
         if part != CLASSIFIER and keep is not None:
             raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
         return export_network(
@@ -203,11 +219,11 @@ def predict(
     keep: float | None = None,
     known: Source | None = None,
     device: str | torch.device = "auto",
-) -> list[Prediction]:
+) -> Predictions:
     """Classify images, each brought to the size that the network was trained on.
 
     Args:
-        run: A run, its folder, or an .onnx file that `export_run` wrote.
+        run: A run, its folder, or an .onnx file that `Run.export` wrote.
         images: Image files or a folder of them, pictures of Pillow, arrays, tensors, `Images`, or opened data.
         keep: The share of images of known classes that are to keep their class, e.g. 0.95. An image with a
             larger misfit than theirs is none of the classes. None: 0.99 for a head on kept features; for other
@@ -222,35 +238,3 @@ def predict(
     if keep is not None or known is not None:
         raise HitNetError("An ONNX file holds its own limit. Give `keep` and `known` when you export the run.")
     return open_onnx(run).predict(images)
-
-
-def export_run(
-    run: Run | str | Path,
-    out: str | Path,
-    *,
-    part: str = CLASSIFIER,
-    keep: float | None = None,
-    known: Source | None = None,
-) -> Path:
-    """Export a trained network to an ONNX file, which needs neither PyTorch nor the run folder.
-
-    The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network
-    has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to `images`, floats in
-    [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata. Before the file is
-    written, ONNX Runtime and PyTorch are compared.
-
-    Args:
-        run: A run, or its folder.
-        out: A file whose name ends in .onnx; an existing one is replaced.
-        part: "classifier" or "decoder".
-        keep: The share of images of known classes that are to keep their class; see `predict`. The file then holds the
-            largest misfit that this gives.
-        known: Data whose test images `keep` is measured on. None: what the run has measured itself.
-
-    Returns:
-        The file.
-
-    Raises:
-        HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
-    """
-    return open_run(run).export(out, part=part, keep=keep, known=known)

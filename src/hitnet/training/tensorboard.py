@@ -37,7 +37,7 @@ class TensorBoard(Progress):
 
     def __init__(self) -> None:
         if importlib.util.find_spec("tensorboard") is None:
-            raise MissingPackageError("TensorBoard", "tensorboard", "tensorboard")
+            raise MissingPackageError("TensorBoard", "tensorboard")
         self.writers: dict[Path, SummaryWriter] = {}
 
     def start(self, training: Training) -> None:

@@ -1,5 +1,5 @@
 // The page without a server: it answers the same questions from the rows that it holds, and records steps in the browser.
-// It only records: whether decisions are valid, and what they come to, is decided by `hitnet audit apply` or `hitnet review`.
+// It only records: whether decisions are valid, and what they come to, is decided by `hitnet apply` or `hitnet review`.
 "use strict";
 
 function createLocalServer(audit, { onTrouble, onChange }) {

@@ -83,9 +83,9 @@ function choices(audit, row, record) {
     { key: "1", kind: "keep", text: "Keep", name: audit.names[audit.given[row]], pressed: is("keep") },
     { key: "2", kind: "relabel", text: "Relabel", name: suggestion, pressed: is("relabel") && !other, off: audit.suggested[row] === audit.given[row] },
     { key: "3", kind: "other", text: other ? "To" : "Other…", title: "Relabel to another class", name: other ? record.label : null, pressed: other },
-    { key: "6", kind: "neither", text: "Neither", title: "Neither the given nor the suggested label fits", pressed: is("neither") },
     { key: "4", kind: "drop", text: "Drop", pressed: is("drop") },
     { key: "5", kind: "unsure", text: "Unsure", pressed: is("unsure") },
+    { key: "6", kind: "neither", text: "Neither", title: "Neither the given nor the suggested label fits", pressed: is("neither") },
   ];
 }
 

@@ -135,5 +135,5 @@ def _package() -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise MissingPackageError("Hugging Face's datasets", error.name, "hf") from error
+        raise MissingPackageError("Hugging Face's datasets", "datasets") from error
     return datasets

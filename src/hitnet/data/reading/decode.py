@@ -24,7 +24,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, MissingFileError
 
 # Pillow knows more formats, but some of those start other programs (EPS runs Ghostscript).
 FORMATS = ["PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM"]
@@ -41,7 +41,7 @@ UNREAD_SUFFIXES = {
     *(".svg", ".eps", ".apng", ".icns", ".qoi", ".bpg"),
 }
 HEIF, AVIF = (".heic", ".heif", ".hif"), (".avif",)
-NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install 'hitnet[heic]')") | dict.fromkeys(
+NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install pillow-heif)") | dict.fromkeys(
     AVIF, "a newer Pillow (pip install 'pillow>=11.3')"
 )
 with suppress(ImportError):
@@ -99,7 +99,8 @@ def read_image(path: str | AnyFile, shape: tuple[int, int, int], *, crop: bool =
     try:
         return torch.from_numpy(decode(as_file(path), shape, crop=crop))
     except UnreadableImageError as error:
-        raise HitNetError(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
+        kind = HitNetError if not isinstance(path, str | Path) or Path(path).exists() else MissingFileError
+        raise kind(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
 
 
 def check_shape(shape: tuple[int, int, int]) -> None:
