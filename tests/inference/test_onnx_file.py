@@ -245,6 +245,13 @@ def test_a_graph_that_asks_for_too_much_memory_is_refused(tmp_path, operator):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
 
 
+def test_a_network_that_computes_no_numbers_is_refused(tmp_path):
+    graph = network_graph()
+    graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((1, 2), np.nan, np.float32), "scale"))
+    with pytest.raises(HitNetError, match="computes values that are not finite"):
+        hitnet.predict(save(tmp_path / "n.onnx", graph), [grey(tmp_path / "x.png", 0)])
+
+
 def test_a_graph_that_cannot_be_run_is_refused(tmp_path):
     node = helper.make_node("NoSuchOperator", ["images"], ["distances"])
     with pytest.raises(HitNetError, match="that ONNX Runtime can run"):
