@@ -27,18 +27,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attack_kinds import BY_NAME, KINDS, Kind
+import attack_kinds
+from attack_kinds import Kind
 from attack_mutations import mutate
 from attack_samples import write_samples
+from attack_strangers import STRANGERS
 
 from hitnet.cli import REFUSALS
 from hitnet.errors import HitNetError
 
 SECONDS = 20.0  # of the processor: a reader that takes longer hangs
-WAITING = 300.0  # seconds; a reader that waits longer hangs, however busy the machine is
+WAITING = 60.0  # seconds; a reader that waits longer hangs, however busy the machine is
 MEMORY = 1 << 30  # bytes above what the process has: a reader that takes more is a finding
 PER_WORKER = 1000  # inputs
 ADDRESS_SPACE = 8 << 30  # bytes above what the process has: no finding may stop the machine
+KINDS = (*attack_kinds.KINDS, *STRANGERS)
+BY_NAME = {kind.name: kind for kind in KINDS}
+EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
 READ, REFUSED, TRACEBACK, CRASH, HANG, TOO_MUCH = "read", "refused", "traceback", "crash", "hang", "memory"
 
 
@@ -66,14 +71,31 @@ class Tally:
 def make_input(kind: Kind, root: Path, seed: int, number: int) -> bytes:
     """The content of an input; `root` is a folder of sound samples."""
     rng = random.Random(f"{seed}/{kind.name}/{number}")
+    if kind.make is not None:
+        return kind.make(root, rng)
     sample = (root / rng.choice(kind.samples)).read_bytes()
     return mutate(sample, kind.structured, rng, (root / rng.choice(kind.samples)).read_bytes())
+
+
+FORBIDDEN: list[str] = []  # what the reader of the last input did, but must not
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: no file makes a reader contact a network, start a program, or read what is none of its data."""
+    if event in EVENTS or (event == "open" and str(arguments[0]) in ("/etc/passwd", "/dev/zero", "/dev/urandom")):
+        FORBIDDEN.append(f"{event} {arguments!r:.500}")
 
 
 def try_input(kind: Kind, work: Path, content: bytes) -> tuple[str, str]:
     """Read an input in a folder of samples; returns the outcome and, of what broke, the traceback."""
     target = work / kind.place
     target.write_bytes(content)
+    FORBIDDEN.clear()
+    outcome = _tried(kind, work)
+    return (TRACEBACK, f"{FORBIDDEN}") if FORBIDDEN else outcome
+
+
+def _tried(kind: Kind, work: Path) -> tuple[str, str]:
     try:
         kind.read(work)
     except HitNetError as error:
@@ -166,6 +188,7 @@ def _count(report: dict[str, Any], kind: Kind, seed: int, tally: Tally) -> None:
 
 def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing: int, given: bytes | None) -> None:
     """Try inputs in a copy of the samples, and report each; runs in the worker."""
+    sys.addaudithook(watch)
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     null = os.open(os.devnull, os.O_WRONLY)

@@ -81,8 +81,8 @@ class FeatureCache:
             return None
         except FileNotFoundError:
             return _as_keys(b"")
-        except OSError as error:
-            raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
+        except (OSError, MemoryError) as error:
+            raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
         sound = fits and checksum == _checksum(keys, features) and bool(features.isfinite().all())

@@ -229,7 +229,7 @@ def fitting(
         raise HitNetError(f"weights: there is no file {path}.")
     try:
         state = load_file(path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, MemoryError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
     state = _as_in_timm(module, state)
     own, prefixes = module.state_dict(), tuple(f"{part}." for part in ignored)

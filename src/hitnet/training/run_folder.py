@@ -253,7 +253,7 @@ class RunFolder:
         try:
             with torch.device("meta"):  # takes no memory
                 expected = Network(config).state_dict()
-        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
+        except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
         wanted = {name: tuple(value.shape) for name, value in expected.items()}
         wrong = sorted({name for name, _ in wanted.items() ^ read_shapes(self.weights_file).items()})
