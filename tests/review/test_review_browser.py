@@ -403,7 +403,8 @@ def test_the_large_view_shows_a_picture_on_its_side_upright(page, audit, folder)
     image = "document.querySelector('#zoom .picture img')"
     page.wait(f"{image}.naturalWidth === 20 && {image}.naturalHeight === 30")
     drawn = """(() => {
-        const canvas = document.createElement("canvas"), context = canvas.getContext("2d", { willReadFrequently: true });
+        const canvas = document.createElement("canvas");
+        const context = canvas.getContext("2d", { willReadFrequently: true });
         context.drawImage(%s, 0, 0);
         return [4, 25].map((y) => context.getImageData(10, y, 1, 1).data[0]);
     })()"""
