@@ -46,13 +46,14 @@ check: setup
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Damaged files of every kind, and long commands killed at any moment; see docs/reliability.md.
+# Damaged files of every kind, long commands killed at any moment, hostile requests; see docs/reliability.md.
 SEED ?= 0
 MINUTES ?= 40
 KILLS ?= 500
 attack: setup
 	$(BIN)/python tests/attack/attack.py fuzz --seed $(SEED) --minutes $(MINUTES) --out attack
 	$(BIN)/python tests/attack/attack.py kill --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --out attack
+	$(BIN)/python tests/attack/attack.py serve --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --soak 20 --out attack
 
 # The paper's results: how far they are, and their time here; `make reproduce NAME=table1-constant` makes missing runs.
 NAME ?= --list

@@ -30,9 +30,9 @@ from cleanlab.rank import get_label_quality_scores
 from sklearn.metrics import average_precision_score
 
 import hitnet
+from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.audit.scoring import logits_by_kind, score_labels
-from hitnet.features.opinions import judge_features
 from parts.kept_features import Case, read_case
 from parts.noisy_labels import KINDS
 from parts.record import Row, about, replace_rows

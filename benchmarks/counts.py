@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.scoring import score_labels
-from hitnet.features.opinions import judge_features
 from hitnet.review.certified import count_bounds, count_estimate, draw_images, draw_weights, follow_draws
 from parts.kept_features import read_case
 from parts.record import Row, about, replace_rows

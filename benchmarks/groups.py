@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from audits import with_errors
+from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.scoring import score_labels
-from hitnet.features.opinions import judge_features
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "groups.json"

@@ -35,9 +35,9 @@ from PIL import Image, ImageOps
 from sklearn.metrics import average_precision_score
 
 import hitnet
+from hitnet.audit.feature_judges import judge_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import fit_heads
-from hitnet.features.opinions import judge_features
 from hitnet.models.backbones import Backbone, open_backbone
 from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
 from parts.noisy_labels import clothing_files, with_noise

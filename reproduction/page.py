@@ -5,6 +5,7 @@ The discussion of a result is written by hand, in discussion/RESULT.md beside th
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hitnet import HitNetError
@@ -51,7 +52,7 @@ def write_page(book: Book, ledger: Ledger, folder: str | Path) -> Path:
 def shown_path(path: Path) -> str:
     """A file of the repository by its place there, another by its name."""
     root = source_root()
-    resolved = path.resolve()
+    resolved = Path(os.path.realpath(path))  # also of a link to itself
     if root is not None and resolved.is_relative_to(root):
         return resolved.relative_to(root).as_posix()
     return path.name

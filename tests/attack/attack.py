@@ -1,11 +1,13 @@
-"""Attack the project: damaged files of every kind that it reads, and processes killed at any moment.
+"""Attack the project: damaged files of every kind that it reads, hostile requests, processes killed at any moment.
 
 python tests/attack/attack.py fuzz --seed 0 --minutes 30 --most 15000 --out attack
 python tests/attack/attack.py kill --seed 0 --kills 500 --out attack
+python tests/attack/attack.py serve --seed 0 --kills 200 --soak 20 --out attack
 python tests/attack/attack.py repeat attack/findings/NAME.json
+python tests/attack/attack.py join RECORD.json attack/fuzz.json attack/server.json attack/kills.json
 
-`make attack` does both. The record goes to OUT/fuzz.json and OUT/kills.json, findings to OUT/findings. Exit code 1 if
-anything broke.
+`make attack` does all three. The records go to OUT/fuzz.json, OUT/kills.json and OUT/server.json, findings to
+OUT/findings. Exit code 1 if anything broke.
 """
 
 from __future__ import annotations
@@ -39,12 +41,22 @@ def main(arguments: list[str] | None = None) -> None:
     kill.add_argument("--minutes", type=float, default=30.0)
     kill.add_argument("--only", action="append", help="only this command; may be given several times")
     kill.add_argument("--out", type=Path, default=Path("attack"))
+    serve = commands.add_parser("serve", help="send hostile requests to review servers, and kill these")
+    serve.add_argument("--seed", type=int, default=0)
+    serve.add_argument("--kills", type=int, default=200)
+    serve.add_argument("--minutes", type=float, default=30.0, help="for the kills")
+    serve.add_argument("--soak", type=float, default=0.0, help="minutes that a last server lives")
+    serve.add_argument("--out", type=Path, default=Path("attack"))
+    join = commands.add_parser("join", help="write the records of several parts as one")
+    join.add_argument("out", type=Path)
+    join.add_argument("parts", type=Path, nargs="+")
     cases = commands.add_parser("cases", help="read the inputs that once broke something")
     cases.add_argument("folder", type=Path)
     again = commands.add_parser("repeat", help="read the input of a finding again")
     again.add_argument("finding", type=Path)
     args = parser.parse_args(arguments)
-    {"fuzz": run_fuzz, "kill": run_kills, "cases": run_cases, "repeat": run_repeat}[args.command](args)
+    modes = {"fuzz": run_fuzz, "kill": run_kills, "serve": run_server, "join": run_join}
+    (modes | {"cases": run_cases, "repeat": run_repeat})[args.command](args)
 
 
 def about(args: argparse.Namespace) -> dict[str, object]:
@@ -106,6 +118,39 @@ def run_kills(args: argparse.Namespace) -> None:
     write(args.out / "kills.json", {**about(args), **record})
     print(f"{record['kills']} kills, {len(record['findings'])} findings")
     sys.exit(1 if record["findings"] else 0)
+
+
+def run_server(args: argparse.Namespace) -> None:
+    import attack_server
+
+    record = attack_server.attack(
+        args.seed,
+        kills=args.kills,
+        seconds=60 * args.minutes,
+        soak=60 * args.soak,
+        say=lambda text: print(text, flush=True),
+    )
+    write(args.out / "server.json", {**about(args), **record})
+    print(f"{record['kills']} kills, {record['hostile_requests']} requests, {len(record['findings'])} findings")
+    sys.exit(1 if record["findings"] else 0)
+
+
+def run_join(args: argparse.Namespace) -> None:
+    """Sums and largest values of all parts, of which each names its command and seed."""
+    parts = [json.loads(path.read_text()) for path in args.parts]
+    kinds: dict[str, dict[str, float]] = {}
+    for name, row in ((name, row) for part in parts for name, row in part.get("kinds", {}).items()):
+        old = kinds.setdefault(name, dict.fromkeys(row, 0))
+        for key, value in row.items():
+            largest = key in ("slowest_seconds", "most_megabytes")
+            old[key] = max(old.get(key, 0), value) if largest else old.get(key, 0) + value
+    counted = ("inputs", "kills", "hostile_requests", "acknowledged_decisions")
+    left_out = ("kinds", "commands", "statuses")
+    runs = [{key: value for key, value in part.items() if key not in left_out} for part in parts]
+    totals: dict[str, object] = {key: sum(part.get(key, 0) for part in parts) for key in counted}
+    totals["findings"] = sum(part["findings"] if "kinds" in part else len(part["findings"]) for part in parts)
+    details = {key: value for part in parts for key, value in part.items() if key in ("commands", "statuses")}
+    write(args.out, {**totals, "kinds": kinds, **details, "runs": runs})
 
 
 def run_cases(args: argparse.Namespace) -> None:

@@ -27,9 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attack_kinds import BY_NAME, KINDS, Kind
+import attack_kinds
+from attack_kinds import Kind
 from attack_mutations import mutate
 from attack_samples import write_samples
+from attack_strangers import STRANGERS
 
 from hitnet.cli import REFUSALS
 from hitnet.errors import HitNetError
@@ -39,6 +41,10 @@ WAITING = 300.0  # seconds; a reader that waits longer hangs, however busy the m
 MEMORY = 1 << 30  # bytes above what the process has: a reader that takes more is a finding
 PER_WORKER = 1000  # inputs
 ADDRESS_SPACE = 8 << 30  # bytes above what the process has: no finding may stop the machine
+KINDS = (*attack_kinds.KINDS, *STRANGERS)
+BY_NAME = {kind.name: kind for kind in KINDS}
+EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"}
+OUTSIDE = {"/etc/passwd", "/dev/zero", "/dev/urandom"}
 READ, REFUSED, TRACEBACK, CRASH, HANG, TOO_MUCH = "read", "refused", "traceback", "crash", "hang", "memory"
 
 
@@ -66,14 +72,34 @@ class Tally:
 def make_input(kind: Kind, root: Path, seed: int, number: int) -> bytes:
     """The content of an input; `root` is a folder of sound samples."""
     rng = random.Random(f"{seed}/{kind.name}/{number}")
+    if kind.make is not None:
+        return kind.make(root, rng)
     sample = (root / rng.choice(kind.samples)).read_bytes()
     return mutate(sample, kind.structured, rng, (root / rng.choice(kind.samples)).read_bytes())
+
+
+FORBIDDEN: list[str] = []  # what the reader of the last input did, but must not
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: no file makes a reader contact a network, start a program, or read what is none of its data."""
+    own = (
+        event == "subprocess.Popen" and arguments[0] == sys.executable
+    )  # Matlab files are read in a process of their own
+    if (event in EVENTS and not own) or (event == "open" and str(arguments[0]) in OUTSIDE):
+        FORBIDDEN.append(f"{event} {arguments!r:.500}")
 
 
 def try_input(kind: Kind, work: Path, content: bytes) -> tuple[str, str]:
     """Read an input in a folder of samples; returns the outcome and, of what broke, the traceback."""
     target = work / kind.place
     target.write_bytes(content)
+    FORBIDDEN.clear()
+    outcome = _tried(kind, work)
+    return (TRACEBACK, f"{FORBIDDEN}") if FORBIDDEN else outcome
+
+
+def _tried(kind: Kind, work: Path) -> tuple[str, str]:
     try:
         kind.read(work)
     except HitNetError as error:
@@ -166,6 +192,7 @@ def _count(report: dict[str, Any], kind: Kind, seed: int, tally: Tally) -> None:
 
 def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing: int, given: bytes | None) -> None:
     """Try inputs in a copy of the samples, and report each; runs in the worker."""
+    sys.addaudithook(watch)
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     null = os.open(os.devnull, os.O_WRONLY)
@@ -173,7 +200,8 @@ def _work(kind: Kind, root: Path, seed: int, numbers: range, end: float, writing
         os.dup2(null, stream)
     with tempfile.TemporaryDirectory(prefix="hitnet-attack-work-") as folder:
         work = Path(folder) / "work"
-        shutil.copytree(root, work)
+        large = () if kind.place.startswith("lite") else ("lite",)  # a run of 14 MB, which one kind reads
+        shutil.copytree(root, work, ignore=shutil.ignore_patterns(*large))
         sound = (root / kind.place).read_bytes() if (root / kind.place).exists() else None
         limit = resource.getrlimit(resource.RLIMIT_AS)[1]
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +53,7 @@ class Kind:
         read: Reads it, given the folder; raises HitNetError for what it refuses.
         structured: How it is also taken apart, changed and put together again: "json", "lines", "npz", "gz", "mat",
             "parquet", "tensors", "csv" or "".
+        make: Makes the content on purpose, from the folder of sound samples; then, none of these is damaged.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Kind:
     place: str
     read: Callable[[Path], object]
     structured: str = ""
+    make: Callable[[Path, random.Random], bytes] | None = None
 
 
 def read_run(root: Path) -> object:

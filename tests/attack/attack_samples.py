@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -20,14 +21,17 @@ from scipy.io import savemat
 from toy_book import add, toy_book
 
 import hitnet
-from hitnet.audit import Opinion
+from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.audit_folder import Kept, write_kept
+from hitnet.audit.labels import judged_audit
 from hitnet.audit.results import Audit
 from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
 from hitnet.data.reading.decode import FORMATS
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.features.cache import FeatureCache
+from hitnet.models.network import ModelConfig, Network
+from hitnet.review.server import open_review
 from hitnet.training import RunFolder, engine
 from reproduction import Ledger
 from toy import Interrupting, Stop, toy_images
@@ -35,7 +39,17 @@ from toy import Interrupting, Stop, toy_images
 MODEL = hitnet.choose_model("hitnet-small", capsule_dim=4)
 RECIPE = hitnet.choose_recipe(epochs=2, batch_size=8)
 COUNT = 24
-PICTURES = ("png", "jpg", "webp", "bmp", "gif", "tif", "ppm", *(["avif"] if "AVIF" in FORMATS else []))
+PHOTOS, FIRST = "reviewed-photos", "a/0.png"  # files that are reviewed; the first is decided to be of another class
+PICTURES = (
+    "png",
+    "jpg",
+    "webp",
+    "bmp",
+    "gif",
+    "tif",
+    "ppm",
+    *(name.lower() for name in ("AVIF", "HEIC") if name.replace("HEIC", "HEIF") in FORMATS),
+)
 
 
 def write_samples(root: Path) -> None:
@@ -57,6 +71,8 @@ def write_samples(root: Path) -> None:
     _write_known(root)
     _write_pictures(root)
     _write_features(root)
+    _write_lite(root)
+    _write_reviewed(root)
     shutil.copyfile(root / "run" / "weights.safetensors", root / "weights.safetensors")
 
 
@@ -224,3 +240,37 @@ def _write_features(root: Path) -> None:
         fingerprint=np.array("f"),
         weights=np.array("w"),
     )
+
+
+def _write_lite(root: Path) -> None:
+    """A run of the backbone that ships, whose weights fit images of any size; calibration of the other run."""
+    config = json.loads((root / "run" / "config.json").read_text())
+    model = ModelConfig((3, 32, 32), 3, 4, features="efficientnet-lite0", decoder="none")
+    (root / "lite").mkdir()
+    (root / "lite" / "config.json").write_text(json.dumps(config | {"model": model.to_dict()}))
+    RunFolder(root / "lite").finish(Network(model), [])
+    (root / "run" / "calibration.json").write_text(json.dumps({"temperature": 0.5, "misfits": [0.1, 0.2, 0.3]}))
+
+
+def _write_reviewed(root: Path) -> None:
+    """An audit of image files, decisions on it, and rows of features that are named by files."""
+    random = np.random.default_rng(5)
+    for i in range(COUNT):
+        path = root / PHOTOS / "abc"[i % 3] / f"{i // 3}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (14, 11, 3), dtype=np.uint8)).save(path)
+    data = hitnet.open_data(root / PHOTOS)
+    images = data.load("all")
+    distances = random.random((2, COUNT, 3)).astype(np.float32)
+    opinions = tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances)
+    case = Case(data, images, "all", torch.device("cpu"))
+    audit = replace(judged_audit(case, Judgement(opinions, images, "m"), 0.0), images=None)
+    (root / "reviewed").mkdir()
+    audit.write(root / "reviewed")
+    (root / "reviewed.csv").write_text(f"id,path,given,decision,label\n0,{FIRST},a,relabel,b\n1,a/1.png,a,drop,\n")
+    shutil.copyfile(root / PHOTOS / FIRST, root / "sound.png")
+    review = open_review(hitnet.open_audit(root / "audit"), reviewer="anna")
+    review.board.draw(5)
+    paths = [f"{name}/{i}.png" for name in "ab" for i in range(3)]
+    np.save(root / "named.npy", np.zeros((6, 5), np.float32))
+    (root / "named.paths.json").write_text(json.dumps(paths))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.noise_model import beats_chance, fit_noise_model
 from hitnet.audit.scoring import logits_by_kind, score_labels
-from hitnet.features.opinions import judge_features
 
 WIDTH = 64
 

@@ -1,6 +1,7 @@
 """Features on disk: computed once, resumed, noticed when damaged."""
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,3 +215,25 @@ def test_a_full_disk_is_said_with_what_to_do(count, photos, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(HitNetError, match=r"No space left on device\. .* Set the variable HITNET_CACHE"):
         count(photos)
+
+
+def test_what_is_no_shard_is_passed_over_and_numbers_that_are_none_are_computed_again(count, tmp_path, monkeypatch):
+    first, computed = count()
+    assert computed == 12
+    place = next((tmp_path / "cache").rglob("*.safetensors")).parent
+    os.mkfifo(place / "pipe.safetensors")
+    (place / "folder.safetensors").mkdir()
+    assert count()[1] == 0
+    assert sorted(path.name for path in place.iterdir() if not path.is_file()) == [
+        "folder.safetensors",
+        "pipe.safetensors",
+    ]
+    for path in place.glob("*.safetensors"):
+        path.unlink() if path.is_file() else None
+    keys = [file_key(tmp_path / f"{i}.png") for i in range(12)]
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "in_half", lambda features: features.half())
+        FeatureCache(place, 3).add(keys, torch.full((12, 3), torch.nan))  # with a right checksum
+    again, computed = count()
+    assert computed == 12
+    assert torch.equal(again, first)

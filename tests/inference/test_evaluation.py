@@ -1,5 +1,6 @@
 """Evaluation and prediction against counts made by hand."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -274,3 +275,19 @@ def test_a_pretrained_network_on_a_gpu_sees_batches_of_one_size():
     model.cuda().features.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
     torch.testing.assert_close(class_distances(model, pixels).cpu(), expected, rtol=0.05, atol=0.05)
     assert sizes == [64, 64]
+
+
+@pytest.mark.parametrize("part", ["head", "decoder"])
+def test_a_network_that_computes_no_numbers_is_refused(run, part):
+    broken = replace(run, model=copy.deepcopy(run.model))
+    with torch.no_grad():
+        next(getattr(broken.model, part).parameters()).fill_(float("nan"))
+    with pytest.raises(HitNetError, match="computes values that are not finite: some of its weights are NaN"):
+        broken.evaluate(toy_images(6), device="cpu")
+    if part == "head":
+        with pytest.raises(HitNetError, match="computes values that are not finite"):
+            broken.predict(toy_images(6), device="cpu")
+        with pytest.raises(HitNetError, match="computes values that are not finite"):
+            hitnet.evaluate([run, broken], toy_images(6), device="cpu")
+        with pytest.raises(HitNetError, match="computes values that are not finite"):
+            broken.rule(keep=0.9, known=toy_images(150), device="cpu")

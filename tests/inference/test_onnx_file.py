@@ -1,5 +1,6 @@
 """ONNX files: predictions without PyTorch's networks; damaged and malicious files are refused in words."""
 
+import resource
 import sys
 
 import numpy as np
@@ -193,6 +194,62 @@ def test_no_other_file_is_read_for_weights(tmp_path, monkeypatch, hide):
 def test_operators_of_others_are_not_run(tmp_path):
     with pytest.raises(HitNetError, match=r"\(com\.microsoft\)"):
         open_onnx(save(tmp_path / "x.onnx", network_graph(), domains=("", "com.microsoft")))
+
+
+def value(name, shape=None, kind=onnx.TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def test_a_graph_that_never_ends_is_not_run(tmp_path, monkeypatch):
+    """Also within a branch, and by functions, which may call each other."""
+    monkeypatch.setattr("onnxruntime.InferenceSession", lambda *a, **k: pytest.fail("it was opened"))
+    boolean = onnx.TensorProto.BOOL
+    nodes = [helper.make_node("Identity", ["go"], ["again"]), helper.make_node("Identity", ["x"], ["y"])]
+    inputs = [value("i", [], onnx.TensorProto.INT64), value("go", [], boolean), value("x")]
+    body = helper.make_graph(nodes, "body", inputs, [value("again", [], boolean), value("y")])
+    loop = helper.make_node("Loop", ["", "true", "floats"], ["distances"], body=body)
+    branch = helper.make_graph([loop], "branch", [], [value("distances")])
+    nested = helper.make_node("If", ["true"], ["distances"], then_branch=branch, else_branch=branch)
+    start = helper.make_node("Cast", ["images"], ["floats"], to=onnx.TensorProto.FLOAT)
+    for node in (loop, nested):
+        path = save(tmp_path / "l.onnx", graph_of([start, node], [numpy_helper.from_array(np.array(True), "true")]))
+        with pytest.raises(HitNetError, match=r"uses the operator Loop.* may never end"):
+            open_onnx(path)
+    model = helper.make_model(network_graph(), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model.functions.append(helper.make_function("", "f", ["a"], ["b"], nodes[1:], [helper.make_opsetid("", 17)]))
+    write_about(model, ABOUT)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(HitNetError, match=r"uses functions"):
+        open_onnx(path)
+
+
+@pytest.mark.parametrize("operator", ["ConstantOfShape", "Expand"])
+def test_a_graph_that_asks_for_too_much_memory_is_refused(tmp_path, operator):
+    """10 GB of zeros or ones, in a size that is computed or constant."""
+    size = numpy_helper.from_array(np.array([2500, 1000, 1000], np.int64), "size")
+    one = numpy_helper.from_array(np.ones(1, np.float32), "one")
+    graph = network_graph()
+    graph.node[-1].output[0] = "small"
+    graph.node.extend(
+        [
+            helper.make_node(operator, [*(["one"] if operator == "Expand" else []), "size"], ["huge"]),
+            helper.make_node("ReduceMean", ["huge"], ["mean"], axes=[0, 1, 2], keepdims=0),
+            helper.make_node("Add", ["small", "mean"], ["distances"]),
+        ]
+    )
+    graph.initializer.extend([size, one])
+    network = open_onnx(save(tmp_path / "h.onnx", graph))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(HitNetError, match=r"cannot be run: .*memory"):
+        network.judge(np.zeros((1, 1, 4, 4), np.uint8))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
+
+
+def test_a_network_that_computes_no_numbers_is_refused(tmp_path):
+    graph = network_graph()
+    graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((1, 2), np.nan, np.float32), "scale"))
+    with pytest.raises(HitNetError, match="computes values that are not finite"):
+        hitnet.predict(save(tmp_path / "n.onnx", graph), [grey(tmp_path / "x.png", 0)])
 
 
 def test_a_graph_that_cannot_be_run_is_refused(tmp_path):

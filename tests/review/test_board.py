@@ -1,6 +1,8 @@
 """Filters, orders and decisions on the server side, against the same in plain loops."""
 
 import random
+from datetime import datetime
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -176,6 +178,22 @@ def test_two_servers_see_each_other(folder):
     ben.decide([(number, "drop", "")])
     anna.catch_up()
     assert not anna.record(0)["disputed"]
+
+
+def test_a_clock_that_jumps_changes_nothing(folder, monkeypatch):
+    """The order of the log counts, not its times: years back, years ahead, and the same moment again."""
+    times = iter(["2026-05-05", "1970-01-01", "2099-12-31", "1970-01-01", "1970-01-01"])
+    clock = mock.Mock(now=lambda zone: datetime.fromisoformat(next(times)).replace(tzinfo=zone))
+    monkeypatch.setattr("hitnet.decisions.steps.datetime", clock)
+    board = open_folder(folder).board
+    number = int(board.rows.ids[0])
+    for decision in ("drop", "keep", "neither"):
+        board.decide([(number, decision, "")])
+    board.undo(None)
+    board.decide([(number, "unsure", "")])
+    for opened in (board, open_folder(folder).board):
+        assert opened.record(0)["decision"] == "unsure"
+        assert [len(opened.history()), *(line["stands"] for line in opened.history()[:3])] == [5, True, True, False]
 
 
 def naive_labels(board):

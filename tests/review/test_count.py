@@ -118,7 +118,7 @@ def test_when_all_is_decided_there_is_nothing_to_draw(folder):
         board.draw(0)
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", "other audit", "other images", "unknown image", "link"])
+@pytest.mark.parametrize("damage", ["{", "[]", "other audit", "other images", "unknown image", "no seed", "link"])
 def test_a_file_that_does_not_fit_is_told_and_replaced(folder, tmp_path, caplog, damage):
     open_folder(folder).board.draw(10)
     path = folder / NAME
@@ -131,6 +131,7 @@ def test_a_file_that_does_not_fit_is_told_and_replaced(folder, tmp_path, caplog,
             "other audit": kept | {"audit": "0" * 16},
             "other images": kept | {"images": kept["images"][::-1]},
             "unknown image": kept | {"known": [10**9]},
+            "no seed": kept | {"seed": -1},
         }
         path.write_text(json.dumps(changed[damage]) if damage in changed else damage)
     with caplog.at_level(logging.WARNING, logger="hitnet"):

@@ -66,7 +66,8 @@ def test_an_image_is_decided_on_once_at_a_time(client, review):
     assert review.board.decisions.steps == {}
 
 
-def test_a_request_that_never_ends_is_given_up(review, monkeypatch):
+@pytest.mark.parametrize("end", ["never", "gone"])
+def test_a_request_that_never_ends_is_given_up(review, monkeypatch, end):
     monkeypatch.setattr("hitnet.review.app.PATIENCE", 0.1)
     headers = {"host": HOST, "origin": ORIGIN, "cookie": f"hitnet-review-{PORT}={TOKEN}", **HEADERS}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -76,7 +77,11 @@ def test_a_request_that_never_ends_is_given_up(review, monkeypatch):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(review.build(port=PORT, token=TOKEN)(scope, lambda: asyncio.sleep(PATIENCE), send))
+    async def receive():
+        await asyncio.sleep(PATIENCE if end == "never" else 0)
+        return {"type": "http.disconnect"}  # a tab that is closed leaves no traceback in the terminal
+
+    asyncio.run(review.build(port=PORT, token=TOKEN)(scope, receive, send))
     assert sent[0]["status"] == 408
 
 

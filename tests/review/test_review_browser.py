@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 from review_samples import make_folder, open_folder
 from selenium.webdriver.common.action_chains import ActionChains
 from serving import KEYS, ServedPage, serving
@@ -388,6 +390,28 @@ def test_the_large_view_shows_the_original_and_why(page, audit):
     page.decided(1)
     page.keys("escape")
     assert page.current == audit.table["id"][1]
+
+
+def test_the_large_view_shows_a_picture_on_its_side_upright(page, audit, folder):
+    """The camera lay on its side: what is white on the left of the file is white above on the page."""
+    pixels = np.zeros((20, 30), np.uint8)
+    pixels[:, :15] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).save(folder.parent / "photos" / audit.table["path"][0], "JPEG", exif=exif)
+    page.keys("enter")
+    image = "document.querySelector('#zoom .picture img')"
+    page.wait(f"{image}.naturalWidth === 20 && {image}.naturalHeight === 30")
+    drawn = """(() => {
+        const canvas = document.createElement("canvas");
+        const context = canvas.getContext("2d", { willReadFrequently: true });
+        context.drawImage(%s, 0, 0);
+        return [4, 25].map((y) => context.getImageData(10, y, 1, 1).data[0]);
+    })()"""
+    above, below = page.js(drawn % image)
+    assert above > 200
+    assert below < 50
+    assert page.js(f"getComputedStyle({image}).objectFit") == "contain"  # no side is stretched
 
 
 def test_two_reviewers_and_two_tabs(folder, browser, audit):

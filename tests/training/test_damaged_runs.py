@@ -2,6 +2,8 @@
 
 import json
 import logging
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import hitnet
 from hitnet import HitNetError, choose_model, choose_recipe
+from hitnet.models import features
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 from hitnet.training import RunFolder, engine
@@ -184,3 +187,52 @@ def test_what_a_killed_training_left_is_removed_by_the_next(toy, begun):
     hitnet.train(toy, out=begun, resume=True, **OPTIONS)
     assert not [name for name in litter if (begun / name).exists()]
     assert (begun / ".mine").read_text() == "kept"
+
+
+def changed_model(folder, **changes):
+    """A run folder whose configuration is a stranger's."""
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= changes
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_a_strangers_configuration_contacts_nobody_and_builds_nothing(source, tmp_path, monkeypatch):
+    """Of timm only its own networks; the header of the weights is compared before a tensor is read or made."""
+    timm = pytest.importorskip("timm")
+    folder = shutil.copytree(source.folder, tmp_path / "run")
+    asked = []
+    monkeypatch.setattr(timm, "create_model", lambda name, **options: asked.append(name) or 1 / 0)
+    for name in ("hf-hub:attacker/model", "hf_hub:attacker/model", f"local-dir:{tmp_path}", "attacker/model"):
+        changed_model(folder, features=f"timm:{name}")
+        with pytest.raises(HitNetError, match=r"only networks of timm itself are built by name"):
+            hitnet.open_run(folder)
+    assert asked == []
+
+
+def test_weights_that_do_not_fit_are_refused_by_their_header(source, tmp_path, monkeypatch):
+    folder = shutil.copytree(source.folder, tmp_path / "run")
+    changed_model(folder, capsule_dim=5)
+    monkeypatch.setattr("hitnet.training.run_folder.read_tensors", lambda path: pytest.fail("the weights were read"))
+    with pytest.raises(HitNetError, match=r"does not fit the network in config\.json"):
+        hitnet.open_run(folder)
+
+
+def test_images_of_any_size_are_not_tried(source, tmp_path, monkeypatch):
+    """Weights of a backbone fit images of all sizes, so that only the configuration says how large they are."""
+    folder = shutil.copytree(source.folder, tmp_path / "run")
+    changed_model(folder, in_shape=[3, 5000, 32])
+    with pytest.raises(HitNetError, match=r"sides of 1 to 4096; got \(3, 5000, 32\)"):
+        hitnet.open_run(folder)
+    tried = []
+    monkeypatch.setattr(
+        features.backbones, "count_features", lambda module, name, size, advice: tried.append(size) or 7
+    )
+    features.BackboneFeatures((3, 4096, 200), "efficientnet-lite0")
+    assert tried == [(512, 200)]
+
+
+def test_data_at_an_address_that_only_the_run_names_is_not_fetched(source):
+    there = replace(source, config=replace(source.config, data={**source.config.data, "source": "https://x.invalid/d"}))
+    there.config.data["in_memory"] = False
+    with pytest.raises(HitNetError, match=r"https://x\.invalid/d is on another machine.* Name other data"):
+        there.evaluate()

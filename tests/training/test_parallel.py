@@ -141,7 +141,7 @@ def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
     command = ("train", tmp_path / "toy.npz", "--epochs", 3, *chances, *OPTIONS)
     killed = torchrun(script, "kill", *command, tmp_path / "run")
     assert killed.returncode != 0
-    assert "another process of this training" in killed.stderr.lower()
+    assert "another process of this job" in killed.stderr.lower()
     assert "--resume" in killed.stderr
     assert RunFolder(tmp_path / "run").position() == (1, 2)
     ended = torchrun(script, "resume and repeat", *command, tmp_path / "run")

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.audit.cross_fit import cross_fitted
+from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
 from hitnet.data import Images
@@ -26,7 +27,7 @@ from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import most_typical
-from hitnet.features.opinions import Opinion, all_distances, judge_features, judge_neighbours
+from hitnet.features.opinions import Opinion, all_distances, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run

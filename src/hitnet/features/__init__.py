@@ -11,4 +11,3 @@ from hitnet.features.neighbours import near_duplicates as near_duplicates
 from hitnet.features.neighbours import neighbour_votes as neighbour_votes
 from hitnet.features.opinions import Opinion as Opinion
 from hitnet.features.opinions import all_distances as all_distances
-from hitnet.features.opinions import judge_features as judge_features

@@ -70,20 +70,23 @@ class FeatureCache:
         return len(self.keys)
 
     def _keys(self, path: Path) -> Keys | None:
-        """The keys of a shard, or None if it is damaged."""
+        """The keys of a shard, or None if it is damaged; none of what is no file, e.g. a folder or a pipe."""
+        if not path.is_file():  # also if another process found it damaged
+            return _as_keys(b"")
         try:
             with safe_open(path, "pt") as shard:
                 keys, features = shard.get_tensor("keys"), shard.get_tensor("features")
                 checksum = (shard.metadata() or {}).get("checksum")
         except SafetensorError:
             return None
-        except FileNotFoundError:  # another process found it damaged
+        except FileNotFoundError:
             return _as_keys(b"")
-        except OSError as error:
-            raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
+        except (OSError, MemoryError) as error:
+            raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
-        return _as_keys(keys.numpy().tobytes()) if fits and checksum == _checksum(keys, features) else None
+        sound = fits and checksum == _checksum(keys, features) and bool(features.isfinite().all())
+        return _as_keys(keys.numpy().tobytes()) if sound else None
 
     def check_writable(self) -> None:
         """Raise HitNetError if the folder cannot be written, before anything is computed."""

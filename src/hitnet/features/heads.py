@@ -6,8 +6,7 @@ weights, and need few steps also where classes are many.
 The images are dealt into F folds. Head f is trained on all images but those of fold f, and judges these, which it has
 not seen; one more head is trained on all images. All F + 1 heads are trained together: a step is one matrix product
 (B, D) @ (D, (F + 1)·K·n) for B images, D features, K classes and capsules of n numbers, and the loss of a head leaves
-out the images of its own fold. From the same batches, F + 1 softmax heads (D, (F + 1)·K) learn logits, for an n-th of
-the cost: where classes are many, their probabilities tell more.
+out the images of its own fold.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ PAPER_CLASSES = 10  # that the weight of misses was chosen for
 CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 JITTER = 0.3  # by how much the components of a capsule begin apart, relative to the weights of least squares
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
-SOFTMAX_RATE = 1e-3  # the highest learning rate of softmax heads, which begin at 0
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,11 @@ class FittedHeads:
         layer: The head that was trained on all images, in float64 on the CPU: features (B, D) as they are to capsules
             (B, K, n).
         distances: (N, K), of each image by the head that has not seen it; float32 on the CPU.
-        log_probabilities: (N, K), of each image by the softmax head that has not seen it.
         least_squares: (N, K), what least squares without the image say of it; at best 1 for its class, 0 for others.
     """
 
     layer: HitOrMiss
     distances: Tensor
-    log_probabilities: Tensor
     least_squares: Tensor
 
 
@@ -133,7 +129,27 @@ def fit_heads(
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train()
     layer = on_given_features(heads.layer(options.folds), squares.mean, squares.scale)
-    return FittedHeads(layer, *heads.judge(), left_out.cpu())
+    return FittedHeads(layer, heads.judge(), left_out.cpu())
+
+
+def batches(count: int, steps: int, size: int, draw: torch.Generator, device: torch.device | str) -> tuple[Tensor, ...]:
+    """The images of each step, (size,): passes over all of them, each in an order of its own."""
+    passes = [torch.randperm(count, generator=draw) for _ in range(math.ceil(steps * size / count))]
+    return torch.cat(passes)[: steps * size].to(device).split(size)
+
+
+def one_cycle(optimizer: torch.optim.Optimizer, rate: float, steps: int) -> torch.optim.lr_scheduler.OneCycleLR:
+    """A learning rate that rises to `rate` and falls again."""
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, rate, total_steps=max(steps, 2), pct_start=WARM_UP, cycle_momentum=False
+    )
+
+
+def drop(rows: Tensor, share: float, draw: torch.Generator) -> Tensor:
+    """Rows (B, D) with that share of their numbers set to 0, the others raised to make up for it."""
+    if not share:
+        return rows
+    return rows * (torch.rand(rows.shape, generator=draw, device=rows.device) >= share) / (1 - share)
 
 
 def _check(features: Tensor, labels: Tensor, num_classes: int) -> None:
@@ -250,9 +266,6 @@ class _Heads:
         self.running_variance, gain, bias = self.running_mean + 1, self.running_mean + 1, self.running_mean + 0
         self.begin(gain, bias)
         self.gain, self.bias = gain.requires_grad_(), bias.requires_grad_()
-        shares = (data.counts + 0.5) / (data.counts + 0.5).sum()
-        self.softmax_weight = torch.zeros(width, heads * classes, device=weight.device, requires_grad=True)
-        self.softmax_bias = shares.log().repeat(heads).requires_grad_()
 
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
@@ -260,7 +273,7 @@ class _Heads:
         heads, _, n = self.shape
         some = torch.randperm(len(self.dealt), generator=self.draw)[:2048].to(self.dealt.device)
         rows, labels = self.data.rows(some), self.data.labels[some]
-        dropped = self.dropped(rows) @ self.weight
+        dropped = drop(rows, self.options.dropout, self.noise) @ self.weight
         self.running_mean.copy_(dropped.mean(dim=0))
         self.running_variance.copy_(dropped.var(dim=0, correction=0))
         own = (rows @ self.weight).view(-1, *self.shape)[torch.arange(len(some)), :, labels].mean(dim=2)  # (B, H)
@@ -271,10 +284,6 @@ class _Heads:
         reach = float(torch.logit(torch.tensor(CENTRE + min(MISS_RADIUS / math.sqrt(n), 0.49))))
         gain.copy_(self.running_variance.sqrt() * reach / members)
         bias.copy_((members + self.running_mean) * reach / members)
-
-    def dropped(self, rows: Tensor) -> Tensor:
-        kept = torch.rand(rows.shape, generator=self.noise, device=rows.device) >= self.options.dropout
-        return rows * kept / (1 - self.options.dropout)
 
     def capsules(self, rows: Tensor, *, training: bool) -> Tensor:
         """(B, D) → (B, H, K, n)."""
@@ -290,21 +299,12 @@ class _Heads:
         )
         return torch.sigmoid(normalised.view(-1, *self.shape))
 
-    def logits(self, rows: Tensor) -> Tensor:
-        """(B, D) → (B, H, K), of the softmax heads."""
-        return (rows @ self.softmax_weight + self.softmax_bias).view(-1, *self.shape[:2])
-
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
         steps, size = options.steps_for(count), min(options.batch, count)
-        groups = [[self.weight, self.gain, self.bias], [self.softmax_weight, self.softmax_bias]]
-        optimizer = torch.optim.Adam([{"params": group} for group in groups], fused=True)
-        rates = [options.learning_rate, SOFTMAX_RATE]
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, rates, total_steps=max(steps, 2), pct_start=WARM_UP, cycle_momentum=False
-        )
-        passes = [torch.randperm(count, generator=self.draw) for _ in range(math.ceil(steps * size / count))]
-        for index in torch.cat(passes)[: steps * size].to(self.dealt.device).split(size):
+        optimizer = torch.optim.Adam([self.weight, self.gain, self.bias], lr=options.learning_rate, fused=True)
+        schedule = one_cycle(optimizer, options.learning_rate, steps)
+        for index in batches(count, steps, size, self.draw, self.dealt.device):
             optimizer.zero_grad(set_to_none=True)
             self.loss(index).backward()
             optimizer.step()
@@ -313,28 +313,25 @@ class _Heads:
     def loss(self, index: Tensor) -> Tensor:
         """The sum over the heads of the mean loss of the images (B,) that each may see."""
         heads, classes, _ = self.shape
-        rows, labels = self.dropped(self.data.rows(index)), self.data.labels[index].repeat_interleave(heads)
-        judged = distances(self.capsules(rows, training=True).flatten(0, 1))  # (B·H, K)
-        truth = one_hot(labels, classes)
+        capsules = self.capsules(drop(self.data.rows(index), self.options.dropout, self.noise), training=True)
+        judged = distances(capsules.flatten(0, 1))  # (B·H, K)
+        truth = one_hot(self.data.labels[index].repeat_interleave(heads), classes)
         excused = ghost_mask(judged, truth, ghosts=self.options.ghosts) if self.options.ghosts else None
         # As many wrong classes as the paper's ten have: with more classes, each counts for less.
         weight = MISS_WEIGHT * (PAPER_CLASSES - 1) / (classes - 1)
-        losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused)
-        losses = losses + F.cross_entropy(self.logits(rows).flatten(0, 1), labels, reduction="none")
+        losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused).view(-1, heads)
         seen = self.dealt[index, None] != torch.arange(heads, device=index.device)
-        return ((losses.view(-1, heads) * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
+        return ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
 
     @torch.no_grad()
-    def judge(self) -> tuple[Tensor, Tensor]:
-        """Distances (N, K) and logarithms of probabilities (N, K), each image by the heads that have not seen it."""
-        judged, probable = torch.empty(2, len(self.dealt), self.shape[1])
+    def judge(self) -> Tensor:
+        """Distances (N, K), each image by the head that has not seen it."""
+        judged = torch.empty(len(self.dealt), self.shape[1])
         for fold in range(self.shape[0] - 1):
             layer = self.layer(fold).float().to(self.dealt.device)
             for index in torch.nonzero(self.dealt == fold)[:, 0].split(BLOCK):
-                rows = self.data.rows(index)
-                judged[index.cpu()] = distances(layer(rows)).cpu()
-                probable[index.cpu()] = torch.log_softmax(self.logits(rows)[:, fold], dim=1).cpu()
-        return judged, probable
+                judged[index.cpu()] = distances(layer(self.data.rows(index))).cpu()
+        return judged
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:

@@ -13,6 +13,7 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.data import Images
 from hitnet.errors import HitNetError
+from hitnet.inference.prediction import check_finite
 from hitnet.models.decoders import masked_target
 from hitnet.models.heads import Head
 from hitnet.models.inference import class_distances, evaluating, to_device
@@ -114,6 +115,7 @@ def reconstruction_error(model: Network, images: Images) -> float | None:
             if images.masks is not None:
                 target = masked_target(seen, images.masks[part].to(device))
             total += float((model(seen).reconstruction - target).square().mean(dim=(1, 2, 3)).sum())
+    check_finite(total)
     return total / len(images)
 
 
@@ -133,6 +135,7 @@ def network_distances(model: Network, images: Images) -> Tensor:
 
 def judge(distances: Tensor, images: Images, head: Head) -> Evaluation:
     """The figures of distances (N, K), without reconstructions."""
+    check_finite(distances)
     labels, k = images.labels, images.num_classes
     prediction = head.predict(distances)
     confusion = torch.bincount(labels * k + prediction, minlength=k * k).view(k, k)

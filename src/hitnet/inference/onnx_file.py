@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from hitnet.runtime.files import check_regular, expand
 FORMAT = 1
 ENTRY, CHECKSUM = "hitnet", "hitnet-checksum"
 LARGEST = (2 << 30) - 1  # bytes; protobuf reads no more
+LARGEST_VALUES = 4 << 30  # bytes
+ENDLESS = {"Loop", "Scan", "SequenceMap"}
 BATCH_PIXELS = 2**22
 CLASSIFIER, DECODER = "classifier", "decoder"
 
@@ -137,11 +140,13 @@ def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
     about = read_about(model, file)
     if about.part != CLASSIFIER:
         raise HitNetError(f"{file} holds a {about.part}. Give the classifier of the run.")
-    check_self_contained(model, file, onnx)
+    check_graph(model, file, onnx)
+    bound_memory(runtime)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # what matters is raised
     options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.add_session_config_entry("session.use_env_allocators", "1")
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
@@ -193,25 +198,36 @@ def model_checksum(model: Any, text: str) -> str:
     return hashlib.blake2b(content + text.encode(), digest_size=16).hexdigest()
 
 
-def check_self_contained(model: Any, path: Path, onnx: Any) -> None:
-    """Raise HitNetError if a model would read other files, or run operators that are not ONNX's own."""
+@cache
+def bound_memory(runtime: Any) -> None:
+    """Limit, once per process, the memory of all values that ONNX networks compute: a graph may ask for any size."""
+    place = runtime.OrtMemoryInfo("Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
+    limit = runtime.OrtArenaCfg({"max_mem": LARGEST_VALUES, "arena_extend_strategy": 1})  # 1: no more than is asked for
+    runtime.create_and_register_allocator(place, limit)
+
+
+def check_graph(model: Any, path: Path, onnx: Any) -> None:
+    """Raise HitNetError if a model would read other files, never end, or run operators that are not ONNX's own."""
     foreign = sorted({entry.domain for entry in model.opset_import} - {"", "ai.onnx"})
     if foreign:
         raise HitNetError(f"{path} uses operators that are not ONNX's own ({foreign[0]}), which are not run.")
-    for tensor in _tensors(model, onnx.TensorProto):
+    endless = ENDLESS & {node.op_type for node in _parts(model, onnx.NodeProto)}
+    if endless or model.functions:
+        what = f"the operator {min(endless)}" if endless else "functions"
+        raise HitNetError(f"{path} uses {what}, which hitnet does not write and which may never end: it is not run.")
+    for tensor in _parts(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
             raise HitNetError(
                 f"{path} refers to another file for its weights, which hitnet does not read. Save both as one file."
             )
 
 
-def _tensors(message: Any, kind: type) -> Iterator[Any]:
-    """All tensors in a message of protobuf, however deep: weights, constants, subgraphs, functions."""
+def _parts(message: Any, kind: type) -> Iterator[Any]:
+    """All parts of a kind in a message of protobuf, however deep: in subgraphs and functions, too."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         for part in (value,) if hasattr(value, "ListFields") else value:
             if isinstance(part, kind):
                 yield part
-            else:
-                yield from _tensors(part, kind)
+            yield from _parts(part, kind)

@@ -90,6 +90,7 @@ class DecisionRule:
 
     def predict(self, image: str, distances: np.ndarray, misfit: float | None) -> Prediction:
         """The prediction for an image with these distances (K,) and this misfit."""
+        check_finite([*distances, misfit or 0.0])
         lowest = distances if self.nearest_wins else -distances
         best, second = np.argsort(lowest, kind="stable")[:2].tolist()
         verdict = self.verdict(float(distances[best]))
@@ -125,6 +126,15 @@ class DecisionRule:
         return replace(self, largest_misfit=misfit_limit(misfits, share))
 
 
+def check_finite(values: Any) -> None:
+    """Raise HitNetError if a network has computed NaN or infinity."""
+    if not np.isfinite(np.asarray(values)).all():
+        raise HitNetError(
+            "The network computes values that are not finite: some of its weights are NaN or far too large. Restore it "
+            "from a copy, or train it again."
+        )
+
+
 def misfits(distances: np.ndarray) -> np.ndarray:
     """The misfit of each image (N,), in float64: distances (N, K)."""
     return misfit(torch.from_numpy(distances.astype(np.float64))).numpy()
@@ -149,4 +159,5 @@ def misfit_limit(misfits: np.ndarray, keep: float) -> float:
             f"`keep` needs at least {FEWEST_HELD_OUT} images of known classes that were not trained on; "
             f"got {len(misfits)}."
         )
+    check_finite(misfits)
     return float(np.quantile(misfits, keep, method="inverted_cdf")) + ROUNDING

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,8 @@ def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
         import timm
     except ImportError:
         raise MissingPackageError("A backbone of timm", "timm") from None
+    if not re.fullmatch(r"[\w.]+", model):  # "hf-hub:…" would contact a network, "local-dir:…" read a folder
+        raise HitNetError(f"timm:{model}: only networks of timm itself are built by name. Give others as a module.")
     try:
         module = timm.create_model(model, pretrained=False, num_classes=0)
     except Exception as error:
@@ -226,7 +229,7 @@ def fitting(
         raise MissingFileError(f"weights: there is no file {path}.")
     try:
         state = load_file(path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, MemoryError) as error:
         raise HitNetError(f"weights: {path} is not a readable safetensors file ({error}).") from error
     state = _as_in_timm(module, state)
     own, prefixes = module.state_dict(), tuple(f"{part}." for part in ignored)

@@ -16,6 +16,7 @@ from hitnet.models import backbones
 
 SMALL = 96  # pixels; images with both sides below this are enlarged for a backbone that was trained on photographs
 ENLARGED = 160
+LARGEST_TRIAL = 512  # pixels
 
 
 class Features(nn.Module):
@@ -190,7 +191,8 @@ class BackboneFeatures(Features):
         self.scale = max(1.0, ENLARGED / max(in_shape[1:])) if max(in_shape[1:]) < SMALL else 1.0
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
-        seen = [math.floor(side * self.scale) for side in in_shape[1:]]
+        most = max(LARGEST_TRIAL, settings.input_size)  # a stranger's configuration may name any size
+        seen = [min(math.floor(side * self.scale), most) for side in in_shape[1:]]
         advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
         self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
 

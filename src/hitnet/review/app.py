@@ -13,7 +13,7 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.requests import Request, cookie_parser
+from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -114,7 +114,7 @@ class ReviewApp:
                         content += part
                         if len(content) > LONGEST:
                             return _text("Too much at once.", status=413)
-            except TimeoutError:
+            except (TimeoutError, ClientDisconnect):
                 return _text("Too slow.", status=408)
             return await answer(lambda _: _json(self.changed(change(_object(content, schema)))))(request)
 

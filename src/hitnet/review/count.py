@@ -77,7 +77,7 @@ class Count:
         if file.audit != self._fingerprint:
             raise HitNetError(f"{self.path} is of an earlier audit")
         known = np.array([self.rows.need_row(number) for number in file.known], np.int64)
-        drawn, draws = self._follow(known, file.seed, len(file.images))
+        drawn, draws = self._follow(known, whole(NAME, "seed", file.seed, 0), len(file.images))
         if self.rows.ids[drawn].tolist() != file.images:
             raise HitNetError(f"{self.path} names other images than its seed draws")
         self.drawn, self._known, self._draws, self._file = drawn, known, draws, file

@@ -25,7 +25,7 @@ from hitnet.errors import DivergedError, HitNetError, ReportedElsewhereError
 K = TypeVar("K")
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
-RESUME_HINT = "Nothing that was written is lost: start all processes again with `resume`."
+RESUME_HINT = "Nothing that was written is lost: start all processes again, a training with `resume`."
 PATIENCE = timedelta(days=1)  # networks of several processes may end at very different times
 
 
@@ -133,7 +133,7 @@ def watched(ranks: Ranks) -> Iterator[None]:
         return
 
     def told_to_stop(number: int, frame: FrameType | None) -> None:
-        raise HitNetError(f"Told to stop, most likely because another process of this training ended. {RESUME_HINT}")
+        raise HitNetError(f"Told to stop, most likely because another process of this job ended. {RESUME_HINT}")
 
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, told_to_stop) if in_main_thread else None
@@ -145,7 +145,7 @@ def watched(ranks: Ranks) -> Iterator[None]:
         raise ReportedElsewhereError(str(error)) from error
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or LOST.search(str(error)):
-            raise HitNetError(f"Another process of this training was lost. {RESUME_HINT}") from error
+            raise HitNetError(f"Another process of this job was lost. {RESUME_HINT}") from error
         raise
     finally:
         if in_main_thread:

@@ -47,6 +47,16 @@ def read_metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor, from the file's header; the tensors are not read."""
+    files.check_regular(path, largest=LARGEST)
+    try:
+        with safe_open(path, framework="pt") as opened:
+            return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the texts beside them; raises HitNetError if a single bit has changed since they were written."""
     metadata = read_metadata(path)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hitnet.data.reading.decode import check_shape
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig
 from hitnet.runtime import schemas
@@ -82,6 +83,7 @@ class RunConfig:
                 data=values["data"],
                 augment_from=values["augment_from"],
             )
+            check_shape(config.model.in_shape)
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
         names, classes = config.data["class_names"], config.model.num_classes

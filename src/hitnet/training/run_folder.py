@@ -29,7 +29,7 @@ from hitnet.errors import HitNetError, MissingFileError, finite
 from hitnet.models.network import ModelConfig, Network
 from hitnet.probabilities import fit_temperature
 from hitnet.runtime import files, locks, schemas
-from hitnet.runtime.tensor_files import read_metadata, read_tensors, write_tensors
+from hitnet.runtime.tensor_files import read_metadata, read_shapes, read_tensors, write_tensors
 from hitnet.training.run_config import RunConfig
 
 MOST_THREADS = 1024
@@ -241,22 +241,22 @@ class RunFolder:
         config = self.config()
         if not self.finished:
             raise HitNetError(f"{self.path} is unfinished. Resume training first (`resume`).")
+        self._check_fit(config.model)
         tensors, _ = read_tensors(self.weights_file)
-        self._check_fit(config.model, tensors)
         with torch.random.fork_rng(devices=[]):  # weights are loaded below: leave the caller's random state alone
             model = Network(config.model)
         model.load_state_dict(tensors)
         return model.eval()
 
-    def _check_fit(self, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
-        """Raise unless the weights are those of the network, before a damaged configuration makes a huge one."""
+    def _check_fit(self, config: ModelConfig) -> None:
+        """Raise unless the weights' header is that of the network, before either takes memory."""
         try:
             with torch.device("meta"):  # takes no memory
                 expected = Network(config).state_dict()
-        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:
+        except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise HitNetError(f"{self.config_file} does not describe a network: {error}") from error
-        wanted, stored = ({name: value.shape for name, value in each.items()} for each in (expected, tensors))
-        wrong = sorted({name for name, _ in wanted.items() ^ stored.items()})
+        wanted = {name: tuple(value.shape) for name, value in expected.items()}
+        wrong = sorted({name for name, _ in wanted.items() ^ read_shapes(self.weights_file).items()})
         if wrong:
             raise HitNetError(
                 f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "

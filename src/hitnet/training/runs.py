@@ -13,6 +13,7 @@ import torch
 from hitnet.data import Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.opened import match_classes
+from hitnet.data.reading.stored import is_remote
 from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import Evaluation, check_fit, measure
@@ -81,6 +82,8 @@ class Run(OnHub):
                 opened = open_data(data)
             elif about["in_memory"]:
                 raise HitNetError(f"{about['source']!r} was in memory, not in files.")
+            elif is_remote(about["source"]):
+                raise HitNetError(f"{about['source']} is on another machine, which only you can ask for it.")
             else:
                 folder = recorded_folder(about["data_dir"])
                 opened = open_data(about["source"], flip=about["flip"], data_dir=folder)

@@ -3,8 +3,9 @@
 import torch
 from feature_samples import blobs
 
+from hitnet.audit.feature_judges import judge_features
 from hitnet.features.neighbours import neighbour_votes
-from hitnet.features.opinions import FLOOR, NEIGHBOURS, judge_features
+from hitnet.features.opinions import FLOOR, NEIGHBOURS
 
 
 def test_heads_come_first_and_neighbours_last():
