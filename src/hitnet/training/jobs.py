@@ -16,10 +16,9 @@ from hitnet.models import ModelChoice
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.batches import Feed
+from hitnet.training.batches import Feed, Prepare
 from hitnet.training.configuration import configure
 from hitnet.training.engine import Trainer
-from hitnet.training.hybrid_batches import Prepare
 from hitnet.training.randomness import own_randomness
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
