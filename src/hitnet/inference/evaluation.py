@@ -15,8 +15,7 @@ from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
 from hitnet.models.heads import Head
-from hitnet.models.inference import class_distances, evaluating, to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances, evaluating, to_device
 from hitnet.runtime.device import evaluation_batch
 
 

@@ -20,8 +20,7 @@ from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.hybrid import BATCH, component_spread, encode_batch
-from hitnet.models.inference import to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, to_device
 from hitnet.runtime.files import checksum
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 from hitnet.synthesis.decoding import RunLike, class_indices, need_centre, open_decoder

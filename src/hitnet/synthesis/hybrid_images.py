@@ -12,8 +12,7 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
-from hitnet.models.inference import to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, to_device
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.synthesis.writing import ImageStream

@@ -16,8 +16,7 @@ from torch import Tensor
 from hitnet.data import read_image
 from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import component_spread
-from hitnet.models.inference import to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, to_device
 from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
 from hitnet.training.runs import Run
 

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from hitnet.data import ImageSet
 from hitnet.models.hybrid import BATCH, Noise, before_and_after, draw_noise, encode_batch
-from hitnet.models.inference import to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, to_device
 from hitnet.runtime.device import evaluation_batch, sent, training_precision
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.augmentation import draw

@@ -15,8 +15,7 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.losses import misfit
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training

@@ -19,8 +19,7 @@ from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
 from hitnet.features.heads import CLEAN_DROPOUT, FittedHeads, HeadOptions, fit_heads
 from hitnet.models.backbones import open_backbone
-from hitnet.models.inference import evaluating, to_device
-from hitnet.models.network import ModelConfig, Network
+from hitnet.models.network import ModelConfig, Network, evaluating, to_device
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.progress import Progress

@@ -12,7 +12,7 @@ from hitnet.features.heads import HeadOptions
 from hitnet.losses import MISS_WEIGHT, GhostRule
 from hitnet.models.backbones import DEFAULT
 from hitnet.models.hybrid import Noise
-from hitnet.models.inference import PRETRAINED_BATCH
+from hitnet.models.network import PRETRAINED_BATCH
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
 
