@@ -11,9 +11,8 @@ import torch
 from audit_samples import make_audit, make_summary, with_neighbours
 from PIL import Image
 
-from hitnet.audit.report import SHOWN, choose_rows, write_page
+from hitnet.audit.report import LADDER, SHOWN, choose_rows, make_thumbnails, show_pixels, size_of, write_page
 from hitnet.audit.scoring import FLAGS
-from hitnet.audit.thumbnails import LADDER, make_thumbnails, show_pixels, size_of
 from hitnet.errors import HitNetError
 
 

@@ -79,7 +79,9 @@ def test_generate(run, tmp_path):
 
 
 def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(hitnet.synthesis.generation, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted"))
+    monkeypatch.setattr(
+        hitnet.synthesis.distributions, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted")
+    )
     with pytest.raises(HitNetError, match="too many for a picture"):
         call("generate", run, "--out", tmp_path / "a.png", "--count", 1_000_000)
 

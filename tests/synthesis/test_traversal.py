@@ -8,7 +8,7 @@ import torch
 
 from hitnet import HitNetError
 from hitnet.synthesis import decode, traverse
-from hitnet.synthesis.traversal import Traversal, sweep, sweep_values
+from hitnet.synthesis.decoding import Traversal, sweep, sweep_values
 from hitnet.synthesis.writing import as_picture
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from hitnet.audit.audit_table import class_codes
-from hitnet.data.known.samples import label_errors
+from hitnet.data.known.datasets import label_errors
 from hitnet.runtime import schemas
 
 
