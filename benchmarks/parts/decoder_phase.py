@@ -19,7 +19,7 @@ from hitnet.models.network import Network, to_device
 from hitnet.runtime.device import training_precision
 from hitnet.synthesis.distributions import fit, paper_gaussians, true_capsules
 from hitnet.training.augmentation import augment, draw
-from hitnet.training.randomness import epoch_seed
+from hitnet.training.batches import epoch_seed
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hitnet
 from hitnet.cli import app, pictures
 from hitnet.data import open_data, save_npz
 from hitnet.errors import HitNetError
-from hitnet.synthesis.writing import as_picture
+from hitnet.synthesis.datasets import as_picture
 from toy import toy_images
 
 

@@ -14,10 +14,9 @@ from hitnet.models.network import weights_fingerprint
 from hitnet.synthesis import decode
 from hitnet.training import RunFolder, batches, engine, scheduler
 from hitnet.training.augmentation import augment, draw
-from hitnet.training.batches import Feed, HybridAugmentation, add
+from hitnet.training.batches import Feed, HybridAugmentation, add, epoch_seed
 from hitnet.training.configuration import modifying_network
 from hitnet.training.engine import Trainer
-from hitnet.training.randomness import epoch_seed
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}

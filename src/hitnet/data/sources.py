@@ -17,8 +17,8 @@ from hitnet.data.formats.hugging_face import HuggingFaceData
 from hitnet.data.formats.items import MapStyleData
 from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
+from hitnet.data.known.catalogue import KNOWN_SETS
 from hitnet.data.known.datasets import ClothingData, KnownData
-from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.opened import Check, Data, DataOptions
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.files import expand

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.images import Streamed
 from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
-from hitnet.data.reading.streamed import Streamed
 from hitnet.errors import HitNetError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract

@@ -28,25 +28,15 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network in evaluation mode and what its images must look like.
+    """A network in evaluation mode and what its images must look like."""
 
-    Attributes:
-        name: What it was opened by, or the class of the module.
-        module: Normalised images (B, 3, H, W) → features (B, num_features).
-        input_size: Height and width in pixels that it was trained for.
-        mean: Of each channel of images in [0, 1]; subtracted.
-        std: Of each channel; divided by.
-        num_features: Features per image.
-        fingerprint: Checksum of structure, weights and normalisation: equal if and only if features are.
-    """
-
-    name: str
-    module: nn.Module
-    input_size: int
-    mean: Triple
-    std: Triple
-    num_features: int
-    fingerprint: str
+    name: str  # what it was opened by, or the class of the module
+    module: nn.Module  # normalised images (B, 3, H, W) → features (B, num_features)
+    input_size: int  # height and width in pixels that it was trained for
+    mean: Triple  # of each channel of images in [0, 1]; subtracted
+    std: Triple  # of each channel; divided by
+    num_features: int  # per image
+    fingerprint: str  # checksum of structure, weights and normalisation: equal if and only if features are
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """uint8 images (B, 1 or 3, H, W) → what `module` takes: float32 (B, 3, H, W)."""

@@ -15,17 +15,13 @@ from hitnet.models.registry import add_name, is_backbone
 
 @dataclass(frozen=True)
 class Named:
-    """An entry of MODELS.
-
-    Attributes:
-        summary: One line for the list of models.
-        options: The entries of ModelConfig that differ from the paper's HitNet.
-        for_colour: Further entries, if images have several channels and the head is the network's own.
-    """
+    """An entry of MODELS: a line for their list, and the entries of ModelConfig that differ from the paper's HitNet."""
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
-    for_colour: dict[str, Any] = field(default_factory=dict)
+    for_colour: dict[str, Any] = field(
+        default_factory=dict
+    )  # further ones, for colour images and the network's own head
 
 
 PRETRAINED = "hitnet-pretrained"

@@ -2,6 +2,11 @@
 
 from hitnet.models.hybrid import Hybrid as Hybrid
 from hitnet.models.hybrid import hybrid as hybrid
+from hitnet.synthesis.datasets import HybridExamples as HybridExamples
+from hitnet.synthesis.datasets import ImageStream as ImageStream
+from hitnet.synthesis.datasets import augment as augment
+from hitnet.synthesis.datasets import hybrid_examples as hybrid_examples
+from hitnet.synthesis.datasets import write_images as write_images
 from hitnet.synthesis.decoding import Prototypes as Prototypes
 from hitnet.synthesis.decoding import Traversal as Traversal
 from hitnet.synthesis.decoding import decode as decode
@@ -13,8 +18,3 @@ from hitnet.synthesis.distributions import Generated as Generated
 from hitnet.synthesis.distributions import capsule_distributions as capsule_distributions
 from hitnet.synthesis.distributions import fitted_gaussians as fitted_gaussians
 from hitnet.synthesis.distributions import generate as generate
-from hitnet.synthesis.hybrid_images import HybridExamples as HybridExamples
-from hitnet.synthesis.hybrid_images import augment as augment
-from hitnet.synthesis.hybrid_images import hybrid_examples as hybrid_examples
-from hitnet.synthesis.writing import ImageStream as ImageStream
-from hitnet.synthesis.writing import write_images as write_images

@@ -15,12 +15,9 @@ EVERY = 4  # steps between additions: weights change little in between, and addi
 class Average:
     """A copy of a network whose weights and batch-norm statistics are the average over the steps of its training.
 
-    Nothing here waits for the device.
-
-    Args:
-        decay: The share that one step leaves of the average before it: the average reaches back over about
-            1 / (1 − decay) steps. Until there are that many it is the plain mean, so that it forgets the weights that
-            training began with.
+    `decay` is the share that one step leaves of the average before it: the average reaches back over about
+    1 / (1 − decay) steps. Until there are that many it is the plain mean, so that it forgets the weights that training
+    began with. Nothing here waits for the device.
     """
 
     def __init__(self, model: Network, decay: float) -> None:

@@ -1,4 +1,5 @@
 """The images of a training in batches: their order in each epoch, what is drawn for them, and how they are modified.
+The random generators behind it: the seed of each epoch, and states that are kept and restored.
 
 There is one copy of the images on the device for all networks, or they are files that are read during training. All
 else follows from the seed and the number of the epoch. An epoch can therefore be resumed at any batch, and each of
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import torch
@@ -25,11 +27,40 @@ from hitnet.models.network import Network, to_device
 from hitnet.runtime.device import evaluation_batch, sent, training_precision
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.augmentation import draw
-from hitnet.training.randomness import epoch_seed
 from hitnet.training.recipes import Recipe
 from hitnet.training.step import Batch
 
 TOGETHER = 2**20  # pixels whose differences are computed at once, but at least one batch
+RANK_STEP = 0x5851F42D4C957F2D  # between the seeds of two processes: more than any number of epochs
+
+
+def epoch_seed(seed: int, epoch: int, rank: int = 0) -> int:
+    """One seed per epoch and process, so that an epoch can be repeated without the epochs before it."""
+    return (seed * 1_000_003 + epoch + rank * RANK_STEP) % 2**63
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Restore the caller's random state at the end."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+def random_state(device: torch.device, mark: str = "") -> dict[str, Tensor]:
+    """The state of the random generators that a step draws from; `mark` stands before the names."""
+    state = {f"{mark}random.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state[f"{mark}random.cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Tensor], mark: str = "") -> None:
+    """Restore a random state; where more processes resume a training than began it, the others have none."""
+    if f"{mark}random.cpu" in state:
+        torch.set_rng_state(state[f"{mark}random.cpu"].to(torch.uint8))
+    if f"{mark}random.cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state[f"{mark}random.cuda"])
 
 
 class Feed:
@@ -69,16 +100,10 @@ def dealt(values: Tensor, places: Sequence[Tensor], device: torch.device) -> tup
 
 
 class HybridAugmentation:
-    """Hybrid augmentation of the images of a feed, different in every epoch.
+    """Hybrid augmentation of the images of a feed by a network (see `configuration.modifying_network`) on its device.
 
-    The images themselves never change: they are encoded here, once, and training only decodes.
-
-    Args:
-        network: See `configuration.modifying_network`; on the feed's device.
-        feed: The images.
-        strength: Spread of the noise that is added to each capsule component, in units of m/√n.
-        share: Part of each batch that is modified: its first images.
-        noise: Which noise (see models.hybrid).
+    It differs in every epoch. The images themselves never change: they are encoded here, once, and training only
+    decodes. Strength, share and kind of noise are those of a `Recipe`.
     """
 
     @torch.no_grad()
@@ -113,13 +138,10 @@ class HybridAugmentation:
     def epoch(
         self, order: Tensor, noise: Tensor, places: Sequence[Tensor], *, first: int, together: int, precision: str
     ) -> Iterator[Tensor]:
-        """What is added to the images of an epoch's batches, from number `first` on.
+        """What is added to the images of an epoch's batches, from number `first` on, `together` batches at once.
 
-        Args:
-            order: The image at each place of the epoch.
-            noise: What was drawn for each place.
-            places: The places of each batch that are modified.
-            together: Compute the differences of this many batches at once.
+        `order` is the image at each place of the epoch, `noise` what was drawn for it; `places` of each batch are
+        modified.
         """
         # Groups are counted from the start of the epoch even if it is resumed: the last bits of a decoded image depend
         # on how many images are decoded together.

@@ -47,15 +47,10 @@ def leaves_open(data: Data, model: str | ModelChoice | None, recipe: str | Recip
 def choose_training(
     data: Data, device: torch.device, seed: int, *, before: Path | None, minutes: float, progress: Progress
 ) -> tuple[Choices, FrozenTraining | None]:
-    """Model and recipe for data that leaves them open; for a head, also its training, which has its features.
+    """Model and recipe for image files that leave them open; for a head, also its training, which has its features.
 
-    Args:
-        data: Image files.
-        device: Where to train.
-        seed: Of the trials.
-        before: The run folder of an earlier call, whose choice stands if there is a run.
-        minutes: How long a network may take, its trial and its training together. 0: only a head.
-        progress: Hooks.
+    If there is a run in the folder `before`, its choice stands. A network may take so many `minutes`, its trial and its
+    training together; 0: only a head.
     """
     choices: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
     if before is not None and RunFolder(before).exists:

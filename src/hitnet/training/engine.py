@@ -21,9 +21,8 @@ from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.training.average import Average
-from hitnet.training.batches import Batches, Feed, HybridAugmentation
+from hitnet.training.batches import Batches, Feed, HybridAugmentation, epoch_seed, random_state, set_random_state
 from hitnet.training.parallel import Parallel
-from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import Calibration, History, RunFolder, Saved
 from hitnet.training.step import TERMS, Batch, Step, copy_into

@@ -32,19 +32,11 @@ from hitnet.training.runs import Run, open_run
 
 @dataclass
 class FrozenTraining:
-    """Heads on the features of one set of images, each fitted once.
+    """Heads on the features of one set of images, each fitted once."""
 
-    Attributes:
-        data: Where the images come from.
-        images: The images to train on; only their labels are used if they are files.
-        test: The images to test on, if any.
-        device: Where to compute.
-        progress: Hooks.
-    """
-
-    data: Data
-    images: ImageSet
-    test: ImageSet | None
+    data: Data  # where the images come from
+    images: ImageSet  # to train on; only their labels are used if they are files
+    test: ImageSet | None  # to test on
     device: torch.device
     progress: Progress
     rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hitnet.data import list_data
-from hitnet.data.known.facts import KNOWN_SETS
+from hitnet.data.known.catalogue import KNOWN_SETS
 from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.models.network import Network
 from hitnet.runtime import files

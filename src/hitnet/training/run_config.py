@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +42,14 @@ NOT_COMPARED |= {("data", key) for key in ("limit", "source", "in_memory", "name
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The configuration of a run.
+    """The configuration of a run."""
 
-    Attributes:
-        model_name: The name that the network was chosen by.
-        model: The network.
-        recipe: How it is trained.
-        seed: Seed of everything that is random.
-        data: The data; see `configuration.describe`.
-        augment_from: The network behind hybrid augmentation: its `run` folder and a fingerprint of its `weights`.
-    """
-
-    model_name: str
+    model_name: str  # that the network was chosen by
     model: ModelConfig
     recipe: Recipe
-    seed: int
-    data: dict[str, Any]
-    augment_from: dict[str, Any] | None = None
+    seed: int  # of everything that is random
+    data: dict[str, Any]  # see `configuration.describe`
+    augment_from: dict[str, Any] | None = None  # whose network modifies images: `run` folder, hash of its `weights`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", operator.index(self.seed))  # numpy's whole numbers overflow
@@ -74,14 +65,8 @@ class RunConfig:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
         schemas.check_schema(values, SCHEMA, where)
         try:
-            config = cls(
-                model_name=values["model_name"],
-                model=ModelConfig.from_dict(values["model"]),
-                recipe=Recipe.from_dict(values["recipe"]),
-                seed=values["seed"],
-                data=values["data"],
-                augment_from=values["augment_from"],
-            )
+            parts = {"model": ModelConfig.from_dict(values["model"]), "recipe": Recipe.from_dict(values["recipe"])}
+            config = cls(**{each.name: values[each.name] for each in fields(cls)} | parts)
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
         names, classes = config.data["class_names"], config.model.num_classes

@@ -24,8 +24,7 @@ from hitnet.data.formats.arrays import ArrayData, part
 from hitnet.data.formats.folder import FolderData
 from hitnet.data.images import Images
 from hitnet.data.known import makers
-from hitnet.data.known.catalogue import SetFiles, data_folder
-from hitnet.data.known.facts import KNOWN_SETS, known_set
+from hitnet.data.known.catalogue import KNOWN_SETS, SetFiles, data_folder, known_set
 from hitnet.data.known.makers import read_idx
 from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.reading.decode import decode
