@@ -1,4 +1,4 @@
-"""Datasets that a network makes: hybrid augmentation of whole sets (the formula is in `models.hybrid`), and their files.
+"""Datasets that a network makes: hybrid augmentation of whole sets (the formula is in `models.hybrid`), and files.
 
 Images are written in two forms that `hitnet.open_data` reads: a .npz file, or a folder of PNG files, which needs at
 least two classes to be read back. Both are written batch by batch, so a million images need not fit into memory, and
