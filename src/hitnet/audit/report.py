@@ -24,8 +24,8 @@ import pandas as pd
 from PIL import Image
 from torch import Tensor
 
+from hitnet.audit.audit_table import Summary
 from hitnet.audit.rows import Ints, Rows
-from hitnet.audit.summary import Summary
 from hitnet.data.reading.decode import shrunk
 from hitnet.data.reading.pictures import PictureReader, pixel_picture
 from hitnet.errors import HitNetError

@@ -14,8 +14,8 @@ from hitnet.capsules import hits_and_misses
 from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.models.decoders import masked_target
-from hitnet.models.heads import Head
 from hitnet.models.network import Network, class_distances, evaluating, to_device
+from hitnet.models.registry import Head
 from hitnet.runtime.device import evaluation_batch
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from hitnet.kernels import beside
 from hitnet.kernels import convolutions as kernels
-from hitnet.kernels.streams import beside
 
 ROWS, DEPTH = 128, 64  # images per block, and length of the inner dimension per multiplication
 PLACES = 64  # positions of one image to gather or scatter at a time

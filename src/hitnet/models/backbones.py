@@ -184,7 +184,8 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
     if family == "timm":
         config: Any = module.pretrained_cfg
         file = weights if weights is not None else _from_hub(name, config)
-        heads = [layer.partition(".")[0] for layer in _names(config.get("classifier"))]  # what is around the last layer
+        last = config.get("classifier") or ()
+        heads = [layer.partition(".")[0] for layer in ([last] if isinstance(last, str) else last)]  # what is around it
         return fitting(module, file, name, [*heads, *AUXILIARY])
     return fitting(module, str(weights), name)
 
@@ -240,10 +241,6 @@ def _as_in_timm(module: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor
         return dict(convert(dict(state), module))
     except Exception:  # weights of another network: what does not fit is named later
         return state
-
-
-def _names(given: str | Iterable[str] | None) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
 
 
 def _first(names: list[str]) -> str:

@@ -37,10 +37,8 @@ def masked_target(images: Tensor, masks: Tensor) -> Tensor:
 class Decoder(nn.Module):
     """Base class: capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1].
 
-    Args:
-        in_shape: (C, H, W) of an image.
-        standardised: Show the decoder the capsule's deviation from the centre instead of the capsule.
-        centre: Value of the central capsule's components in the network's head.
+    A `standardised` decoder sees the capsule's deviation from the centre, which is that of the network's head, instead
+    of the capsule.
     """
 
     def __init__(self, in_shape: tuple[int, int, int], *, standardised: bool, centre: float) -> None:
@@ -63,12 +61,7 @@ class DenseDecoder(Decoder):
     """The decoder of the paper and of Sabour et al. (2017): fully connected, 512 → 1024 → image."""
 
     def __init__(
-        self,
-        in_shape: tuple[int, int, int],
-        in_features: int,
-        *,
-        standardised: bool = False,
-        centre: float = CENTRE,
+        self, in_shape: tuple[int, int, int], in_features: int, *, standardised: bool = False, centre: float = CENTRE
     ) -> None:
         super().__init__(in_shape, standardised=standardised, centre=centre)
         self.layers = nn.Sequential(

@@ -16,7 +16,7 @@ from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.losses import misfit
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.features import Features, Pretrained
+from hitnet.models.features import Features
 from hitnet.models.registry import FEATURES, HEADS, build_features, is_backbone, not_registered
 from hitnet.runtime import schemas
 from hitnet.runtime.device import evaluation_batch, evaluation_precision, filled
@@ -196,13 +196,11 @@ class Network(nn.Module):
 
     def check_pretrained(self) -> None:
         """Raise if the weights that a pretrained backbone starts from cannot be had or do not fit."""
-        if isinstance(self.features, Pretrained):
-            self.features.check_pretrained(self.config.weights)
+        self.features.check_pretrained(self.config.weights)
 
     def load_pretrained(self) -> None:
         """Let a pretrained backbone start from its weights; other feature extractors start as they are."""
-        if isinstance(self.features, Pretrained):
-            self.features.load_pretrained(self.config.weights)
+        self.features.load_pretrained(self.config.weights)
 
     def count_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())

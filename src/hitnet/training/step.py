@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import HitNetError
-from hitnet.kernels.streams import beside, own_workspaces
+from hitnet.kernels import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
 from hitnet.runtime.device import training_precision
