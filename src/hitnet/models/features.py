@@ -38,7 +38,7 @@ class Features(nn.Module):
             )
 
     def check_pretrained(self, weights: str | None) -> None:
-        """Raise if the weights that a pretrained backbone starts from (None: the published) cannot be had or do not fit."""
+        """Raise if a pretrained backbone's weights (None: the published ones) cannot be had or do not fit."""
 
     def load_pretrained(self, weights: str | None) -> None:
         """Let a pretrained backbone start from these weights; other extractors start as they are."""
