@@ -1,7 +1,5 @@
 """The centripetal loss of HitNet with ghost capsules, and the ghost loss on logits."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

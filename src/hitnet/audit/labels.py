@@ -1,7 +1,5 @@
 """The label audit: let judges look at the labels as given, and rank the images by how doubtful theirs is."""
 
-from __future__ import annotations
-
 import logging
 import time
 from contextlib import suppress

@@ -5,8 +5,6 @@ exports them as a file, which `hitnet audit apply` and `hitnet review` read. Eve
 class names) enters the page as JSON and is shown only as text. The review server uses the same template and scripts.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A new format is one class derived from `Data` in a file of its own, and one entry in FORMATS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The features of a dataset: of its files, which are kept, of its images in memory, or those that a user has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ maps of the network in the core's cache, needs no exchange between processes, an
 JPEG files are decoded on the GPU itself where torchvision can, and other files by threads.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import os

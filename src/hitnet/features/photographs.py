@@ -5,8 +5,6 @@ that finds more wrong labels than the whole picture squeezed into a square, or c
 files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial

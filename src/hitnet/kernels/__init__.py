@@ -1,7 +1,5 @@
 """Triton kernels for GPUs that replace slower ones of PyTorch and compute the same values; work that overlaps there."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """conv → relu → strided conv (→ relu) as one differentiable function, with the kernels of `convolutions`."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@
 `nn.Module` from images (B, 3, H, W) to features (B, D) will do. Weights are read from safetensors files only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ The components of a hit differ from 0.5 by only about m/√n = 0.025. A decoder 
 paper, therefore learns the style of an image very slowly. A standardised decoder sees (capsule − 0.5) / (m/√n) + 1.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from itertools import pairwise

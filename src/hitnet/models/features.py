@@ -1,7 +1,5 @@
 """Feature extractors: images (B, C, H, W) in [0, 1] → features (B, num_features), the input of every head."""
 
-from __future__ import annotations
-
 import math
 
 import torch

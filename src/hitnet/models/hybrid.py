@@ -8,8 +8,6 @@ X_rec is decoded from the true-class capsule, X_mod from the same capsule plus n
 noise is given in units of m/√n.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 A head maps features (B, F) → capsules (B, K, n) → distances (B, K) → a predicted class.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterable

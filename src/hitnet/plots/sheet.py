@@ -3,8 +3,6 @@
 Figures are made without pyplot, so no global state changes.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """Figures of what a network has learned: prototypes, traversals, hybrid images, capsules and their distributions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

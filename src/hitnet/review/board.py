@@ -3,8 +3,6 @@
 All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter

@@ -13,8 +13,6 @@ This holds for every number of decisions, also if people stop when they like wha
 errors (Shekhar et al., Risk-limiting financial audits via weighted sampling without replacement, 2023).
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from dataclasses import dataclass

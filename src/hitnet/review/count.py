@@ -4,8 +4,6 @@
 decisions like all others.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Lock files that keep other processes out, and that the system unlocks when their process ends."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

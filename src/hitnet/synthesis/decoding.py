@@ -5,8 +5,6 @@ the others fixed, to show what the component draws. The paper sweeps [0.5 − 2m
 deviations to each side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

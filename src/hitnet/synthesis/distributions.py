@@ -7,8 +7,6 @@ New images of a class are decoded from Gaussian capsules. The law "paper" draws 
 extra components from N(0, 1). The law "fitted" draws capsule and extra components together from the fitted Gaussian.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ other, e.g. hands before a wall, a small network from scratch can be much better
 GPU, the backbone is fine-tuned instead.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Sequence

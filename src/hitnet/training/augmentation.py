@@ -4,8 +4,6 @@ All random numbers of an epoch are drawn in advance (`draw`), so that the epoch 
 `augment` draws nothing.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

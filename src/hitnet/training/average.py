@@ -1,7 +1,5 @@
 """The average of a network's weights over its last steps, which often has a lower error than the last weights."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

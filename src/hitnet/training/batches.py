@@ -11,8 +11,6 @@ computed at once: on a GPU, where a step is one captured graph, dozens of launch
 part of the time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

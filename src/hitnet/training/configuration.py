@@ -1,7 +1,5 @@
 """From what was asked for to the configuration of a run: data, network and recipe, checked against each other."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The training of one network: epochs of steps, one row of history per epoch, checkpoints at intervals of time."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -3,8 +3,6 @@
 Audits compute the same features, so that a network for audited photographs takes seconds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

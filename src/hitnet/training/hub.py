@@ -4,8 +4,6 @@ The folder is a run folder, so everything after training takes it. It names no p
 configuration says of paths is left out.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

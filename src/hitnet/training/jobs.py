@@ -1,7 +1,5 @@
 """Jobs: networks to train, on one or several sets of images, each with its run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ On a GPU, trainings side by side have a stream each, so that their steps overlap
 its weights are those that it would have on its own.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 from collections import deque

@@ -6,8 +6,6 @@ Matrix work is in bfloat16 if the device has instructions for it; batch-norm, di
 GPU the step is captured in a CUDA graph, one per batch size. If that is not possible, it runs eagerly.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows of a table of image files: which columns are read, and what they say about each image."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import Counter

@@ -1,7 +1,5 @@
 """The known sets of sets.toml and their files: where they are, whether they are sound, and how to download them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """Single pictures of a set for people to look at: its own images and nothing else, upright, at a bounded size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
