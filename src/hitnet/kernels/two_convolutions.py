@@ -58,11 +58,6 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def geometry(images: Tensor, weight: Tensor, stride: int) -> Geometry:
-    count, in_channels, height, width = images.shape
-    return Geometry(count, in_channels, height, width, weight.shape[0], weight.shape[-1], stride)
-
-
 def rows_of(matrix: Tensor, block: tuple[int, int]) -> TensorDescriptor:
     """Describe a matrix for the copy engine, which reads it block by block."""
     return TensorDescriptor.from_tensor(matrix, list(block))
@@ -208,7 +203,8 @@ class TwoConvolutions(torch.autograd.Function):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        g = geometry(images, weight1, stride)
+        count, in_channels, height, width = images.shape
+        g = Geometry(count, in_channels, height, width, weight1.shape[0], weight1.shape[-1], stride)
         pixels = images.new_zeros(g.in_channels * g.height * g.width, g.padded, dtype=dtype)
         pixels[:, : g.images] = images.flatten(1).t()
         first = weight1.to(dtype).reshape(g.channels, g.inner)

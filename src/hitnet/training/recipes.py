@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
@@ -108,7 +107,7 @@ class Recipe:
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
         for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength", "rotate"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
-        for name, hint in _hints().items():
+        for name, hint in get_type_hints(Recipe).items():
             if get_origin(hint) is Literal:
                 check_choice("Recipe", name, getattr(self, name), get_args(hint))
         for name in ("warp", "scale", "average", "label_smoothing"):
@@ -158,11 +157,6 @@ class Recipe:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
-
-
-@cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(Recipe)
 
 
 FINE_TUNING = 1 / 3  # factor on the learning rate of a pretrained backbone
