@@ -262,21 +262,18 @@ def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> 
         class_names=list(class_names),
         expected_errors=float((1 - table["score"]).sum()),
         flags={str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
-        classes=[class_health(name, rows_of.get(k, table[:0])) for k, name in enumerate(class_names)],
+        classes=[class_health(name, rows_of.get(k)) for k, name in enumerate(class_names)],
         pairs=[[given, suggested, count] for (given, suggested), count in pairs.most_common()],
         **about,
     )
 
 
-def class_health(name: str, rows: pd.DataFrame) -> ClassHealth:
-    """The figures of one class, from its rows of the audit's table."""
-    return ClassHealth(
-        name,
-        len(rows),
-        int((rows["flag"] != "ok").sum()),
-        float((1 - rows["score"]).sum()),
-        float(rows["score"].mean()) if len(rows) else None,
-    )
+def class_health(name: str, rows: pd.DataFrame | None) -> ClassHealth:
+    """The figures of one class, from its rows of the audit's table, if there are any."""
+    if rows is None:
+        return ClassHealth(name, 0, 0, 0.0, None)
+    suspects, expected = int((rows["flag"] != "ok").sum()), float((1 - rows["score"]).sum())
+    return ClassHealth(name, len(rows), suspects, expected, float(rows["score"].mean()))
 
 
 def verified_errors(table: pd.DataFrame, sample_name: str | None) -> dict[str, int] | None:
