@@ -65,10 +65,7 @@ def branch(main: torch.cuda.Stream) -> torch.cuda.Stream:
 def beside(device: torch.device) -> Iterator[Callable[[], None]]:
     """Run a block on a side stream, so that it overlaps with the code after it. Without a GPU, it runs in order.
 
-    Keep the tensors that the block reads until the work is joined.
-
-    Yields:
-        A function that joins the work: the main stream waits for it.
+    Keep the tensors that the block reads until the function that this yields is called: the main stream then waits.
     """
     if device.type != "cuda":
         yield lambda: None

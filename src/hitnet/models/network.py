@@ -16,8 +16,8 @@ from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.losses import misfit
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.features import Features
-from hitnet.models.registry import FEATURES, HEADS, build_features, is_backbone, not_registered
+from hitnet.models.features import BackboneFeatures, Features
+from hitnet.models.registry import FEATURES, HEADS, is_backbone, not_registered
 from hitnet.runtime import schemas
 from hitnet.runtime.device import evaluation_batch, evaluation_precision, filled
 
@@ -139,10 +139,11 @@ class Network(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.features: Features = build_features(config.features, config.in_shape)
+        shape, name = config.in_shape, config.features
+        self.features: Features = BackboneFeatures(shape, name) if config.pretrained else FEATURES[name](shape)
         norm = {} if config.norm is None else {"norm": config.norm}
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim, **norm)
-        if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
+        if config.pretrained and isinstance(self.head, CapsuleLayer):
             self.head.norm.momentum = QUICK_MOMENTUM
         self.extra: ExtraComponents | None = None
         if config.extra_dim:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hitnet.capsules import CENTRE, NORMS, CapsuleLayer, HitOrMiss, Norm, distances
 from hitnet.errors import HitNetError, unknown_name
 from hitnet.losses import CentripetalLoss
-from hitnet.models.features import BackboneFeatures, Features, PaperFeatures, ResNet9Features, SmallFeatures
+from hitnet.models.features import Features, PaperFeatures, ResNet9Features, SmallFeatures
 
 T = TypeVar("T")
 
@@ -148,10 +148,3 @@ def not_registered(kind: str, name: str, known: Iterable[str]) -> HitNetError:
 def is_backbone(name: str) -> bool:
     """Whether a feature extractor is a pretrained backbone (see models.backbones)."""
     return name == "efficientnet-lite0" or name.partition(":")[0] == "timm"
-
-
-def build_features(name: str, in_shape: tuple[int, int, int]) -> Features:
-    """A feature extractor by name: a key of FEATURES, or a backbone (see `is_backbone`)."""
-    if is_backbone(name):
-        return BackboneFeatures(in_shape, name)
-    return FEATURES[name](in_shape)

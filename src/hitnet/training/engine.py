@@ -18,12 +18,11 @@ from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.average import Average
 from hitnet.training.batches import Batches, Feed, HybridAugmentation, epoch_seed, random_state, set_random_state
 from hitnet.training.parallel import Parallel
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import Calibration, History, RunFolder, Saved
-from hitnet.training.step import TERMS, Batch, Step, copy_into
+from hitnet.training.step import TERMS, Average, Batch, Step, copy_into
 
 log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
@@ -185,11 +184,7 @@ class Trainer:
             self.checkpoint(i + 1)
 
     def start_epoch(self, epoch: int) -> int:
-        """Prepare an epoch.
-
-        Returns:
-            The number of its steps that are already done.
-        """
+        """Prepare an epoch; returns the number of its steps that are already done."""
         self.model.train()
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))

@@ -76,8 +76,7 @@ def seed_jobs(
 def begun(jobs: Sequence[Job], *, resume: bool, device: torch.device) -> Iterator[list[int]]:
     """Start the run folders of jobs, or check that they can be resumed, and keep other processes out of them.
 
-    Yields:
-        The places of the jobs that are not finished.
+    Yields the places of the jobs that are not finished.
     """
     with ExitStack() as stack:
         for job in jobs:
