@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import hitnet
 from hitnet.cli import app, pictures
 from hitnet.data import open_data, save_npz
+from hitnet.data.reading.pictures import as_picture
 from hitnet.errors import HitNetError
-from hitnet.synthesis.datasets import as_picture
 from toy import toy_images
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
+from hitnet.data.reading.pictures import as_picture
 from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.network import Network, to_device
@@ -196,12 +196,6 @@ def check_new(target: Path) -> None:
     if target.suffix.lower() == ".npz" and target.exists():
         raise HitNetError(f"{target} exists already. Choose another name, or remove the file first.")
     check_vacant(target)
-
-
-def as_picture(pixels: Tensor) -> Image.Image:
-    """Convert uint8 (C, H, W) to a grey or RGB picture."""
-    array = pixels.permute(1, 2, 0).contiguous().numpy()
-    return Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
 
 
 def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:

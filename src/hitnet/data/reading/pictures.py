@@ -63,8 +63,12 @@ def loaded_pictures(load: Callable[[], Images]) -> PictureReader:
 
 def pixel_picture(pixels: Tensor, longest_side: int) -> Image.Image:
     """The picture of a uint8 image (C, H, W), without black bars."""
-    array = np.ascontiguousarray(pixels.permute(1, 2, 0).squeeze(-1).numpy())
-    return decode.shrunk(decode.without_bars(Image.fromarray(array)), longest_side)
+    return decode.shrunk(decode.without_bars(as_picture(pixels)), longest_side)
+
+
+def as_picture(pixels: Tensor) -> Image.Image:
+    """A uint8 image (C, H, W) as a grey or RGB picture."""
+    return Image.fromarray(np.ascontiguousarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()))
 
 
 def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:
