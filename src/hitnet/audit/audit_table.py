@@ -29,14 +29,12 @@ like_suggested      the same under the suggested label
 unlike              how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -245,7 +243,7 @@ class Summary:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Any, where: Path) -> Summary:
+    def from_json(cls, value: Any, where: Path) -> Self:
         """Raises HitNetError for what is no summary."""
         schemas.check_schema(value, schemas.schema_of(cls), where)
         known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}

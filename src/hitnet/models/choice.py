@@ -1,10 +1,8 @@
 """Networks by name: the paper's and our own, and how to choose, build and add one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -84,7 +82,7 @@ class ModelChoice:
             raise unknown_name("model", self.name, MODELS)
         _check_changes(self.changes)
 
-    def named(self, in_shape: tuple[int, int, int], device: str) -> ModelChoice:
+    def named(self, in_shape: tuple[int, int, int], device: str) -> Self:
         """The same choice with a name, for images (C, H, W) and a type of device."""
         return self if self.name is not None else replace(self, name=default_name(in_shape, device))
 

@@ -1,12 +1,10 @@
 """A network: a feature extractor, a head of capsules, and optionally a decoder; and its answers in batches."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -104,7 +102,7 @@ class ModelConfig:
         return asdict(self) | {"in_shape": list(self.in_shape)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         check_entries("model option", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the network's configuration")
         return cls(**values)

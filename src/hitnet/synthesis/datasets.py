@@ -5,8 +5,6 @@ least two classes to be read back. Both are written batch by batch, so a million
 both are written whole or not at all.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import zipfile
@@ -33,6 +31,18 @@ from hitnet.training.recipes import Recipe
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training
 log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system
+
+
+@dataclass(frozen=True)
+class ImageStream:
+    """Labelled images that are made on demand, in pairs (split, images); all or none of them have masks."""
+
+    batches: Iterator[tuple[str, Images]]
+    total: int  # number of images
+    class_names: tuple[str, ...]
+    shape: tuple[int, int, int]  # (C, H, W) of all images
+    name: str  # this and `flip` as in `hitnet.data.Images`
+    flip: bool = False
 
 
 def _check_numbers(strength: float, seed: int, **counts: int) -> None:
@@ -138,18 +148,6 @@ def augment(
 def _noise(network: Network, count: int, strength: float, seed: list[int]) -> Tensor:
     normal = np.random.Generator(np.random.PCG64(seed)).standard_normal((count, network.config.capsule_dim))
     return capsule_noise(network, torch.from_numpy(normal).float(), strength)
-
-
-@dataclass(frozen=True)
-class ImageStream:
-    """Labelled images that are made on demand, in pairs (split, images); all or none of them have masks."""
-
-    batches: Iterator[tuple[str, Images]]
-    total: int  # number of images
-    class_names: tuple[str, ...]
-    shape: tuple[int, int, int]  # (C, H, W) of all images
-    name: str  # this and `flip` as in `hitnet.data.Images`
-    flip: bool = False
 
 
 def write_images(stream: ImageStream, out: str | Path, *, progress: Progress | bool = True) -> None:

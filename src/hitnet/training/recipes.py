@@ -1,10 +1,8 @@
 """Recipes: how a network is trained, as a frozen value that is stored with the weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.features.heads import HeadOptions
@@ -141,7 +139,7 @@ class Recipe:
         """The smallest number of epochs with at least this many steps."""
         return -(-steps // self.steps_per_epoch(images))
 
-    def in_effect(self) -> Recipe:
+    def in_effect(self) -> Self:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
         hybrid = ("augment_strength", "augment_share", "augment_noise")
         off: tuple[str, ...] = () if self.augment == "hybrid" else hybrid
@@ -153,7 +151,7 @@ class Recipe:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)

@@ -1,11 +1,9 @@
 """The configuration of a run: the network, the recipe, the data and the seed."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hitnet.errors import HitNetError
 from hitnet.models.network import ModelConfig
@@ -60,7 +58,7 @@ class RunConfig:
         return {"format": FORMAT, **asdict(self), "model": self.model.to_dict()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:
+    def from_dict(cls, values: dict[str, Any], where: Path) -> Self:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
         schemas.check_schema(values, SCHEMA, where)
@@ -74,7 +72,7 @@ class RunConfig:
             raise HitNetError(f"{where} is damaged: it must name {classes} different classes; it names {len(names)}.")
         return config
 
-    def differences(self, new: RunConfig) -> dict[tuple[str, str], str]:
+    def differences(self, new: Self) -> dict[tuple[str, str], str]:
         """Where another configuration asks for another training, as (part, entry), each with its old and new value."""
         mine, other = (replace(config, recipe=config.recipe.in_effect()).to_dict() for config in (self, new))
         changed = {}

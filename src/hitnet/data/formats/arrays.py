@@ -11,8 +11,6 @@ masks        optional, (N, H, W), (N, H, W, 1) or (N, 1, H, W): 0 on the backgro
 ids, paths, name, flip   optional; `save_npz` also keeps these, so that `open_data` gives the same set back
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -40,6 +38,14 @@ OPTIONAL = ("class_names", "split", "masks", "ids", "paths", "name", "flip")
 NAMES = (("x_train", "y_train", "x_test", "y_test"), ("images", "labels"), ("X", "y"))
 
 Array = npt.NDArray[Any]
+
+
+class Labelled(NamedTuple):
+    """A set, the split of each image where it is given, and the images without a label, which are left out."""
+
+    images: Images
+    splits: list[str] | None = None
+    unlabelled: tuple[Skipped, ...] = ()
 
 
 class ArrayData(Data):
@@ -163,14 +169,6 @@ def resized(images: Images, size: tuple[int, int] | None, *, crop: bool = False)
         return torch.from_numpy(np.stack([fit(Image.fromarray(row), *size, crop=crop) for row in rows]))
 
     return replace(images, pixels=fitted(images.pixels), masks=None if images.masks is None else fitted(images.masks))
-
-
-class Labelled(NamedTuple):
-    """A set, the split of each image where it is given, and the images without a label, which are left out."""
-
-    images: Images
-    splits: list[str] | None = None
-    unlabelled: tuple[Skipped, ...] = ()
 
 
 def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None) -> None:
