@@ -37,7 +37,7 @@ from sklearn.model_selection import StratifiedKFold
 import hitnet
 from hitnet.audit.networks import collect, mean_distances, plan
 from hitnet.inference.ghosts import find_ghosts
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.runtime import files
 from hitnet.runtime.device import pick_device
 from parts.label_audit_scores import read, score

@@ -47,9 +47,8 @@ from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import standardisation
 from hitnet.models import open_backbone
-from hitnet.models.heads import Head, HitOrMissHead
-from hitnet.models.inference import evaluating, to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, evaluating, to_device
+from hitnet.models.registry import Head, HitOrMissHead
 from hitnet.runtime import files
 from hitnet.runtime.device import evaluation_batch, pick_device
 from hitnet.sklearn import HitNetClassifier

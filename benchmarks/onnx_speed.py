@@ -28,7 +28,7 @@ from torch import Tensor
 import hitnet
 from hitnet.inference import open_onnx
 from hitnet.models import choose_model
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.runtime import files
 from hitnet.training import Recipe, Run, RunConfig
 from parts.record import about

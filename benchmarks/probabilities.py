@@ -34,7 +34,7 @@ import hitnet
 from hitnet.audit.networks import GREY_SHIFT, collect
 from hitnet.audit.results import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data.known import samples
+from hitnet.data.known import datasets as samples
 from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
 from hitnet.sklearn import HitNetClassifier
 from parts.record import Row, about, replace_rows

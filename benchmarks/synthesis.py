@@ -44,7 +44,7 @@ JUDGE_SEED, SOURCE_SEED, FINAL_SEED = (
     10,
 )  # the seeds of the final comparison differ from those of the search
 GREY, COLOUR = ("mnist", "fashion-mnist"), ("cifar10", "svhn")
-TINY = 512
+TINY = 150  # images of a check that everything works
 
 
 class Bench:

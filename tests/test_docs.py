@@ -151,13 +151,13 @@ def test_public_names_in_sentences_exist(page):
 
 
 def test_formats_of_files_are_those_that_are_promised():
-    from hitnet.audit import summary
+    from hitnet.audit import audit_table
     from hitnet.inference import onnx_file
     from hitnet.training import run_config
 
     promise = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     (number,) = re.findall(r"`format`, which is (\d+) now", promise)
-    assert {module.FORMAT for module in (summary, onnx_file, run_config)} == {int(number)}
+    assert {module.FORMAT for module in (audit_table, onnx_file, run_config)} == {int(number)}
 
 
 def test_figures_of_the_readme_are_those_of_the_records():

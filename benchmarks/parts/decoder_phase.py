@@ -15,13 +15,11 @@ from hitnet.losses import CentripetalLoss
 from hitnet.models.decoders import DenseDecoder
 from hitnet.models.features import keras_init
 from hitnet.models.hybrid import decode_batch, encode_batch, need_decoder
-from hitnet.models.inference import to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, to_device
 from hitnet.runtime.device import training_precision
-from hitnet.synthesis.distributions import fit, true_capsules
-from hitnet.synthesis.generation import paper_gaussians
+from hitnet.synthesis.distributions import fit, paper_gaussians, true_capsules
 from hitnet.training.augmentation import augment, draw
-from hitnet.training.randomness import epoch_seed
+from hitnet.training.batches import epoch_seed
 
 
 @dataclass(frozen=True)

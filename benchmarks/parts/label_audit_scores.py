@@ -39,7 +39,7 @@ def measures(doubt: np.ndarray, suggested: np.ndarray, case: dict[str, np.ndarra
 
 
 def verified(doubt: np.ndarray) -> dict[str, float]:
-    wrong = set(hitnet.data.known.samples.label_errors("mnist-sample")["id"])
+    wrong = set(hitnet.data.known.datasets.label_errors("mnist-sample")["id"])
     order = np.argsort(-doubt, kind="stable")
     return {f"top_{most}": len(wrong & set(order[:most].tolist())) for most in (100, 200)}
 

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from hitnet.audit import Audit
-from hitnet.audit.summary import summarise
+from hitnet.audit.audit_table import summarise
 from parts.record import Row, about
 
 CLASSES = 100

@@ -9,12 +9,10 @@ from torch import Tensor
 
 import hitnet
 from hitnet.inference.evaluation import measure
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances
 from hitnet.synthesis import capsule_distributions
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
-from hitnet.synthesis.distributions import CapsuleGaussians, fit, true_capsules
-from hitnet.synthesis.generation import paper_gaussians, sample_images
+from hitnet.synthesis.distributions import CapsuleGaussians, fit, paper_gaussians, sample_images, true_capsules
 
 SPREADS = (1.0, 0.9, 0.8)
 

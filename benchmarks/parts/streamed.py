@@ -25,7 +25,7 @@ from PIL import Image
 from torch import Tensor
 
 import hitnet
-from hitnet.data.reading.streamed import Streamed
+from hitnet.data.images import Streamed
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 

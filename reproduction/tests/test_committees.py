@@ -9,7 +9,7 @@ import torch
 from toy_book import add, record
 
 from hitnet import HitNetError, open_data, open_run
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from reproduction import Result, reproduce
 from reproduction.book import Page
 from reproduction.committees import (

@@ -14,7 +14,7 @@ from hitnet.audit.margins import others
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import open_data
 from hitnet.inference import find_ghosts
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from reproduction import PAPER, Ledger, runner, write_page
 from reproduction.cost import Costs
 from reproduction.experiments import Length, PlannedRun

@@ -3,8 +3,6 @@
 Names are imported when they are first used, so that `import hitnet` is quick and loads only what is needed.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

@@ -3,10 +3,8 @@
 Capsules are tensors (B, K, n): B images, K classes, one vector of n components per image and class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -131,7 +129,7 @@ class SteadyNorm(nn.modules.batchnorm._BatchNorm):
     never converts itself to half precision.
     """
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SteadyNorm:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         def except_to_half(value: Tensor) -> Tensor:
             converted = fn(value)
             return value.to(converted.device) if converted.dtype in HALF else converted

@@ -1,7 +1,5 @@
 """The centripetal loss of HitNet with ghost capsules, and the ghost loss on logits."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -56,12 +54,8 @@ def ghost_mask(
 ) -> Tensor:
     """Choose the ghost capsules: per image, the wrong-class capsules that are closest to the centre.
 
-    Args:
-        distances: (B, K).
-        truth: (B, K) booleans, as the result: true for the true classes.
-        chances: (B, 1) numbers drawn evenly from [0, 1), one per image; None: they are drawn here.
-
-    The other options are those of `CentripetalLoss`.
+    Distances (B, K) and truth (B, K), booleans that are true for the true classes, give booleans (B, K). `chances`
+    (B, 1) are drawn evenly from [0, 1); None: here. The other options are those of `CentripetalLoss`.
     """
     wrong_distances = distances.detach().masked_fill(truth, math.inf)
     nearest = wrong_distances.topk(min(ghosts, distances.shape[1]), dim=1, largest=False).indices

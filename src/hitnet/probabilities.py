@@ -3,8 +3,6 @@
 Shapes: distances and probabilities (N, K) of N images and K classes, labels (N,).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

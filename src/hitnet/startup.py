@@ -4,8 +4,6 @@ PyTorch takes seconds to import, and a traceback out of it says nothing to the u
 until its command is ready (see hitnet.cli.ready).
 """
 
-from __future__ import annotations
-
 import signal
 
 

@@ -23,9 +23,9 @@ from toy_book import add, toy_book
 import hitnet
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.audit_folder import Kept, write_kept
+from hitnet.audit.audit_table import summarise
 from hitnet.audit.labels import judged_audit
 from hitnet.audit.results import Audit
-from hitnet.audit.summary import summarise
 from hitnet.data import Images, save_npz
 from hitnet.data.reading.decode import FORMATS
 from hitnet.decisions.steps import Change, Step, StepLog

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from hitnet.audit.audit_table import ClassHealth, summarise
 from hitnet.audit.report import write_page
-from hitnet.audit.summary import ClassHealth, summarise
 from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import audited_images, check_corrections
 

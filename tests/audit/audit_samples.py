@@ -14,8 +14,8 @@ from torch import Tensor
 import hitnet
 from hitnet.audit import Audit, Judges, Opinion, Summary
 from hitnet.audit.audit_table import make_table as table_of
+from hitnet.audit.audit_table import summarise
 from hitnet.audit.scoring import score_labels
-from hitnet.audit.summary import summarise
 from hitnet.data import Images
 from hitnet.runtime.progress import Progress
 from hitnet.training import RecipeChoice, choose_recipe

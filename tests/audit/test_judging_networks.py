@@ -13,7 +13,7 @@ import hitnet
 from hitnet import HitNetError, Judges, choose_model, choose_recipe, open_data, open_run
 from hitnet.audit import networks
 from hitnet.audit.networks import collect
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from toy import Stop, toy_images
 
 BRIEF = {"recipe": choose_recipe("fast", epochs=1), "device": "cpu"}

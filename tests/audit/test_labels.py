@@ -12,7 +12,7 @@ from audit_samples import FLIPPED, QUICK, Counting, mislabelled, quick_audit, qu
 
 import hitnet
 from hitnet import HitNetError, Judges, open_data
-from hitnet.data.known import samples
+from hitnet.data.known import datasets as samples
 from hitnet.training import engine
 from toy import Stop, toy_images
 

@@ -8,7 +8,7 @@ import torch
 from audit_samples import judged_table
 
 from hitnet import HitNetError, Images
-from hitnet.audit.summary import ClassHealth, Summary, summarise
+from hitnet.audit.audit_table import ClassHealth, Summary, summarise
 from toy import toy_images
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 import probabilities
-from hitnet.data.known import samples
+from hitnet.data.known import datasets as samples
 
 
 def test_what_cleanlab_finds_is_compared_with_what_people_said():

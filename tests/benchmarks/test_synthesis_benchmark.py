@@ -9,7 +9,7 @@ import torch
 import hitnet
 import synthesis
 from hitnet.models.decoders import build_decoder
-from hitnet.models.inference import class_distances, to_device
+from hitnet.models.network import class_distances, to_device
 from hitnet.synthesis.distributions import true_capsules
 from parts import arms
 from parts.decoder_phase import Phase, Sampler, naming, rebuilding, train_decoder

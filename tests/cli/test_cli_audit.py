@@ -17,7 +17,7 @@ import hitnet
 from hitnet import Judges
 from hitnet.cli import audit as module
 from hitnet.data import open_data, save_npz
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.runtime.files import checksum
 from toy import toy_images
 

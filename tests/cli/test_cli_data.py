@@ -9,7 +9,7 @@ from PIL import Image
 
 from hitnet.data import save_npz
 from hitnet.data.known import catalogue
-from hitnet.data.known.facts import KNOWN_SETS
+from hitnet.data.known.catalogue import KNOWN_SETS
 from toy import toy_images
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import hitnet
 from hitnet.cli import app, pictures
 from hitnet.data import open_data, save_npz
+from hitnet.data.reading.pictures import as_picture
 from hitnet.errors import HitNetError
-from hitnet.synthesis.writing import as_picture
 from toy import toy_images
 
 
@@ -79,7 +79,9 @@ def test_generate(run, tmp_path):
 
 
 def test_too_many_for_a_picture_is_said_before_capsules_are_fitted(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(hitnet.synthesis.generation, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted"))
+    monkeypatch.setattr(
+        hitnet.synthesis.distributions, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted")
+    )
     with pytest.raises(HitNetError, match="too many for a picture"):
         call("generate", run, "--out", tmp_path / "a.png", "--count", 1_000_000)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.features import cached_features
+from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.models.backbones import open_backbone
 from torchrun import torchrun

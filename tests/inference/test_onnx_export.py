@@ -14,7 +14,7 @@ from hitnet.errors import HitNetError
 from hitnet.inference import onnx_export, open_onnx
 from hitnet.inference.onnx_file import ENTRY
 from hitnet.models import backbones, choose_model, features
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.training import Recipe, Run, RunConfig
 
 CLASSES = 4

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 
-from hitnet.kernels import streams
+from hitnet import kernels as streams
 
 CUDA = torch.device("cuda")
 

@@ -10,8 +10,7 @@ import hitnet
 import own_networks  # noqa: F401
 from hitnet import HitNetError
 from hitnet.synthesis import decode, fitted_gaussians, generate, prototypes
-from hitnet.synthesis.distributions import CapsuleGaussians
-from hitnet.synthesis.generation import paper_gaussians, sample_images
+from hitnet.synthesis.distributions import CapsuleGaussians, paper_gaussians, sample_images
 
 
 def whole(batches):
@@ -52,7 +51,7 @@ def test_capsules_follow_the_gaussian(toy_run, monkeypatch):
         drawn.append(capsules)
         return torch.zeros(len(classes), 1, 12, 12)
 
-    monkeypatch.setattr("hitnet.synthesis.generation.decode", record)
+    monkeypatch.setattr("hitnet.synthesis.distributions.decode", record)
     fitted = fitted_gaussians(toy_run, device="cpu")
     list(sample_images(toy_run.model, [1], 20_000, gaussians=fitted, spread=0.5))
     capsules = torch.cat(drawn)
@@ -101,7 +100,9 @@ def test_extra_components_are_drawn(extra_network):
     ],
 )
 def test_errors_come_before_capsules_are_fitted(toy_run, monkeypatch, options, says):
-    monkeypatch.setattr(hitnet.synthesis.generation, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted"))
+    monkeypatch.setattr(
+        hitnet.synthesis.distributions, "fitted_gaussians", lambda *args, **options: pytest.fail("fitted")
+    )
     with pytest.raises(HitNetError, match=says):
         generate(toy_run, device="cpu", **options)
 

@@ -8,8 +8,8 @@ import torch
 
 from hitnet import HitNetError
 from hitnet.synthesis import decode, traverse
-from hitnet.synthesis.traversal import Traversal, sweep, sweep_values
-from hitnet.synthesis.writing import as_picture
+from hitnet.synthesis.datasets import as_picture
+from hitnet.synthesis.decoding import Traversal, sweep, sweep_values
 
 
 def test_the_values_of_a_sweep(toy_run):

@@ -7,8 +7,9 @@ import torch
 
 import hitnet
 from hitnet import choose_model, choose_recipe, open_data
-from hitnet.training import average, engine, scheduler
-from hitnet.training.average import EVERY, Average
+from hitnet.training import engine, scheduler
+from hitnet.training import step as steps
+from hitnet.training.step import EVERY, Average
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -59,7 +60,7 @@ def test_with_a_long_memory_it_is_the_mean_of_all_weights():
 
 
 def test_the_average_is_what_is_tested_kept_and_given_back(toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(average, "EVERY", 2)
+    monkeypatch.setattr(steps, "EVERY", 2)
     trainers, make = [], engine.Trainer.__init__
 
     def making(self, *arguments, **options):

@@ -11,8 +11,8 @@ import hitnet
 from hitnet import choose_model, choose_recipe, open_data
 from hitnet.features.heads import HeadOptions
 from hitnet.models import backbones
-from hitnet.training import choosing
-from hitnet.training.choosing import leaves_open
+from hitnet.training import api as choosing
+from hitnet.training.api import leaves_open
 from toy import TinyBackbone, colour_images, write_images
 
 

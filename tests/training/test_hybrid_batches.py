@@ -9,8 +9,7 @@ import torch
 import hitnet
 from hitnet.models.hybrid import draw_noise, hybrid
 from hitnet.runtime.ranks import Ranks
-from hitnet.training.batches import Feed, add, modified_places
-from hitnet.training.hybrid_batches import HybridAugmentation
+from hitnet.training.batches import Feed, HybridAugmentation, add, modified_places
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.25, 2), (0.3, 2), (0.5, 4), (1.0, 8)])

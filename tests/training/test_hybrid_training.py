@@ -14,10 +14,9 @@ from hitnet.models.network import weights_fingerprint
 from hitnet.synthesis import decode
 from hitnet.training import RunFolder, batches, engine, scheduler
 from hitnet.training.augmentation import augment, draw
-from hitnet.training.batches import Feed, add
+from hitnet.training.batches import Feed, HybridAugmentation, add, epoch_seed
+from hitnet.training.configuration import modifying_network
 from hitnet.training.engine import Trainer
-from hitnet.training.hybrid_batches import HybridAugmentation, frozen_network
-from hitnet.training.randomness import epoch_seed
 from toy import Interrupting, Stop, toy_images
 
 SMALL = {"model": choose_model("hitnet-small", capsule_dim=4), "device": "cpu"}
@@ -27,7 +26,7 @@ FOUR_BATCHES = 4 * 16 * 144  # pixels
 
 
 def teacher(source, toy):
-    return frozen_network(source, class_names=toy.class_names, in_shape=toy.shape, device=CPU)
+    return modifying_network(source, class_names=toy.class_names, in_shape=toy.shape, device=CPU)
 
 
 def make_trainer(source, toy, *, share, strength=3.0, **options):

@@ -10,9 +10,8 @@ from hitnet import Images, Recipe, choose_model, choose_recipe, open_data
 from hitnet.data.opened import match_classes
 from hitnet.inference.evaluation import measure
 from hitnet.training.augmentation import augment, draw
-from hitnet.training.batches import Feed
+from hitnet.training.batches import Feed, HybridAugmentation
 from hitnet.training.engine import Trainer
-from hitnet.training.hybrid_batches import HybridAugmentation
 from hitnet.training.step import Step
 from toy import toy_images
 

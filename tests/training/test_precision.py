@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hitnet import choose_recipe, models
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.runtime import device as devices
 from hitnet.training.augmentation import draw
 from hitnet.training.step import Step

@@ -1,6 +1,6 @@
 import torch
 
-from hitnet.training.randomness import epoch_seed, own_randomness, random_state, set_random_state
+from hitnet.training.batches import epoch_seed, own_randomness, random_state, set_random_state
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from PIL import Image
 import hitnet
 from hitnet import HitNetError
 from hitnet.inference import open_onnx
-from hitnet.models.inference import class_distances
+from hitnet.models.network import class_distances
 from hitnet.probabilities import fit_temperature
 from toy import toy_images
 

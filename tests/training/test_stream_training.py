@@ -7,7 +7,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import choose_recipe, open_data
-from hitnet.data.reading.streamed import Streamed
+from hitnet.data.images import Streamed
 from hitnet.training import RunFolder, engine, scheduler
 from toy import toy_images
 

@@ -13,8 +13,6 @@ checksums.json             of the files above that are read again
 models/                    the networks that judge, where they are trained for it
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -22,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -133,7 +132,7 @@ class Kept:
     features: Tensor | None = None  # (N, D) float16, where judges stood on features
 
     @classmethod
-    def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Kept:
+    def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Self:
         """From opinions and features (N, D) in another order."""
         kept = (Opinion(each.kind, each.distances[order.numpy()].astype(np.float16)) for each in opinions)
         return cls(tuple(kept), None if features is None else _rescaled(features[order]))

@@ -1,4 +1,6 @@
-"""The audit's table: one row per image, most doubtful label first.
+"""The audit's table, and its summary: the figures of all labels, of each class and of pairs.
+
+The table has one row per image, most doubtful label first:
 
 id, path            the image
 given, suggested    its label, and the class to propose
@@ -27,11 +29,12 @@ like_suggested      the same under the suggested label
 unlike              how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
 """
 
-from __future__ import annotations
-
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -43,10 +46,12 @@ from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Images
+from hitnet.data.known.datasets import label_errors
 from hitnet.data.reading.stored import AnyFile, file_checksum
 from hitnet.errors import HitNetError
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
 from hitnet.features.opinions import Opinion, all_distances
+from hitnet.runtime import schemas
 from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
@@ -59,6 +64,7 @@ COLUMNS = {
     **dict.fromkeys(("path", "given", "suggested", "ghost", "flag", "rule"), "O"),
 }
 CLASS_COLUMNS = ("given", "suggested", "ghost")
+FORMAT = 1  # of a summary
 
 
 def make_table(
@@ -193,3 +199,88 @@ def duplicate_table(features: Tensor, images: Images, device: torch.device) -> p
     rows = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"))
     rows = rows.assign(similarity=similarity.cpu().numpy(), labels_differ=rows["given_a"] != rows["given_b"])
     return rows.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)
+
+
+@dataclass(frozen=True)
+class ClassHealth:
+    """The figures of one class; `mean_score` is None for a class without images."""
+
+    name: str
+    images: int
+    suspects: int
+    expected_errors: float
+    mean_score: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of an audit, as summary.json has them."""
+
+    data: str  # name of the dataset
+    images: int  # number of images
+    class_names: list[str]
+    source: str  # what was audited, as `open_data` takes it
+    models: int  # number of judges
+    model: str  # their kinds
+    expected_errors: float  # sum of 1 − score: the expected number of wrong labels if the score is a probability
+    flags: dict[str, int]  # number of images per flag
+    classes: list[ClassHealth]
+    pairs: list[list[str | int]]  # [given, suggested, count] of the images flagged as wrong, highest count first
+    error_range: list[float] | None = None  # between which numbers that of the wrong labels lies, where judges can tell
+    sentence: str | None = None  # the number of wrong labels in words, where judges can tell
+    in_memory: bool = False  # whether the images were in memory, and cannot be opened again
+    split: str = "all"
+    limit: int | None = None  # most images that were read
+    image_size: list[int] = field(default_factory=list)  # height and width
+    data_dir: str | None = None  # folder of the known datasets
+    networks: list[dict[str, Any]] = field(default_factory=list)  # what there is to say of each network or backbone
+    in_sample: float = 1.0  # share of the judges with capsules that were trained on the labels
+    prototypes: str = "decoded"  # or "typical", where they are images of the data
+    verified_errors: dict[str, int] | None = None  # of a sample's known errors: all, and those in the top 100 and 200
+    duplicates: dict[str, int] | None = None  # pairs of near-duplicates, and those with different labels
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Any, where: Path) -> Self:
+        """Raises HitNetError for what is no summary."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise HitNetError(f"{where} is not the summary of an audit that this version of hitnet can read.")
+        schemas.check_schema(value, schemas.schema_of(cls), where)
+        known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
+        return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})
+
+
+def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> Summary:
+    """The summary of an audit's table; `about` are the entries that the table does not tell."""
+    rows_of: dict[Any, pd.DataFrame] = dict(iter(table.groupby(class_codes(table["given"], class_names))))
+    wrong = table[table["flag"] == "wrong"]
+    pairs = Counter(zip(wrong["given"], wrong["suggested"], strict=True))
+    return Summary(
+        images=len(table),
+        class_names=list(class_names),
+        expected_errors=float((1 - table["score"]).sum()),
+        flags={str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
+        classes=[class_health(name, rows_of.get(k)) for k, name in enumerate(class_names)],
+        pairs=[[given, suggested, count] for (given, suggested), count in pairs.most_common()],
+        **about,
+    )
+
+
+def class_health(name: str, rows: pd.DataFrame | None) -> ClassHealth:
+    """The figures of one class, from its rows of the audit's table, if there are any."""
+    if rows is None:
+        return ClassHealth(name, 0, 0, 0.0, None)
+    suspects, expected = int((rows["flag"] != "ok").sum()), float((1 - rows["score"]).sum())
+    return ClassHealth(name, len(rows), suspects, expected, float(rows["score"].mean()))
+
+
+def verified_errors(table: pd.DataFrame, sample_name: str | None) -> dict[str, int] | None:
+    """For samples that ship with the package: how many of their known label errors are among the worst images."""
+    if sample_name is None:
+        return None
+    wrong = set(label_errors(sample_name)["id"])
+    top = {f"in_top_{count}": int(table["id"].head(count).isin(wrong).sum()) for count in (100, 200)}
+    return {"errors": int(table["id"].isin(wrong).sum()), **top}

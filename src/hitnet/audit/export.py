@@ -1,7 +1,5 @@
 """Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is judged, and what judges say of it: between who judges and how their opinions are scored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

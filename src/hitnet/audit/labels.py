@@ -1,7 +1,5 @@
 """The label audit: let judges look at the labels as given, and rank the images by how doubtful theirs is."""
 
-from __future__ import annotations
-
 import logging
 import time
 from contextlib import suppress
@@ -12,12 +10,20 @@ import torch
 
 from hitnet.audit import audit_folder
 from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
-from hitnet.audit.audit_table import add_annotators, add_checksums, add_likeness, duplicate_table, make_table
+from hitnet.audit.audit_table import (
+    Summary,
+    add_annotators,
+    add_checksums,
+    add_likeness,
+    duplicate_table,
+    make_table,
+    summarise,
+    verified_errors,
+)
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
 from hitnet.audit.results import Audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
-from hitnet.audit.summary import Summary, summarise, verified_errors
 from hitnet.data import Source, open_data
 from hitnet.data.reading.entries import log_skipped
 from hitnet.errors import HitNetError

@@ -3,8 +3,6 @@
 Shapes: distances (M, N, K) of M judges, N images and K classes; labels (N,).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -20,8 +20,7 @@ from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Opinion
 from hitnet.inference.evaluation import check_fit
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances
 from hitnet.models.registry import HEADS
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunFolder, choose_recipe

@@ -1,7 +1,5 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,9 +10,8 @@ from torch import Tensor
 
 from hitnet.audit import export
 from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, Kept, own_file, write_kept
-from hitnet.audit.audit_table import check_table, class_codes
+from hitnet.audit.audit_table import Summary, check_table, class_codes
 from hitnet.audit.report import write_page
-from hitnet.audit.summary import Summary
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet

@@ -3,8 +3,6 @@
 Texts that repeat (classes, flags) are numbers here.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -28,11 +28,9 @@ from hitnet.errors import HitNetError
 from hitnet.plots.ghosts import MOST_DRAWN
 from hitnet.plots.synthesis import check_steps
 from hitnet.runtime.files import check_vacant
+from hitnet.synthesis.datasets import STRENGTH, check_new
 from hitnet.synthesis.decoding import open_decoder, to_pixels
-from hitnet.synthesis.distributions import run_images
-from hitnet.synthesis.generation import Law
-from hitnet.synthesis.hybrid_images import STRENGTH
-from hitnet.synthesis.writing import check_new
+from hitnet.synthesis.distributions import Law, run_images
 from hitnet.training import Run, analyse_ghosts
 
 app = typer.Typer()

@@ -4,7 +4,7 @@
 Everything else receives the opened data.
 """
 
-from hitnet.data.formats.npz import save_npz as save_npz
+from hitnet.data.formats.arrays import save_npz as save_npz
 from hitnet.data.images import Images as Images
 from hitnet.data.known.catalogue import FileState as FileState
 from hitnet.data.known.catalogue import data_folder as data_folder

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor
 
-from hitnet.data.images import Images
+from hitnet.data.images import Images, Streamed
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.decode import LARGEST_SIDE
 from hitnet.data.reading.entries import Skipped, log_skipped
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.stored import AnyFile, path_or_address
-from hitnet.data.reading.streamed import Streamed
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand

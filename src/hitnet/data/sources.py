@@ -3,8 +3,6 @@
 A new format is one class derived from `Data` in a file of its own, and one entry in FORMATS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ from hitnet.data.formats.hugging_face import HuggingFaceData
 from hitnet.data.formats.items import MapStyleData
 from hitnet.data.formats.table import TABLES, TableData
 from hitnet.data.images import Images
+from hitnet.data.known.catalogue import KNOWN_SETS
 from hitnet.data.known.datasets import ClothingData, KnownData
-from hitnet.data.known.facts import KNOWN_SETS
 from hitnet.data.opened import Check, Data, DataOptions
 from hitnet.errors import HitNetError, MissingFileError, unknown_name
 from hitnet.runtime.files import expand

@@ -1,7 +1,5 @@
 """Which images are for training and which for testing: the split that the data gives, otherwise a fixed rule."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

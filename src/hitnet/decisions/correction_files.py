@@ -4,8 +4,6 @@ A CSV file has the columns `id,path,given,decision,label`. The decision is keep,
 given nor the suggested label fits) or unsure; label is the new class of a relabelled image and empty otherwise.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -3,8 +3,6 @@
 Corrections with any mistake change nothing: all mistakes are named, each with its line.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rules of decisions: which there are, which a label allows, who decided what, and where reviewers agree."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations

@@ -6,8 +6,6 @@ which readers skip. Nothing is ever removed: what counts now follows from all st
 same lines.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
@@ -16,7 +14,7 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hitnet.errors import HitNetError
 from hitnet.runtime.files import appending, check_regular
@@ -58,7 +56,7 @@ class Step:
         return json.dumps(about | what, separators=(",", ":")) + "\n"
 
     @classmethod
-    def from_line(cls, line: str | bytes) -> Step | None:
+    def from_line(cls, line: str | bytes) -> Self | None:
         """The step of a line; None for a line that is no step."""
         try:
             entry = json.loads(line)

@@ -1,7 +1,5 @@
 """The features of a dataset: of its files, which are kept, of its images in memory, or those that a user has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +8,9 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Data, Images, Source, open_data
+from hitnet.data.images import Streamed
 from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
-from hitnet.data.reading.streamed import Streamed
 from hitnet.errors import HitNetError, MissingFileError
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract

@@ -5,8 +5,6 @@ maps of the network in the core's cache, needs no exchange between processes, an
 JPEG files are decoded on the GPU itself where torchvision can, and other files by threads.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import os
@@ -15,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -79,7 +76,7 @@ class Extractor:
         """uint8 images of one size: (b, C, H, W)."""
         if isinstance(part, Tensor):
             return part
-        return torch.from_numpy(np.stack([photographs.read(path, self.size) for path in part]))
+        return torch.stack([photographs.read(path, self.size) for path in part])
 
     def _on_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
         pending: tuple[range, Tensor] | None = None

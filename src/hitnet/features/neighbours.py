@@ -4,8 +4,6 @@ Similarity is the cosine of the angle between two rows of features (N, D). All f
 grows with N, not with N².
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

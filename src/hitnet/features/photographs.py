@@ -5,23 +5,19 @@ that finds more wrong labels than the whole picture squeezed into a square, or c
 files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, decode
-from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
-from hitnet.errors import HitNetError
+from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, read_image
+from hitnet.data.reading.stored import AnyFile, as_file
 
 LONGEST = 16  # times the shorter side: a thinner picture is left to Pillow, which scales only its middle
 TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
@@ -35,12 +31,9 @@ def shape_at(height: int, width: int, size: int) -> tuple[int, int]:
     return max(size, round(height * scale)), max(size, round(width * scale))
 
 
-def read(path: str | AnyFile, size: int) -> npt.NDArray[np.uint8]:
+def read(path: str | AnyFile, size: int) -> Tensor:
     """The middle of a picture, uint8 (3, size, size)."""
-    try:
-        return decode(as_file(path), (3, size, size), crop=True)
-    except UnreadableImageError as error:
-        raise HitNetError(f"{path}: {error}.") from error
+    return read_image(path, (3, size, size), crop=True)
 
 
 def turned(image: Tensor, orientation: int) -> Tensor:
@@ -110,7 +103,7 @@ class GpuReader:
                 on_gpu.update(same)
         others = [i for i in range(len(paths)) if i not in on_gpu]
         if others:
-            pictures = self.pool.map(lambda i: torch.from_numpy(read(paths[i], self.size)), others)
+            pictures = self.pool.map(lambda i: read(paths[i], self.size), others)
             images[others] = torch.stack(list(pictures)).to(self.device)
         return images
 

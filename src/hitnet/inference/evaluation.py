@@ -15,9 +15,8 @@ from hitnet.data import Images
 from hitnet.errors import HitNetError
 from hitnet.inference.prediction import check_finite
 from hitnet.models.decoders import masked_target
-from hitnet.models.heads import Head
-from hitnet.models.inference import class_distances, evaluating, to_device
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances, evaluating, to_device
+from hitnet.models.registry import Head
 from hitnet.runtime.device import evaluation_batch
 
 

@@ -7,8 +7,6 @@ the stride of 2 cost nothing, neither forward nor backward. Sums are always in f
 Images are padded to blocks of 128. The padding rows are zero in all gradients.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """batch-norm → relu (→ 2x2 maximum) as one differentiable function, with the kernels of `normalisation`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@ With the maximum, a result row has four input rows, a square of one image. The b
 is largest; the first of equal ones takes the gradient.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """conv → relu → strided conv (→ relu) as one differentiable function, with the kernels of `convolutions`."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from hitnet.kernels import beside
 from hitnet.kernels import convolutions as kernels
-from hitnet.kernels.streams import beside
 
 ROWS, DEPTH = 128, 64  # images per block, and length of the inner dimension per multiplication
 PLACES = 64  # positions of one image to gather or scatter at a time
@@ -58,11 +56,6 @@ class Geometry:
 def multiprocessors(device: torch.device) -> int:
     """Number of programs to start when there are too few tiles to keep the device busy."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-
-
-def geometry(images: Tensor, weight: Tensor, stride: int) -> Geometry:
-    count, in_channels, height, width = images.shape
-    return Geometry(count, in_channels, height, width, weight.shape[0], weight.shape[-1], stride)
 
 
 def rows_of(matrix: Tensor, block: tuple[int, int]) -> TensorDescriptor:
@@ -210,7 +203,8 @@ class TwoConvolutions(torch.autograd.Function):
         relu: bool,
         dtype: torch.dtype,
     ) -> Tensor:
-        g = geometry(images, weight1, stride)
+        count, in_channels, height, width = images.shape
+        g = Geometry(count, in_channels, height, width, weight1.shape[0], weight1.shape[-1], stride)
         pixels = images.new_zeros(g.in_channels * g.height * g.width, g.padded, dtype=dtype)
         pixels[:, : g.images] = images.flatten(1).t()
         first = weight1.to(dtype).reshape(g.channels, g.inner)

@@ -14,12 +14,12 @@ from hitnet.models.classifier import HitOrMissClassifier as HitOrMissClassifier
 from hitnet.models.classifier import with_backbone as with_backbone
 from hitnet.models.features import Features as Features
 from hitnet.models.features import PaperFeatures as PaperFeatures
-from hitnet.models.heads import Head as Head
 from hitnet.models.network import HitNet as HitNet
 from hitnet.models.network import ModelConfig as ModelConfig
 from hitnet.models.network import Network as Network
 from hitnet.models.network import Output as Output
 from hitnet.models.network import unit_images as unit_images
 from hitnet.models.network import weights_fingerprint as weights_fingerprint
+from hitnet.models.registry import Head as Head
 from hitnet.models.registry import register_features as register_features
 from hitnet.models.registry import register_head as register_head

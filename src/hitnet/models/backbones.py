@@ -4,8 +4,6 @@
 `nn.Module` from images (B, 3, H, W) to features (B, D) will do. Weights are read from safetensors files only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys
@@ -29,25 +27,15 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network in evaluation mode and what its images must look like.
+    """A network in evaluation mode and what its images must look like."""
 
-    Attributes:
-        name: What it was opened by, or the class of the module.
-        module: Normalised images (B, 3, H, W) → features (B, num_features).
-        input_size: Height and width in pixels that it was trained for.
-        mean: Of each channel of images in [0, 1]; subtracted.
-        std: Of each channel; divided by.
-        num_features: Features per image.
-        fingerprint: Checksum of structure, weights and normalisation: equal if and only if features are.
-    """
-
-    name: str
-    module: nn.Module
-    input_size: int
-    mean: Triple
-    std: Triple
-    num_features: int
-    fingerprint: str
+    name: str  # what it was opened by, or the class of the module
+    module: nn.Module  # normalised images (B, 3, H, W) → features (B, num_features)
+    input_size: int  # height and width in pixels that it was trained for
+    mean: Triple  # of each channel of images in [0, 1]; subtracted
+    std: Triple  # of each channel; divided by
+    num_features: int  # per image
+    fingerprint: str  # checksum of structure, weights and normalisation: equal if and only if features are
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """uint8 images (B, 1 or 3, H, W) → what `module` takes: float32 (B, 3, H, W)."""
@@ -197,7 +185,8 @@ def read_weights(module: nn.Module, name: str, weights: str | Path | None = None
     if family == "timm":
         config: Any = module.pretrained_cfg
         file = weights if weights is not None else _from_hub(name, config)
-        heads = [layer.partition(".")[0] for layer in _names(config.get("classifier"))]  # what is around the last layer
+        last = config.get("classifier") or ()
+        heads = [layer.partition(".")[0] for layer in ([last] if isinstance(last, str) else last)]  # what is around it
         return fitting(module, file, name, [*heads, *AUXILIARY])
     return fitting(module, str(weights), name)
 
@@ -253,10 +242,6 @@ def _as_in_timm(module: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor
         return dict(convert(dict(state), module))
     except Exception:  # weights of another network: what does not fit is named later
         return state
-
-
-def _names(given: str | Iterable[str] | None) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
 
 
 def _first(names: list[str]) -> str:

@@ -1,10 +1,8 @@
 """Networks by name: the paper's and our own, and how to choose, build and add one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -15,17 +13,13 @@ from hitnet.models.registry import add_name, is_backbone
 
 @dataclass(frozen=True)
 class Named:
-    """An entry of MODELS.
-
-    Attributes:
-        summary: One line for the list of models.
-        options: The entries of ModelConfig that differ from the paper's HitNet.
-        for_colour: Further entries, if images have several channels and the head is the network's own.
-    """
+    """An entry of MODELS: a line for their list, and the entries of ModelConfig that differ from the paper's HitNet."""
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
-    for_colour: dict[str, Any] = field(default_factory=dict)
+    for_colour: dict[str, Any] = field(
+        default_factory=dict
+    )  # further ones, for colour images and the network's own head
 
 
 PRETRAINED = "hitnet-pretrained"
@@ -88,7 +82,7 @@ class ModelChoice:
             raise unknown_name("model", self.name, MODELS)
         _check_changes(self.changes)
 
-    def named(self, in_shape: tuple[int, int, int], device: str) -> ModelChoice:
+    def named(self, in_shape: tuple[int, int, int], device: str) -> Self:
         """The same choice with a name, for images (C, H, W) and a type of device."""
         return self if self.name is not None else replace(self, name=default_name(in_shape, device))
 

@@ -1,7 +1,5 @@
 """The Hit-or-Miss layer on any network, with the methods that timm's networks have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

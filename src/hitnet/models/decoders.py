@@ -4,8 +4,6 @@ The components of a hit differ from 0.5 by only about m/√n = 0.025. A decoder 
 paper, therefore learns the style of an image very slowly. A standardised decoder sees (capsule − 0.5) / (m/√n) + 1.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from itertools import pairwise
@@ -37,10 +35,8 @@ def masked_target(images: Tensor, masks: Tensor) -> Tensor:
 class Decoder(nn.Module):
     """Base class: capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1].
 
-    Args:
-        in_shape: (C, H, W) of an image.
-        standardised: Show the decoder the capsule's deviation from the centre instead of the capsule.
-        centre: Value of the central capsule's components in the network's head.
+    A `standardised` decoder sees the capsule's deviation from the centre, which is that of the network's head, instead
+    of the capsule.
     """
 
     def __init__(self, in_shape: tuple[int, int, int], *, standardised: bool, centre: float) -> None:
@@ -63,12 +59,7 @@ class DenseDecoder(Decoder):
     """The decoder of the paper and of Sabour et al. (2017): fully connected, 512 → 1024 → image."""
 
     def __init__(
-        self,
-        in_shape: tuple[int, int, int],
-        in_features: int,
-        *,
-        standardised: bool = False,
-        centre: float = CENTRE,
+        self, in_shape: tuple[int, int, int], in_features: int, *, standardised: bool = False, centre: float = CENTRE
     ) -> None:
         super().__init__(in_shape, standardised=standardised, centre=centre)
         self.layers = nn.Sequential(

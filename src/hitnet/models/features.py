@@ -1,9 +1,6 @@
 """Feature extractors: images (B, C, H, W) in [0, 1] → features (B, num_features), the input of every head."""
 
-from __future__ import annotations
-
 import math
-from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -39,14 +36,11 @@ class Features(nn.Module):
                 f"{self.smallest}x{self.smallest}. Enlarge the images or choose another network (see `hitnet models`)."
             )
 
+    def check_pretrained(self, weights: str | None) -> None:
+        """Raise if a pretrained backbone's weights (None: the published ones) cannot be had or do not fit."""
 
-@runtime_checkable
-class Pretrained(Protocol):
-    """A feature extractor that can start from published weights."""
-
-    def check_pretrained(self, weights: str | None = None) -> None: ...
-
-    def load_pretrained(self, weights: str | None = None) -> None: ...
+    def load_pretrained(self, weights: str | None) -> None:
+        """Let a pretrained backbone start from these weights; other extractors start as they are."""
 
 
 def keras_init(module: nn.Module) -> None:
@@ -196,12 +190,10 @@ class BackboneFeatures(Features):
         advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
         self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
 
-    def check_pretrained(self, weights: str | None = None) -> None:
-        """Raise if these weights cannot be had or do not fit."""
+    def check_pretrained(self, weights: str | None) -> None:
         backbones.read_weights(self.module, self.name, weights)
 
-    def load_pretrained(self, weights: str | None = None) -> None:
-        """Read the backbone's published weights, or a .safetensors file."""
+    def load_pretrained(self, weights: str | None) -> None:
         backbones.load_weights(self.module, self.name, weights)
 
     def forward(self, images: Tensor) -> Tensor:

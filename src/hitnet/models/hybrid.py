@@ -8,8 +8,6 @@ X_rec is decoded from the true-class capsule, X_mod from the same capsule plus n
 noise is given in units of m/√n.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 
@@ -85,13 +83,9 @@ def draw_noise(network: Network, count: int, generator: torch.Generator, kind: N
 
 @torch.no_grad()
 def hybrid(network: Network, images: Tensor, labels: Tensor, change: Tensor) -> Hybrid:
-    """Augment images by a change of their true-class capsules, without waiting for the device.
+    """Augment images (B, C, H, W) in [0, 1] with labels (B,) by a change (B, n) of their true-class capsules.
 
-    Args:
-        network: In evaluation mode, on the device of the images.
-        images: (B, C, H, W) in [0, 1].
-        labels: (B,).
-        change: (B, n), added to the capsules.
+    The network is in evaluation mode, on the device of the images, and nothing waits for it.
     """
     need_decoder(network)
     expected = (len(images), network.config.capsule_dim)

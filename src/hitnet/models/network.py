@@ -1,10 +1,10 @@
-"""A network: a feature extractor, a head of capsules, and optionally a decoder."""
-
-from __future__ import annotations
+"""A network: a feature extractor, a head of capsules, and optionally a decoder; and its answers in batches."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +14,12 @@ from hitnet.capsules import QUICK_MOMENTUM, CapsuleLayer, check_tensor
 from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whole
 from hitnet.losses import misfit
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
-from hitnet.models.features import Features, Pretrained
-from hitnet.models.registry import FEATURES, HEADS, build_features, is_backbone, not_registered
+from hitnet.models.features import BackboneFeatures, Features
+from hitnet.models.registry import FEATURES, HEADS, is_backbone, not_registered
 from hitnet.runtime import schemas
+from hitnet.runtime.device import evaluation_batch, evaluation_precision, filled
+
+PRETRAINED_BATCH = 64  # images per step of a backbone's training: a GPU takes seconds to prepare another size
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class ModelConfig:
         return asdict(self) | {"in_shape": list(self.in_shape)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         check_entries("model option", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the network's configuration")
         return cls(**values)
@@ -134,10 +137,11 @@ class Network(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.features: Features = build_features(config.features, config.in_shape)
+        shape, name = config.in_shape, config.features
+        self.features: Features = BackboneFeatures(shape, name) if config.pretrained else FEATURES[name](shape)
         norm = {} if config.norm is None else {"norm": config.norm}
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim, **norm)
-        if is_backbone(config.features) and isinstance(self.head, CapsuleLayer):
+        if config.pretrained and isinstance(self.head, CapsuleLayer):
             self.head.norm.momentum = QUICK_MOMENTUM
         self.extra: ExtraComponents | None = None
         if config.extra_dim:
@@ -191,13 +195,11 @@ class Network(nn.Module):
 
     def check_pretrained(self) -> None:
         """Raise if the weights that a pretrained backbone starts from cannot be had or do not fit."""
-        if isinstance(self.features, Pretrained):
-            self.features.check_pretrained(self.config.weights)
+        self.features.check_pretrained(self.config.weights)
 
     def load_pretrained(self) -> None:
         """Let a pretrained backbone start from its weights; other feature extractors start as they are."""
-        if isinstance(self.features, Pretrained):
-            self.features.load_pretrained(self.config.weights)
+        self.features.load_pretrained(self.config.weights)
 
     def count_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
@@ -222,3 +224,41 @@ def weights_fingerprint(network: Network) -> str:
 def unit_images(pixels: Tensor) -> Tensor:
     """Convert uint8 images in 0..255 to floats in [0, 1]."""
     return pixels.to(torch.float32) / 255
+
+
+@contextmanager
+def evaluating(model: Network) -> Iterator[torch.device]:
+    """Yield the network's device, with the network in evaluation mode and precision; restore its mode at the end."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    try:
+        with evaluation_precision(device):
+            yield device
+    finally:
+        model.train(was_training)
+
+
+def class_distances(model: Network, pixels: Tensor) -> Tensor:
+    """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
+    return distances_and_misfits(model, pixels)[0]
+
+
+@torch.inference_mode()
+def distances_and_misfits(model: Network, pixels: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W); see `Network.misfits`."""
+    with evaluating(model) as device:
+        known = PRETRAINED_BATCH if model.config.pretrained and device.type == "cuda" else None
+        size = known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+        batches = (to_device(part, device) for part in pixels.split(size))
+        if known:
+            batches = (filled(batch, size) for batch in batches)
+        outputs: list[Output] = [model(batch, reconstruct=False) for batch in batches]
+    distances = torch.cat([output.distances.float() for output in outputs])[: len(pixels)]
+    unlike = [output.misfit for output in outputs if output.misfit is not None]
+    return distances, torch.cat(unlike)[: len(pixels)].float() if unlike else None
+
+
+def to_device(pixels: Tensor, device: torch.device) -> Tensor:
+    """uint8 images as floats in [0, 1] on a device, in the memory order that is fastest for convolutions."""
+    return unit_images(pixels.to(device, non_blocking=True)).contiguous(memory_format=torch.channels_last)

@@ -4,7 +4,6 @@ Each function returns matplotlib figures, one per page. `save` writes them as PN
 matplotlib supports.
 """
 
-from hitnet.plots.capsules import capsule_figure as capsule_figure
 from hitnet.plots.ghosts import analysis_figure as analysis_figure
 from hitnet.plots.ghosts import doubtful_figures as doubtful_figures
 from hitnet.plots.ghosts import write_ghosts as write_ghosts
@@ -17,6 +16,7 @@ from hitnet.plots.sheet import class_figures as class_figures
 from hitnet.plots.sheet import draw_image as draw_image
 from hitnet.plots.sheet import save as save
 from hitnet.plots.sheet import tile_figures as tile_figures
+from hitnet.plots.synthesis import capsule_figure as capsule_figure
 from hitnet.plots.synthesis import distribution_figures as distribution_figures
 from hitnet.plots.synthesis import draw_distribution as draw_distribution
 from hitnet.plots.synthesis import hybrid_figures as hybrid_figures

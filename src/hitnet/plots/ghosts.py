@@ -1,7 +1,5 @@
 """Figures of the ghost analysis: agreement, pairs, distances, and the doubtful images as in the paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

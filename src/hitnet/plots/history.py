@@ -1,7 +1,5 @@
 """Training curves: error and loss over the epochs, of one run or of several in one figure."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

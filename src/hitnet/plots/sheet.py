@@ -3,8 +3,6 @@
 Figures are made without pyplot, so no global state changes.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re
@@ -113,12 +111,9 @@ def draw_image(axes: Axes, image: Tensor, *, extent: tuple[float, float, float, 
 
 
 def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
-    """Write figures to a file; its ending gives the type.
+    """Write figures to a file, whose ending gives the type; returns the files that were written.
 
     Several figures become pages of one PDF. For other types they become the files NAME-1, NAME-2, …
-
-    Returns:
-        The files that were written.
     """
     target = expand(path)
     kind = check_file_type(target)

@@ -1,7 +1,5 @@
 """The review server's answers: the page, its rows and pictures, what is decided, and who may ask."""
 
-from __future__ import annotations
-
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping

@@ -3,8 +3,6 @@
 All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter
@@ -127,8 +125,7 @@ class Board:
     def decide_group(self, query: Query, pair: tuple[int, int], decision: str, *, expected: int) -> Step:
         """Decide on all undecided images of the group of a `pair`, given and suggested: keep, or relabel them.
 
-        Raises:
-            StaleError: There are not as many as the page shows; nothing is decided then.
+        If there are not as many as the page shows, it raises StaleError, and nothing is decided.
         """
         with self.lock:
             self.catch_up()

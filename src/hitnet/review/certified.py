@@ -13,8 +13,6 @@ This holds for every number of decisions, also if people stop when they like wha
 errors (Shekhar et al., Risk-limiting financial audits via weighted sampling without replacement, 2023).
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -32,24 +30,15 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Draws:
-    """What is known before each of n draws; images (n,) in the order in which they were drawn.
+    """What is known before each of n draws; images (n,) in the order in which they were drawn."""
 
-    Attributes:
-        image: Which was drawn.
-        probability: p, of this image among those left.
-        expected: c, of this image.
-        sum_expected: C, of all images left.
-        most, least: The largest and the smallest number that could have been drawn.
-        left: How many images were left.
-    """
-
-    image: Ints
-    probability: Floats
-    expected: Floats
-    sum_expected: Floats
-    most: Floats
-    least: Floats
-    left: Ints
+    image: Ints  # which was drawn
+    probability: Floats  # p, of this image among those left
+    expected: Floats  # c, of this image
+    sum_expected: Floats  # C, of all images left
+    most: Floats  # the largest number that could have been drawn
+    least: Floats  # the smallest
+    left: Ints  # how many images were left
 
 
 def draw_weights(expected: Floats) -> Floats:
@@ -120,14 +109,10 @@ def log_capital(total: int, draws: Draws, wrong: Floats, *, too_high: bool) -> f
 def count_bounds(
     draws: Draws, low: Floats, high: Floats, *, images: int, confidence: float = CONFIDENCE
 ) -> tuple[int, int]:
-    """Between which numbers that of the wrong labels of N `images` lies.
+    """Between which numbers that of the wrong labels of N `images` lies; both bounds hold with this `confidence`.
 
-    Args:
-        draws: As drawn.
-        low: (t,), the first decisions: 1 if the label is wrong, else 0; 0 also where it is unsure.
-        high: (t,), the same, but 1 where it is unsure.
-        images: N.
-        confidence: The probability that both bounds hold is at least this.
+    `low` (t,) are the first decisions: 1 if the label is wrong, else 0; 0 also where it is unsure. `high` (t,) are the
+    same, but 1 where it is unsure.
     """
     limit = math.log(2 / (1 - confidence))
     fewest, most = int(low.sum()), images - len(high) + int(high.sum())

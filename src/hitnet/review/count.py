@@ -4,8 +4,6 @@
 decisions like all others.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from dataclasses import asdict, dataclass
@@ -93,10 +91,8 @@ class Count:
     def draw(self, images: int, verdicts: Verdicts, *, seed: int | None = None) -> None:
         """Draw images from those without a decision, or more of them after an earlier draw; on disk when this returns.
 
-        Args:
-            images: How many images to judge in all.
-            verdicts: (N,), what people have decided.
-            seed: Decides which; None: at random.
+        `images` are to be judged in all, `verdicts` (N,) are what people have decided, and `seed` decides which are
+        drawn; None: at random.
         """
         whole("review", "count", images, 1)
         self.catch_up()

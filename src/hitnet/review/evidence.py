@@ -5,8 +5,6 @@ opened data finds and decodes it, as it does for the judges. Doubts come from si
 near-duplicates, and what each judge says.
 """
 
-from __future__ import annotations
-
 import io
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple

@@ -1,10 +1,8 @@
 """Which rows a page asks for, and in which order: read from a request, and computed from rows and decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +95,7 @@ class States:
     verdict: Verdicts  # (N,), one of Verdict; unsure where reviewers disagree
 
     @classmethod
-    def undecided(cls, rows: int) -> States:
+    def undecided(cls, rows: int) -> Self:
         decision, verdict = np.zeros((2, rows), np.int8)
         own, disputed = np.zeros((2, rows), np.bool_)
         return cls(decision, own, disputed, verdict)

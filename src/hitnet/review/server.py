@@ -1,7 +1,5 @@
 """The review server: serves an audit's page on this machine, to this machine only."""
 
-from __future__ import annotations
-
 import asyncio
 import getpass
 import logging

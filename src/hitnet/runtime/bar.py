@@ -1,7 +1,5 @@
 """A bar over the whole of some long-running work, with its parts by name, in a terminal or a notebook."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping

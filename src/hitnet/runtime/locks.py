@@ -1,7 +1,5 @@
 """Lock files that keep other processes out, and that the system unlocks when their process ends."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator
@@ -17,10 +15,9 @@ _claims: dict[Path, int] = {}  # the lock files of this process, each with its o
 
 
 def claim(path: str | Path) -> bool:
-    """Lock the lock file `path` for this process, until `release` or the end of the process.
+    """Lock the lock file `path` for this process, until `release` or its end; False if another process holds the lock.
 
-    Returns:
-        False if another process holds the lock. True also where the disk does not support locks.
+    Where the disk does not support locks, all may have it.
     """
     target = Path(path).absolute()
     while target not in _claims:
@@ -69,11 +66,7 @@ def taking_turns(path: str | Path) -> Iterator[None]:
 
 
 def moved_to(path: str | Path) -> Path | None:
-    """Where a lock file of this process is, if it is no longer at `path`; `path` itself if nobody knows.
-
-    Returns:
-        None if it is still there, or was never locked.
-    """
+    """Where a lock file of this process is, if it is no longer at `path` (itself if nobody knows); else None."""
     target = Path(path).absolute()
     handle = _claims.get(target)
     if handle is None or _is_at(handle, target):

@@ -1,7 +1,5 @@
 """Several processes that work together, started by torchrun: their numbers, what they exchange, and how they end."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

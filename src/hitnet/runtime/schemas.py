@@ -10,8 +10,6 @@ None                      null
 ANYTHING                  any value
 """
 
-from __future__ import annotations
-
 import math
 import types
 import typing

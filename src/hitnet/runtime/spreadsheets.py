@@ -1,7 +1,5 @@
 """CSV files that are safe to open in a spreadsheet, which runs text such as =HYPERLINK(…) as a formula."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

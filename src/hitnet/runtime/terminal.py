@@ -1,7 +1,5 @@
 """Print on a terminal what files and people are called, without letting a name control the terminal."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

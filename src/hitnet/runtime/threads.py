@@ -1,7 +1,5 @@
 """Process many image files in threads, in their order. Pillow releases the interpreter lock while it decodes."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

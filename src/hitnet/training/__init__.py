@@ -1,8 +1,8 @@
 """Training: recipes, the trainer, run folders, and what can be done with a finished run."""
 
+from hitnet.training.api import MINUTES as MINUTES
 from hitnet.training.api import train as train
 from hitnet.training.api import train_many as train_many
-from hitnet.training.choosing import MINUTES as MINUTES
 from hitnet.training.committees import analyse_ghosts as analyse_ghosts
 from hitnet.training.committees import evaluate as evaluate
 from hitnet.training.jobs import Job as Job

@@ -4,8 +4,6 @@ All random numbers of an epoch are drawn in advance (`draw`), so that the epoch 
 `augment` draws nothing.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -33,13 +31,10 @@ def draw(recipe: Recipe, count: int, size: tuple[int, int], generator: torch.Gen
 
 
 def augment(recipe: Recipe, pixels: Tensor, draws: Tensor, *, channels: int | None = None) -> Tensor:
-    """Augment a batch as a recipe says. Places that no pixel moves to become 0, or as `shift_fill` says.
+    """Augment pixels (B, C, H, W) from 0 to 255 as a recipe and their rows of `draw` say.
 
-    Args:
-        recipe: What is done to each image.
-        pixels: (B, C, H, W), values from 0 to 255.
-        draws: Their rows of `draw`.
-        channels: How many channels are the picture (None: all). The others (masks) are moved but not inverted.
+    Places that no pixel moves to become 0, or as `shift_fill` says. The first `channels` are the picture (None: all);
+    the others (masks) are moved but not inverted.
     """
     if recipe.invert:
         pixels = invert(pixels, draws[:, 5], channels=pixels.shape[1] if channels is None else channels)
@@ -84,9 +79,7 @@ def invert(pixels: Tensor, chosen: Tensor, *, channels: int) -> Tensor:
 def warp(pixels: Tensor, entries: Tensor) -> Tensor:
     """Apply a linear map to each image (B, C, H, W): the new pixel at p, counted from the middle, was at p + M p.
 
-    Args:
-        pixels: The images.
-        entries: (B, 4), the entries of each M, row by row, acting on (x, y). Values between pixels are interpolated.
+    `entries` (B, 4) are those of each M, row by row, acting on (x, y). Values between pixels are interpolated.
     """
     height, width = pixels.shape[-2:]
     y = (torch.arange(height, device=pixels.device) - (height - 1) / 2)[:, None]

@@ -1,7 +1,5 @@
 """Several runs together: a committee judges by the mean of its distances, and their ghosts are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

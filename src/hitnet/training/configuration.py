@@ -1,9 +1,10 @@
 """From what was asked for to the configuration of a run: data, network and recipe, checked against each other."""
 
-from __future__ import annotations
-
+import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from hitnet.data import Data, ImageSet
 from hitnet.data.opened import Room, match_classes
 from hitnet.errors import HitNetError
 from hitnet.models import ModelChoice, backbones
-from hitnet.models.network import ModelConfig, Network
+from hitnet.models.hybrid import need_decoder
+from hitnet.models.network import ModelConfig, Network, weights_fingerprint
 from hitnet.runtime.files import expand
-from hitnet.training.hybrid_batches import Prepare, hybrid_augmentation
+from hitnet.training.batches import HybridAugmentation, Prepare
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
 from hitnet.training.run_config import RunConfig
-from hitnet.training.runs import Run
+from hitnet.training.runs import Run, open_run
 from hitnet.training.step import Objective
 
 log = logging.getLogger("hitnet")
@@ -139,3 +141,48 @@ def _warn_of_ghosts(ghosts: int, classes: int) -> None:
             classes,
             ghosts,
         )
+
+
+def hybrid_augmentation(
+    recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
+) -> tuple[Prepare | None, dict[str, Any] | None]:
+    """What prepares the modification of images by this recipe, if it has any, and what a run's configuration keeps."""
+    if recipe.augment == "none":
+        if run is not None:
+            raise HitNetError("`augment_from` names a run, but the recipe has no augmentation: set `augment` = hybrid.")
+        return None, None
+    if run is None:
+        raise HitNetError(
+            "Hybrid augmentation modifies images with a trained network: set `augment_from` to a run that was trained "
+            "on the same classes."
+        )
+    trained = open_run(run)
+    network = modifying_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
+    prepare = partial(
+        HybridAugmentation,
+        network,
+        strength=recipe.augment_strength,
+        share=recipe.augment_share,
+        noise=recipe.augment_noise,
+    )
+    folder = None if trained.folder is None else str(expand(trained.folder).absolute())
+    return prepare, {"run": folder, "weights": weights_fingerprint(network)}
+
+
+def modifying_network(
+    trained: Run, *, class_names: Sequence[str], in_shape: tuple[int, int, int], device: torch.device
+) -> Network:
+    """A copy of a run's network that modifies images of these classes and this shape; raises HitNetError if it cannot.
+
+    It is in evaluation mode, on the device, in the memory order that is fastest for convolutions.
+    """
+    need_decoder(trained.model)
+    if trained.class_names != tuple(class_names) or trained.config.model.in_shape != tuple(in_shape):
+        raise HitNetError(
+            f"The run to augment from was trained on images of {trained.config.model.in_shape} in "
+            f"{len(trained.class_names)} classes ({', '.join(trained.class_names[:10])}); these are images of "
+            f"{tuple(in_shape)} in {len(class_names)} classes ({', '.join(class_names[:10])}). "
+            "Give a run on the same data."
+        )
+    network = copy.deepcopy(trained.model).to(device).eval().requires_grad_(False)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

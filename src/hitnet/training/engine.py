@@ -1,7 +1,5 @@
 """The training of one network: epochs of steps, one row of history per epoch, checkpoints at intervals of time."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time
@@ -15,20 +13,16 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.losses import misfit
-from hitnet.models.inference import class_distances
-from hitnet.models.network import Network
+from hitnet.models.network import Network, class_distances
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.average import Average
-from hitnet.training.batches import Batches, Feed
-from hitnet.training.hybrid_batches import HybridAugmentation
+from hitnet.training.batches import Batches, Feed, HybridAugmentation, epoch_seed, random_state, set_random_state
 from hitnet.training.parallel import Parallel
-from hitnet.training.randomness import epoch_seed, random_state, set_random_state
 from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import Calibration, History, RunFolder, Saved
-from hitnet.training.step import TERMS, Batch, Step, copy_into
+from hitnet.training.step import TERMS, Average, Batch, Step, copy_into
 
 log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
@@ -190,11 +184,7 @@ class Trainer:
             self.checkpoint(i + 1)
 
     def start_epoch(self, epoch: int) -> int:
-        """Prepare an epoch.
-
-        Returns:
-            The number of its steps that are already done.
-        """
+        """Prepare an epoch; returns the number of its steps that are already done."""
         self.model.train()
         self.step.start_epoch(epoch)
         torch.manual_seed(epoch_seed(self.seed, epoch, self.ranks.rank))

@@ -3,8 +3,6 @@
 Audits compute the same features, so that a network for audited photographs takes seconds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,8 +17,7 @@ from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
 from hitnet.features.heads import CLEAN_DROPOUT, FittedHeads, HeadOptions, fit_heads
 from hitnet.models.backbones import open_backbone
-from hitnet.models.inference import evaluating, to_device
-from hitnet.models.network import ModelConfig, Network
+from hitnet.models.network import ModelConfig, Network, evaluating, to_device
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.progress import Progress
@@ -33,19 +30,11 @@ from hitnet.training.runs import Run, open_run
 
 @dataclass
 class FrozenTraining:
-    """Heads on the features of one set of images, each fitted once.
+    """Heads on the features of one set of images, each fitted once."""
 
-    Attributes:
-        data: Where the images come from.
-        images: The images to train on; only their labels are used if they are files.
-        test: The images to test on, if any.
-        device: Where to compute.
-        progress: Hooks.
-    """
-
-    data: Data
-    images: ImageSet
-    test: ImageSet | None
+    data: Data  # where the images come from
+    images: ImageSet  # to train on; only their labels are used if they are files
+    test: ImageSet | None  # to test on
     device: torch.device
     progress: Progress
     rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images

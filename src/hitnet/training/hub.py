@@ -4,15 +4,13 @@ The folder is a run folder, so everything after training takes it. It names no p
 configuration says of paths is left out.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hitnet.data import list_data
-from hitnet.data.known.facts import KNOWN_SETS
+from hitnet.data.known.catalogue import KNOWN_SETS
 from hitnet.errors import HitNetError, MissingPackageError
 from hitnet.models.network import Network
 from hitnet.runtime import files

@@ -1,7 +1,5 @@
 """Jobs: networks to train, on one or several sets of images, each with its run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +14,9 @@ from hitnet.models import ModelChoice
 from hitnet.models.network import Network
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.training.batches import Feed
+from hitnet.training.batches import Feed, Prepare, own_randomness
 from hitnet.training.configuration import configure
 from hitnet.training.engine import Trainer
-from hitnet.training.hybrid_batches import Prepare
-from hitnet.training.randomness import own_randomness
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
@@ -32,21 +28,13 @@ Outcome = Run | DivergedError
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One network to train.
-
-    Attributes:
-        config: What is trained, and how.
-        images: The images to train on.
-        test: The images to test on after each epoch, if any.
-        modify: Prepares the modification of the images, if they are modified.
-        folder: The run folder to keep it in and to resume it from, if any.
-    """
+    """One network to train."""
 
     config: RunConfig
     images: ImageSet
-    test: ImageSet | None = None
-    modify: Prepare | None = None
-    folder: RunFolder | None = None
+    test: ImageSet | None = None  # to test on after each epoch
+    modify: Prepare | None = None  # prepares the modification of the images, if they are modified
+    folder: RunFolder | None = None  # to keep it in and to resume it from
 
     @property
     def finished(self) -> bool:
@@ -88,8 +76,7 @@ def seed_jobs(
 def begun(jobs: Sequence[Job], *, resume: bool, device: torch.device) -> Iterator[list[int]]:
     """Start the run folders of jobs, or check that they can be resumed, and keep other processes out of them.
 
-    Yields:
-        The places of the jobs that are not finished.
+    Yields the places of the jobs that are not finished.
     """
     with ExitStack() as stack:
         for job in jobs:

@@ -4,8 +4,6 @@ Every process takes its part of each batch, batch-norm uses the whole batch, and
 DistributedDataParallel). Only rank 0 reads and writes the run folder.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

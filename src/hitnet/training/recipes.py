@@ -1,18 +1,15 @@
 """Recipes: how a network is trained, as a frozen value that is stored with the weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
 from hitnet.features.heads import HeadOptions
 from hitnet.losses import MISS_WEIGHT, GhostRule
 from hitnet.models.backbones import DEFAULT
 from hitnet.models.hybrid import Noise
-from hitnet.models.inference import PRETRAINED_BATCH
+from hitnet.models.network import PRETRAINED_BATCH
 from hitnet.models.registry import is_backbone
 from hitnet.runtime import schemas
 
@@ -108,7 +105,7 @@ class Recipe:
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
         for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength", "rotate"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
-        for name, hint in _hints().items():
+        for name, hint in get_type_hints(Recipe).items():
             if get_origin(hint) is Literal:
                 check_choice("Recipe", name, getattr(self, name), get_args(hint))
         for name in ("warp", "scale", "average", "label_smoothing"):
@@ -142,7 +139,7 @@ class Recipe:
         """The smallest number of epochs with at least this many steps."""
         return -(-steps // self.steps_per_epoch(images))
 
-    def in_effect(self) -> Recipe:
+    def in_effect(self) -> Self:
         """The same training, with the options of what is switched off at their defaults, since they change nothing."""
         hybrid = ("augment_strength", "augment_share", "augment_noise")
         off: tuple[str, ...] = () if self.augment == "hybrid" else hybrid
@@ -154,15 +151,10 @@ class Recipe:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
-
-
-@cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(Recipe)
 
 
 FINE_TUNING = 1 / 3  # factor on the learning rate of a pretrained backbone

@@ -1,11 +1,9 @@
 """The configuration of a run: the network, the recipe, the data and the seed."""
 
-from __future__ import annotations
-
 import operator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hitnet.data.reading.decode import check_shape
 from hitnet.errors import HitNetError
@@ -43,23 +41,14 @@ NOT_COMPARED |= {("data", key) for key in ("limit", "source", "in_memory", "name
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The configuration of a run.
+    """The configuration of a run."""
 
-    Attributes:
-        model_name: The name that the network was chosen by.
-        model: The network.
-        recipe: How it is trained.
-        seed: Seed of everything that is random.
-        data: The data; see `configuration.describe`.
-        augment_from: The network behind hybrid augmentation: its `run` folder and a fingerprint of its `weights`.
-    """
-
-    model_name: str
+    model_name: str  # that the network was chosen by
     model: ModelConfig
     recipe: Recipe
-    seed: int
-    data: dict[str, Any]
-    augment_from: dict[str, Any] | None = None
+    seed: int  # of everything that is random
+    data: dict[str, Any]  # see `configuration.describe`
+    augment_from: dict[str, Any] | None = None  # whose network modifies images: `run` folder, hash of its `weights`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", operator.index(self.seed))  # numpy's whole numbers overflow
@@ -70,19 +59,13 @@ class RunConfig:
         return {"format": FORMAT, **asdict(self), "model": self.model.to_dict()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], where: Path) -> RunConfig:
+    def from_dict(cls, values: dict[str, Any], where: Path) -> Self:
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the configuration of a run that this version of hitnet can read.")
         schemas.check_schema(values, SCHEMA, where)
         try:
-            config = cls(
-                model_name=values["model_name"],
-                model=ModelConfig.from_dict(values["model"]),
-                recipe=Recipe.from_dict(values["recipe"]),
-                seed=values["seed"],
-                data=values["data"],
-                augment_from=values["augment_from"],
-            )
+            parts = {"model": ModelConfig.from_dict(values["model"]), "recipe": Recipe.from_dict(values["recipe"])}
+            config = cls(**{each.name: values[each.name] for each in fields(cls)} | parts)
             check_shape(config.model.in_shape)
         except HitNetError as error:
             raise HitNetError(f"{where} is not one that this version of hitnet can read. {error}") from error
@@ -91,7 +74,7 @@ class RunConfig:
             raise HitNetError(f"{where} is damaged: it must name {classes} different classes; it names {len(names)}.")
         return config
 
-    def differences(self, new: RunConfig) -> dict[tuple[str, str], str]:
+    def differences(self, new: Self) -> dict[tuple[str, str], str]:
         """Where another configuration asks for another training, as (part, entry), each with its old and new value."""
         mine, other = (replace(config, recipe=config.recipe.in_effect()).to_dict() for config in (self, new))
         changed = {}

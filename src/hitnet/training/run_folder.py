@@ -150,29 +150,21 @@ class RunFolder:
         return RunConfig.from_dict(files.read_json(self.config_file), self.config_file)
 
     def history(self) -> History:
-        if not self.history_file.is_file():
-            return []
-        rows: History = files.read_json(self.history_file)
-        schemas.check_schema(rows, HISTORY_SCHEMA, self.history_file)
-        return rows
+        rows: History | None = _read(self.history_file, HISTORY_SCHEMA)
+        return rows or []
 
     def calibration(self) -> Calibration | None:
         """What was measured on images that the network was not trained on, if there were enough."""
-        if not self.calibration_file.is_file():
+        values = _read(self.calibration_file, CALIBRATION_SCHEMA)
+        if values is None:
             return None
-        values = files.read_json(self.calibration_file)
-        schemas.check_schema(values, CALIBRATION_SCHEMA, self.calibration_file)
         finite(str(self.calibration_file), "temperature", values["temperature"], above_0=True)
         return Calibration(**values)
 
     def threads(self) -> int | None:
         """How many threads of a CPU the run was begun with, if this is known: other numbers round otherwise."""
-        file = self.path / "environment.json"
-        if not file.is_file():
-            return None
-        recorded = files.read_json(file)
-        schemas.check_schema(recorded, ENVIRONMENT_SCHEMA, file)
-        return recorded["threads"] if 1 <= recorded["threads"] <= MOST_THREADS else None
+        recorded = _read(self.path / "environment.json", ENVIRONMENT_SCHEMA)
+        return recorded["threads"] if recorded and 1 <= recorded["threads"] <= MOST_THREADS else None
 
     @contextmanager
     def present(self) -> Iterator[RunFolder]:
@@ -262,6 +254,15 @@ class RunFolder:
                 f"{self.weights_file} does not fit the network in config.json: {len(wrong)} tensors are missing, "
                 f"unknown or of another shape; the first is {wrong[0]}."
             )
+
+
+def _read(file: Path, schema: Any) -> Any:
+    """What a JSON file holds, after a check; None if it is not there."""
+    if not file.is_file():
+        return None
+    value = files.read_json(file)
+    schemas.check_schema(value, schema, file)
+    return value
 
 
 def environment(device: torch.device) -> dict[str, Any]:

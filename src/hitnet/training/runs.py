@@ -21,8 +21,7 @@ from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Predictions, check_share
-from hitnet.models.inference import distances_and_misfits
-from hitnet.models.network import Network
+from hitnet.models.network import Network, distances_and_misfits
 from hitnet.runtime.device import pick_device
 from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig

@@ -4,8 +4,6 @@ On a GPU, trainings side by side have a stream each, so that their steps overlap
 its weights are those that it would have on its own.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 from collections import deque
@@ -18,8 +16,8 @@ import torch
 
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.runtime.progress import Stopped
+from hitnet.training.batches import own_randomness, random_state, set_random_state
 from hitnet.training.engine import Trainer
-from hitnet.training.randomness import own_randomness, random_state, set_random_state
 
 log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
@@ -56,13 +54,10 @@ class Running:
 
 
 class Scheduler(Generic[J]):
-    """A queue of trainings, some of which run side by side in turns.
+    """A queue of trainings, by whatever names them, of which at most `most` run side by side in turns.
 
-    Args:
-        jobs: The trainings, by whatever names them.
-        make: Makes the trainer of a training, when its turn comes.
-        on_end: Called as soon as a training ends, with its trainer, or why it diverged; not if it is stopped.
-        most: How many trainings run side by side.
+    `make` makes the trainer of a training when its turn comes. `on_end` is called as soon as a training ends, with its
+    trainer, or why it diverged; not if it is stopped.
     """
 
     def __init__(

@@ -15,17 +15,9 @@ if TYPE_CHECKING:
 FOLDER = "tensorboard"
 CURVES = {  # the entries of a row of history, grouped as TensorBoard shows them
     "loss": "loss/total",
-    "classification": "loss/classification",
-    "reconstruction": "loss/reconstruction",
-    "train_error": "error/train",
-    "test_error": "error/test",
-    "train_hits": "hits/train",
-    "test_hits": "hits/test",
-    "train_misses": "misses/train",
-    "test_misses": "misses/test",
-    "learning_rate": "training/learning_rate",
-    "images_per_second": "training/images_per_second",
-    "seconds": "training/seconds",
+    **{name: f"loss/{name}" for name in ("classification", "reconstruction")},
+    **{f"{split}_{kind}": f"{kind}/{split}" for kind in ("error", "hits", "misses") for split in ("train", "test")},
+    **{name: f"training/{name}" for name in ("learning_rate", "images_per_second", "seconds")},
 }
 
 

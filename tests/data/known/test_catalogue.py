@@ -16,8 +16,7 @@ from scipy.io import savemat
 
 from hitnet.data import check_data, data_folder, fetch_data, list_data, open_data
 from hitnet.data.known import catalogue
-from hitnet.data.known.catalogue import SetFiles, recorded_folder
-from hitnet.data.known.facts import KNOWN_SETS, known_set
+from hitnet.data.known.catalogue import KNOWN_SETS, SetFiles, known_set, recorded_folder
 from hitnet.data.known.makers import RECORD
 from hitnet.errors import HitNetError
 

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 import hitnet
-from hitnet.data.known.catalogue import content_hash
-from hitnet.data.known.facts import KNOWN_SETS
+from hitnet.data.known.catalogue import KNOWN_SETS, content_hash
 from hitnet.errors import HitNetError
 
 SPLITS = ("train", "validation", "test")

@@ -9,8 +9,8 @@ import torch
 
 import hitnet
 from hitnet.data import check_data, open_data
-from hitnet.data.known import samples
-from hitnet.data.known.samples import CLOTHING_CLASSES
+from hitnet.data.known import datasets as samples
+from hitnet.data.known.datasets import CLOTHING_CLASSES
 from hitnet.errors import HitNetError
 
 COUNTS = {  # of train and test, by class

@@ -7,10 +7,9 @@ import torch
 from PIL import Image
 
 from hitnet import HitNetError
+from hitnet.data import images as streaming
 from hitnet.data import open_data, save_npz
-from hitnet.data.images import Images
-from hitnet.data.reading import streamed as streaming
-from hitnet.data.reading.streamed import Streamed
+from hitnet.data.images import Images, Streamed
 from toy import toy_images
 
 

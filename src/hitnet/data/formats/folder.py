@@ -5,8 +5,6 @@ ignored, and so are files whose suffix is not that of an image. Left out, and re
 not read, images outside the class folders, and folders beside train and test that are no split.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter, defaultdict

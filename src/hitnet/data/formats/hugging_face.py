@@ -4,8 +4,6 @@ The images are in the column of type `Image`. The labels are in the column `labe
 the only one of type `ClassLabel`. Rows whose label is empty or -1 are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path

@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hitnet.data.images import Images
+from hitnet.data.images import Images, Pixels, Streamed, decoded, pixels_of, tried
 from hitnet.data.opened import LONGEST_SIDE, Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing, Skipped, describe_skipped, log_skipped, stop_if_strict
 from hitnet.data.reading.pictures import PictureReader, file_pictures
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
-from hitnet.data.reading.streamed import Pixels, Streamed, decoded, pixels_of, tried
 from hitnet.data.split import check_split, even_draw, natural, no_images
 from hitnet.errors import HitNetError
 from hitnet.runtime.threads import in_threads

@@ -9,8 +9,6 @@ or fractions in [0, 1]. A label is a number or a text. The names of the classes 
 is one.
 """
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

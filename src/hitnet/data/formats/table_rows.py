@@ -1,7 +1,5 @@
 """The rows of a table of image files: which columns are read, and what they say about each image."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import Counter
@@ -82,16 +80,13 @@ class Table:
         return Listing(self.path.stem, entries, tuple(skipped))
 
     def agreement(self) -> pd.DataFrame:
-        """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`).
+        """Annotator agreement: one row per labelled image, indexed by id (as in `Images.ids`). Its columns:
 
-        Returns:
-            A table with these columns:
-
-            path: As in `Images.paths`.
-            label: The label that counts.
-            votes: How many labels people gave the image (1 if the table has one label per image).
-            agreement: The share of these votes for `label`, 0 to 1.
-            votes_<class>: How many votes each class got; classes in natural order, also those that never won.
+        path           as in `Images.paths`
+        label          the label that counts
+        votes          how many labels people gave the image (1 if the table has one label per image)
+        agreement      the share of these votes for `label`, 0 to 1
+        votes_<class>  how many votes each class got; classes in natural order, also those that never won
         """
         rows = [row for row in _gather(self)[0] if row.label is not None]
         classes = sorted({vote for row in rows for vote in (*row.stated, *row.votes)}, key=natural)

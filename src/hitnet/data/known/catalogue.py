@@ -1,25 +1,23 @@
-"""The files of the known sets: where they are, whether they are sound, and how to download them."""
-
-from __future__ import annotations
+"""The known sets of sets.toml and their files: where they are, whether they are sound, and how to download them."""
 
 import gzip
 import hashlib
 import http.client
 import os
 import tarfile
+import tomllib
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from hitnet.data.known.facts import FACTS, KnownSet
 from hitnet.data.known.makers import read_cifar, read_idx, read_svhn
 from hitnet.data.split import NAMES
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, unknown_name
 from hitnet.runtime.bar import shown
 from hitnet.runtime.files import cache_folder, expand, new_folder, replacing
 from hitnet.runtime.locks import taking_turns
@@ -28,6 +26,35 @@ TIMEOUT = 30.0  # seconds without an answer
 LARGEST = 2 << 30  # bytes of a download
 LARGEST_MEMBER = 1 << 28  # bytes of one file in an archive
 BLOCK = 1 << 18
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """A set that is known by name."""
+
+    name: str  # to open it by
+    title: str  # what to call it in tables
+    about: str  # one line for the list of datasets
+    page: str
+    licence: str
+    classes: Sequence[str]
+    flip: bool = False  # whether a mirrored image still belongs to its class
+    mirrors: Sequence[str] = ()  # addresses that its files lie below; the first that works is used
+    files: Mapping[str, str] = field(default_factory=dict)  # the checksum of each file, by its name
+    archive: Mapping[str, str] = field(default_factory=dict)  # name and checksum of what the files come in, if they do
+    also: Sequence[str] = ()  # other folders where its files may lie
+    package: str = ""  # the folder of files that ship with hitnet, beside sets.toml
+
+
+FACTS = Path(__file__).with_name("sets.toml")
+KNOWN_SETS = {name: KnownSet(name, **facts) for name, facts in tomllib.loads(FACTS.read_text(encoding="utf-8")).items()}
+
+
+def known_set(name: str) -> KnownSet:
+    """The known set of this name; raises HitNetError for an unknown name."""
+    if name not in KNOWN_SETS:
+        raise unknown_name("dataset", name, KNOWN_SETS)
+    return KNOWN_SETS[name]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The formats of the known sets' makers: idx (MNIST), records of bytes (CIFAR-10), Matlab files (SVHN)."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import os

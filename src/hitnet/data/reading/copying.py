@@ -1,7 +1,5 @@
 """Copy the files of a set for its corrected copy: links stay links, and nothing from outside the set comes in."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Single pictures of a set for people to look at: its own images and nothing else, upright, at a bounded size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -65,8 +63,12 @@ def loaded_pictures(load: Callable[[], Images]) -> PictureReader:
 
 def pixel_picture(pixels: Tensor, longest_side: int) -> Image.Image:
     """The picture of a uint8 image (C, H, W), without black bars."""
-    array = np.ascontiguousarray(pixels.permute(1, 2, 0).squeeze(-1).numpy())
-    return decode.shrunk(decode.without_bars(Image.fromarray(array)), longest_side)
+    return decode.shrunk(decode.without_bars(as_picture(pixels)), longest_side)
+
+
+def as_picture(pixels: Tensor) -> Image.Image:
+    """A uint8 image (C, H, W) as a grey or RGB picture."""
+    return Image.fromarray(np.ascontiguousarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()))
 
 
 def file_pictures(root: Root, listing: Callable[[], Listing]) -> PictureReader:
