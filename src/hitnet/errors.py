@@ -1,7 +1,5 @@
 """Errors for mistakes that a user can fix: each message says what is wrong, where, and what to do."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import operator

@@ -6,8 +6,6 @@ where they did not simply learn it by heart. The labels that the first network c
 others count by the share of these labels that they contradict too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

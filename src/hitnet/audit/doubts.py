@@ -4,8 +4,6 @@ Shapes: distances (M, N, K) of M networks, N images and K classes; labels (N,). 
 towards its given class, so a given class's capsule that stays far from the centre is strong evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

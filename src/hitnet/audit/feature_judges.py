@@ -4,8 +4,6 @@ They make different mistakes: together they find more wrong labels than any of t
 and neighbours tell first how errors came about (noise_model.py); softmax heads learn with that knowledge.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

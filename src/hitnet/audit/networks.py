@@ -3,8 +3,6 @@
 Networks of several kinds err on different images: together they judge better than as many of one kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice

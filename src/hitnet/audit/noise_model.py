@@ -17,8 +17,6 @@ the sum of 1 − score, and the class to propose is the most probable one.
 How much a judge counts can only be learned where it has not seen the label that it judges.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

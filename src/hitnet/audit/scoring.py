@@ -1,7 +1,5 @@
 """From opinions and labels to scores, flags and suggestions, by the noise model."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

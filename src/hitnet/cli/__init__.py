@@ -4,8 +4,6 @@ Each command lies in a module of this package, which is imported only when the c
 the commands' first sentences from the source, without importing PyTorch.
 """
 
-from __future__ import annotations
-
 import ast
 import errno
 import importlib

@@ -1,7 +1,5 @@
 """`hitnet audit`, `hitnet apply` and `hitnet export-audit`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

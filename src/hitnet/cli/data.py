@@ -1,7 +1,5 @@
 """`hitnet data list`, `fetch` and `check`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Options of commands. Those of data, recipes and networks are read from the definitions that Python uses too."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

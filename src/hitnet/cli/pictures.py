@@ -1,7 +1,5 @@
 """Commands that draw or make pictures: what a network has learned, new images, training curves, ghosts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`hitnet evaluate`, `predict` and `export`: what a trained run says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

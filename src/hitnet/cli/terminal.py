@@ -1,7 +1,5 @@
 """What commands share on the terminal: where to print, tables, names."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """`hitnet train`, `hitnet models` and `hitnet extract`."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Annotated, Any

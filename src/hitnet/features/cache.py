@@ -4,8 +4,6 @@ Features are kept under the checksum of a file's bytes, in a folder of the backb
 the pass goes: a pass that is killed resumes at the last of them. A shard that is damaged is computed again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import tempfile

@@ -9,8 +9,6 @@ not seen; one more head is trained on all images. All F + 1 heads are trained to
 out the images of its own fold.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

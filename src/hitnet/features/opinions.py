@@ -3,8 +3,6 @@
 Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the true class pass through the matrix of errors T before they meet the label (P
 the likelihood Σ_z p(z) T[z, g]. Where classes are many, such probabilities tell more than distances of capsules.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Evaluation of a trained network, or of a committee, on a set of images: distances, error, hits and misses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

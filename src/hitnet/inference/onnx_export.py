@@ -1,7 +1,5 @@
 """Export a network to an ONNX file, which ONNX Runtime and other programs run without PyTorch."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import io

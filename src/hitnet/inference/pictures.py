@@ -1,7 +1,5 @@
 """The images of a prediction: files, folders, pictures of Pillow, arrays, tensors or opened data, at one shape."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

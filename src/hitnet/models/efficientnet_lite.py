@@ -5,8 +5,6 @@ EfficientNet-B0 without squeeze-and-excite and with ReLU6 for swish: 407 million
 those of timm's `tf_efficientnet_lite0`, so that files of weights can be exchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Devices, precision, and how much memory there is."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Write files whole or not at all, and read only what is safe to read."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

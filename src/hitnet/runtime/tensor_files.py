@@ -1,7 +1,5 @@
 """Tensors in safetensors files, with a checksum that is compared when they are read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ refused. A picture of another shape than the wanted one is scaled with its aspec
 fill the shape, cropped to the middle.
 """
 
-from __future__ import annotations
-
 import stat
 import threading
 import warnings
