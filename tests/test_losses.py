@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 import hitnet
-from hitnet import CentripetalLoss, GhostLoss, HitNetError, centripetal_loss
+from hitnet import CentripetalLoss, HitNetError, centripetal_loss
 from hitnet.losses import ghost_mask, staircase
 
 
@@ -53,10 +53,9 @@ def test_loss_against_a_loop(n, ghosts):
     torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [CentripetalLoss, GhostLoss])
-def test_options_of_a_loss_are_keyword_only(loss):
+def test_options_of_a_loss_are_keyword_only():
     with pytest.raises(TypeError, match="positional"):
-        loss(16)
+        CentripetalLoss(16)
 
 
 def test_loss_with_other_hyperparameters():
@@ -225,48 +224,6 @@ def test_capsules_must_be_able_to_miss(options):
     with pytest.raises(HitNetError, match=r"at most \d\.\d\d from"):
         CentripetalLoss(**options)
     CentripetalLoss(capsule_dim=4)
-
-
-def naive_ghost(z, target, ghosts, rule):
-    """One image: cross-entropy over the classes that are not ghosts."""
-    wrong = sorted((k for k in range(len(z)) if k != target), key=lambda k: -z[k])[:ghosts]
-    left_out = {k for k in wrong if rule == "always" or z[k] > z[target]}
-    return math.log(sum(math.exp(v) for k, v in enumerate(z) if k not in left_out)) - z[target]
-
-
-@pytest.mark.parametrize("ghosts", [0, 1, 3])
-@pytest.mark.parametrize("rule", ["always", "nearer"])
-def test_ghost_loss_against_a_loop(ghosts, rule):
-    logits = 3 * torch.randn(32, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    targets = torch.arange(32) % 7
-    expected = [naive_ghost(z, k, ghosts, rule) for z, k in zip(logits.tolist(), targets.tolist(), strict=True)]
-    losses = GhostLoss(ghosts=ghosts, reduction="none", ghost_rule=rule)(logits, targets)
-    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12)
-    one_hot = torch.nn.functional.one_hot(targets, 7)
-    torch.testing.assert_close(GhostLoss(ghosts=ghosts, ghost_rule=rule)(logits, one_hot), losses.mean())
-
-
-def test_ghost_loss_without_ghosts_is_cross_entropy():
-    logits, targets = torch.randn(16, 5), torch.arange(16) % 5
-    torch.testing.assert_close(GhostLoss(ghosts=0)(logits, targets), torch.nn.functional.cross_entropy(logits, targets))
-
-
-def test_gradient_of_the_ghost_loss():
-    logits, targets = torch.randn(6, 5, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2, 3, 4, 0])
-    assert gradcheck(lambda z: GhostLoss(reduction="sum")(z, targets), (logits,))
-    (gradient,) = torch.autograd.grad(GhostLoss()(logits, targets), logits)
-    ghosts = logits.detach().masked_fill(torch.nn.functional.one_hot(targets, 5).bool(), -math.inf).argmax(dim=1)
-    assert not gradient[torch.arange(6), ghosts].any()
-    assert (gradient != 0).sum() == 6 * 4
-
-
-def test_mistakes_with_the_ghost_loss():
-    with pytest.raises(HitNetError, match="no wrong class is left"):
-        GhostLoss()(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(HitNetError, match=r"ghost_rule .*; got 'near'"):
-        GhostLoss(ghost_rule="near")
-    with pytest.raises(HitNetError, match="ghost_probability must be in"):
-        GhostLoss(ghost_probability=2)
 
 
 def test_misfit_against_a_loop():

@@ -28,9 +28,7 @@ if TYPE_CHECKING:  # the only list of public names: type checkers import from it
     from hitnet.inference import Evaluation as Evaluation
     from hitnet.inference import Prediction as Prediction
     from hitnet.losses import CentripetalLoss as CentripetalLoss
-    from hitnet.losses import GhostLoss as GhostLoss
     from hitnet.losses import centripetal_loss as centripetal_loss
-    from hitnet.losses import ghost_loss as ghost_loss
     from hitnet.losses import misfit as misfit
     from hitnet.models import HitNet as HitNet
     from hitnet.models import HitOrMissClassifier as HitOrMissClassifier

@@ -12,10 +12,8 @@ from hitnet.errors import HitNetError, check_choice, finite, share, whole
 __all__ = [
     "MISS_WEIGHT",
     "CentripetalLoss",
-    "GhostLoss",
     "Reduction",
     "centripetal_loss",
-    "ghost_loss",
     "matching_truth",
     "misfit",
     "reduce",
@@ -30,13 +28,7 @@ MISS_WEIGHT = 0.5  # λ of the paper
 def staircase(x: Tensor, *, step: float, height: float, start: float) -> Tensor:
     """L_{l,h,m}(x) = H{x−m} (f+1) h (x − m − 0.5 f l), f = ⌊(x−m)/l⌋ (Eq. 2).
 
-    The derivative is zero on [0, m] and then rises by h every l.
-
-    Args:
-        x: Any shape.
-        step: l.
-        height: h.
-        start: m.
+    The derivative is zero on [0, m] and then rises by h every l. x has any shape; l is `step`, h `height`, m `start`.
     """
     excess = (x - start).clamp_min(0)
     stairs = torch.floor(excess.detach() / step)
@@ -107,13 +99,7 @@ def misfit(distances: Tensor) -> Tensor:
     """How far images are from what training asks for: their centripetal loss, if the winning class were the true one.
 
     It is 0 if one capsule hits and all others miss. It is large if no capsule hits, and also if several are near the
-    centre: both say that an image is unlike those of any class.
-
-    Args:
-        distances: d (B, K).
-
-    Returns:
-        (B,).
+    centre: both say that an image is unlike those of any class. Distances (B, K) give (B,).
     """
     check_tensor("misfit: distances", distances, 2, "(B, K)")
     return centripetal_loss(distances, one_hot(distances.argmin(dim=1), distances.shape[1]))
@@ -126,32 +112,7 @@ def reduce(values: Tensor, reduction: Reduction) -> Tensor:
     return values.sum() if reduction == "sum" else values
 
 
-class LossWithGhosts(nn.Module):
-    """What the losses below have in common: which classes of an image cost nothing, and how a batch is reduced."""
-
-    def __init__(self, ghosts: int, rule: GhostRule, probability: float, reduction: Reduction) -> None:
-        super().__init__()
-        owner = type(self).__name__
-        check_choice(owner, "reduction", reduction, ("mean", "sum", "none"))
-        check_choice(owner, "ghost_rule", rule, ("always", "nearer"))
-        self.ghosts, self.ghost_rule = whole(owner, "ghosts", ghosts, 0), rule
-        self.ghost_probability = share(owner, "ghost_probability", probability)
-        self.reduction: Reduction = reduction
-
-    @property
-    def draws(self) -> bool:
-        """Whether it is left to chance which ghosts are excused."""
-        return self.ghosts > 0 and self.ghost_probability < 1
-
-    def excused(self, distances: Tensor, truth: Tensor, chances: Tensor | None = None) -> Tensor | None:
-        """The ghosts (B, K), booleans, from distances of which the smallest are nearest; None without ghosts."""
-        if not self.ghosts:
-            return None
-        count, rule, probability = self.ghosts, self.ghost_rule, self.ghost_probability
-        return ghost_mask(distances, truth, ghosts=count, rule=rule, probability=probability, chances=chances)
-
-
-class CentripetalLoss(LossWithGhosts):
+class CentripetalLoss(nn.Module):
     """Centripetal loss (Eqs. 2 and 3), summed over classes; with ghosts > 0, Eq. 4.
 
     Call it as loss(distances, targets): distances (B, K), targets class indices (B,) or zeros and ones (B, K). With
@@ -191,8 +152,13 @@ class CentripetalLoss(LossWithGhosts):
         ghost_probability: float = 1.0,
         farthest: float | None = None,
     ) -> None:
-        super().__init__(ghosts, ghost_rule, ghost_probability, reduction)
+        super().__init__()
         owner = type(self).__name__
+        check_choice(owner, "reduction", reduction, ("mean", "sum", "none"))
+        check_choice(owner, "ghost_rule", ghost_rule, ("always", "nearer"))
+        self.ghosts, self.ghost_rule = whole(owner, "ghosts", ghosts, 0), ghost_rule
+        self.ghost_probability = share(owner, "ghost_probability", ghost_probability)
+        self.reduction: Reduction = reduction
         self.capsule_dim = whole(owner, "capsule_dim", capsule_dim, 1)
         steps = {"hit_step": hit_step, "miss_step": miss_step}
         others = {"hit_radius": hit_radius, "miss_radius": miss_radius, "miss_weight": miss_weight}
@@ -206,64 +172,22 @@ class CentripetalLoss(LossWithGhosts):
                 f"none could miss it by {miss_radius}. Use a larger `capsule_dim` or a smaller `miss_radius`."
             )
 
+    @property
+    def draws(self) -> bool:
+        """Whether it is left to chance which ghosts are excused."""
+        return self.ghosts > 0 and self.ghost_probability < 1
+
+    def excused(self, distances: Tensor, truth: Tensor, chances: Tensor | None = None) -> Tensor | None:
+        """The ghosts (B, K), booleans, from distances of which the smallest are nearest; None without ghosts."""
+        if not self.ghosts:
+            return None
+        count, rule, probability = self.ghosts, self.ghost_rule, self.ghost_probability
+        return ghost_mask(distances, truth, ghosts=count, rule=rule, probability=probability, chances=chances)
+
     def forward(self, distances: Tensor, targets: Tensor, *, chances: Tensor | None = None) -> Tensor:
         truth = matching_truth(distances, targets)
         excused = self.excused(distances, truth, chances)
         return reduce(centripetal_loss(distances, truth, excused=excused, **self.options), self.reduction)
-
-
-def ghost_loss(logits: Tensor, truth: Tensor, excused: Tensor) -> Tensor:
-    """Cross-entropy per image without the excused classes: log Σ_k∉excused exp(z_k) − z_true.
-
-    Args:
-        logits: z (B, K).
-        truth: (B, K) booleans, true for the true class.
-        excused: (B, K) booleans: classes without loss and without gradient, as if they were not among the K.
-
-    Returns:
-        (B,).
-    """
-    z = full_precision(logits).masked_fill(excused, -math.inf)
-    return -z.log_softmax(dim=1).masked_fill(~truth, 0).sum(dim=1)
-
-
-class GhostLoss(LossWithGhosts):
-    """Cross-entropy that lets the most likely wrong classes go unpunished: ghosts for any classifier.
-
-    The idea is the ghost loss of Deliège et al. (2020), read for softmax: the ghost is taken out of the softmax, so it
-    has neither loss nor gradient. An image whose ghost stays more likely than its label may be mislabelled.
-
-    Call it as loss(logits, targets): logits (B, K), targets class indices (B,) or one-hot (B, K). K must be at least
-    `ghosts` + 2, so that a wrong class is left.
-
-    Args:
-        ghosts: Number of most likely wrong classes per image that cost nothing (0: plain cross-entropy).
-        reduction: "mean" or "sum" over the batch, or "none".
-        ghost_rule: "always", or "nearer": only classes that are more likely than the true class.
-        ghost_probability: Chance per image that its ghosts are excused at a step.
-    """
-
-    def __init__(
-        self,
-        *,
-        ghosts: int = 1,
-        reduction: Reduction = "mean",
-        ghost_rule: GhostRule = "always",
-        ghost_probability: float = 1.0,
-    ) -> None:
-        super().__init__(ghosts, ghost_rule, ghost_probability, reduction)
-
-    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        truth = matching_truth(logits, targets)
-        if logits.shape[1] < self.ghosts + 2:
-            raise HitNetError(
-                f"GhostLoss: with {logits.shape[1]} classes and {self.ghosts} ghosts no wrong class is left. Use fewer "
-                "`ghosts`."
-            )
-        excused = self.excused(-logits, truth)
-        return reduce(
-            ghost_loss(logits, truth, torch.zeros_like(truth) if excused is None else excused), self.reduction
-        )
 
 
 def matching_truth(predictions: Tensor, targets: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from hitnet.data.known.catalogue import data_folder as data_folder
 from hitnet.data.known.datasets import fetch_data as fetch_data
 from hitnet.data.known.datasets import list_data as list_data
 from hitnet.data.known.makers import read_matlab as read_matlab
-from hitnet.data.opened import Check as Check
 from hitnet.data.opened import Data as Data
 from hitnet.data.opened import DataOptions as DataOptions
 from hitnet.data.opened import ImageSet as ImageSet
@@ -19,7 +18,6 @@ from hitnet.data.opened import Relabelling as Relabelling
 from hitnet.data.opened import Report as Report
 from hitnet.data.reading.array_files import read_npz as read_npz
 from hitnet.data.reading.decode import read_image as read_image
-from hitnet.data.reading.entries import Skipped as Skipped
 from hitnet.data.sources import FORMATS as FORMATS
 from hitnet.data.sources import Source as Source
 from hitnet.data.sources import check_data as check_data

@@ -5,8 +5,6 @@ from hitnet.inference.evaluation import mean_distances as mean_distances
 from hitnet.inference.evaluation import network_distances as network_distances
 from hitnet.inference.ghosts import Ghosts as Ghosts
 from hitnet.inference.ghosts import find_ghosts as find_ghosts
-from hitnet.inference.onnx_file import OnnxNetwork as OnnxNetwork
-from hitnet.inference.onnx_file import is_onnx as is_onnx
 from hitnet.inference.onnx_file import open_onnx as open_onnx
 from hitnet.inference.prediction import DecisionRule as DecisionRule
 from hitnet.inference.prediction import Prediction as Prediction

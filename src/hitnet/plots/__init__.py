@@ -8,7 +8,6 @@ from hitnet.plots.ghosts import analysis_figure as analysis_figure
 from hitnet.plots.ghosts import doubtful_figures as doubtful_figures
 from hitnet.plots.ghosts import write_ghosts as write_ghosts
 from hitnet.plots.history import draw_error as draw_error
-from hitnet.plots.history import draw_loss as draw_loss
 from hitnet.plots.history import history_figure as history_figure
 from hitnet.plots.history import plot_history as plot_history
 from hitnet.plots.sheet import check_file_type as check_file_type

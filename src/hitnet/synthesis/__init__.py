@@ -1,6 +1,5 @@
 """Show what a network has learned, and make images with it: prototypes, traversal, generation, hybrid augmentation."""
 
-from hitnet.models.hybrid import Hybrid as Hybrid
 from hitnet.models.hybrid import hybrid as hybrid
 from hitnet.synthesis.datasets import HybridExamples as HybridExamples
 from hitnet.synthesis.datasets import ImageStream as ImageStream
@@ -13,7 +12,6 @@ from hitnet.synthesis.decoding import decode as decode
 from hitnet.synthesis.decoding import prototypes as prototypes
 from hitnet.synthesis.decoding import traverse as traverse
 from hitnet.synthesis.distributions import CapsuleDistributions as CapsuleDistributions
-from hitnet.synthesis.distributions import CapsuleGaussians as CapsuleGaussians
 from hitnet.synthesis.distributions import Generated as Generated
 from hitnet.synthesis.distributions import capsule_distributions as capsule_distributions
 from hitnet.synthesis.distributions import fitted_gaussians as fitted_gaussians
