@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from audits import with_errors
 from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.scoring import score_labels
+from parts.kept_features import Case, read_case
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "groups.json"
@@ -31,9 +31,9 @@ def accepted(chosen: np.ndarray, suggested: np.ndarray, given: np.ndarray, truth
     return {"relabelled": int(chosen.sum()), "fixed": int(fixed.sum()), "broken": int(broken.sum())}
 
 
-def measure(features: torch.Tensor, truth: np.ndarray, seed: int) -> Row:
-    given = with_errors(truth, RATE, seed)
-    scored = score_labels(judge_features(features, torch.from_numpy(given), int(truth.max()) + 1, seed=seed), given)
+def measure(case: Case, seed: int) -> Row:
+    given, truth = case.given, case.truth
+    scored = score_labels(judge_features(case.features, torch.from_numpy(given), case.classes, seed=seed), given)
     differ = scored.suggested != given
     probable = differ & (scored.score < 0.5)
     return {
@@ -51,11 +51,9 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     args = parser.parse_args()
     for file in args.files:
-        arrays = np.load(file, allow_pickle=False)
-        some = np.random.RandomState(0).permutation(len(arrays["y"]))[: args.images]
-        features, truth = torch.from_numpy(arrays["x"][some].astype(np.float32)), arrays["y"][some].astype(np.int64)
         for seed in args.seeds:
-            row = {"set": file.stem, "seed": seed, "images": len(truth)} | measure(features, truth, seed)
+            case = read_case(file, "uniform", images=args.images, rate=RATE, seed=seed)
+            row = {"set": file.stem, "seed": seed, "images": len(case.truth)} | measure(case, seed)
             print(row, flush=True)
             replace_rows(RECORD, [row | about(torch.device("cpu"))], "set", "seed")
 

@@ -211,8 +211,8 @@ def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
     same(together.opinions, (*networks, *heads.opinions))
     assert together.opinions[1].weight == networks[1].weight
     assert torch.equal(together.images.labels, images.labels)
-    assert [opinion.in_sample for opinion in together.opinions] == [False, True] + [False] * 3
-    assert [opinion.capsules for opinion in together.opinions] == [True] * 3 + [False] * 2
+    assert [opinion.in_sample for opinion in together.opinions] == [False, True] + [False] * 4
+    assert [opinion.capsules for opinion in together.opinions] == [True] * 3 + [False] * 3
     assert torch.equal(together.features, heads.features)
     assert together.model == "hitnet-pretrained, heads and neighbours on timm:tiny"
     assert [network.get("seed") for network in together.networks] == [5, 6, None]

@@ -75,7 +75,7 @@ def test_planted_wrong_labels_rank_first(audited):
 
 def test_what_the_summary_says(audited):
     summary = json.loads((audited.folder / "summary.json").read_text())
-    assert (summary["models"], summary["model"]) == (4, "heads and neighbours on TinyBackbone")
+    assert (summary["models"], summary["model"]) == (6, "heads and neighbours on TinyBackbone")
     assert summary["networks"] == [{"features": "TinyBackbone"}]
     assert set(summary["duplicates"]) == {"pairs", "labels_differ"}
     assert summary["duplicates"]["pairs"] == len(pd.read_csv(audited.folder / "duplicates.csv"))

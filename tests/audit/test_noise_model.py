@@ -71,6 +71,24 @@ def test_a_step_of_the_weights_is_that_of_newtons_method():
     torch.testing.assert_close(improve_weights(logits, target, weights), expected)
 
 
+def test_a_judge_that_would_count_against_the_others_does_not_move_them():
+    logits, given, truth = simulated(400, 3)
+    noise = logits[0].clone()
+    noise[torch.arange(400), truth] -= 9.0  # what the first says beside the truth: its best weight is negative
+    logits = torch.cat([logits, noise[None]])
+    target = torch.nn.functional.one_hot(truth, 3).double()
+    weights = torch.full((3,), 0.3, dtype=torch.float64)
+    for _ in range(20):
+        weights = improve_weights(logits, target, weights)
+    others = torch.full((2,), 0.3, dtype=torch.float64)
+    for _ in range(20):
+        others = improve_weights(logits[:2], target, others)
+    assert float(weights[2]) == 0
+    torch.testing.assert_close(weights[:2], others, rtol=1e-4, atol=1e-4)
+    fitted, alone = fit_noise_model(logits, given), fit_noise_model(logits[:2], given)
+    torch.testing.assert_close(fitted.posterior, alone.posterior, rtol=0, atol=1e-2)
+
+
 @pytest.mark.parametrize(("count", "classes"), [(2000, 2), (3000, 10), (6000, 100)])
 def test_number_and_place_of_the_errors_are_found(count, classes):
     logits, given, truth = simulated(count, classes, rate=0.08, knowledge=(4.0, 3.0))

@@ -140,7 +140,7 @@ def test_audit_with_a_backbone(command, here, timm):
     (here / "photos" / "red" / "000.png").rename(here / "photos" / "blue" / "000.png")
     ended = command("audit", "photos", *TINY, "--out", "out")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("photos: 48 labels judged by 3 judges (heads and neighbours on timm:tiny) in ")
+    assert ended.out.startswith("photos: 48 labels judged by 4 judges (heads and neighbours on timm:tiny) in ")
     rows = [line.split() for line in ended.out.splitlines()]
     first = rows.index(["id", "path", "given", "suggested", "score", "votes", "flag"]) + 1
     assert rows[first][:4] == ["0", "blue/000.png", "blue", "red"]

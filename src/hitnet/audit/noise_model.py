@@ -21,6 +21,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 PULLS = (4.0, 16.0, 64.0, 256.0, 1024.0)
@@ -121,9 +122,12 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tens
     spread = logits - expected[..., None]
     curvature = torch.stack([torch.einsum("nk,jnk->j", prior * each, spread) for each in spread]) / count
     curvature += torch.eye(len(weights), dtype=curvature.dtype, device=curvature.device) / count
-    stepped = weights + torch.linalg.solve(curvature.double(), gradient.double()).to(weights)
+    # The step's quadratic form, of which w ≥ 0 is to be the maximum, as least squares |Rw − b|².
+    root = torch.linalg.cholesky(curvature.double()).T
+    target = root @ weights.double() + torch.linalg.solve(root.T, gradient.double())
+    stepped = torch.from_numpy(nnls(root.cpu().numpy(), target.cpu().numpy())[0]).to(weights)
     # No leaps: far from the maximum, the step is too long.
-    return torch.minimum(stepped.clamp_min(0), 4 * weights + 0.05)
+    return torch.minimum(stepped, 4 * weights + 0.05)
 
 
 def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: float) -> tuple[Tensor, Tensor]:
