@@ -1,8 +1,8 @@
 """All judges of features together: their order and scale."""
 
 import torch
-from feature_samples import blobs
 
+from feature_samples import blobs
 from hitnet.audit.feature_judges import judge_features
 from hitnet.features.neighbours import neighbour_votes
 from hitnet.features.opinions import FLOOR, NEIGHBOURS

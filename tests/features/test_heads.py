@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from feature_samples import blobs
 from torch import nn
 
+from feature_samples import blobs
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
 from hitnet.features.heads import HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation

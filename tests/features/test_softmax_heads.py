@@ -1,9 +1,9 @@
 """Softmax heads against linear layers in float64, one after the other; what the matrix of errors changes."""
 
 import torch
-from feature_samples import blobs
 from torch import nn
 
+from feature_samples import blobs
 from hitnet.features.heads import HeadOptions, deal
 from hitnet.features.softmax_heads import fit_softmax_heads
 
