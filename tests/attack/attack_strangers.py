@@ -272,7 +272,7 @@ def apply_changed(root: Path) -> None:
     """A decided picture that has changed since the audit keeps its label, or the copy is refused."""
     before = {path: path.read_bytes() for path in sorted((root / PHOTOS).rglob("*.png"))}
     options = {"out": root / "out" / "copy", "data": root / PHOTOS}
-    hitnet.apply_corrections(root / "reviewed", root / "reviewed.csv", **options)
+    hitnet.open_audit(root / "reviewed").apply(root / "reviewed.csv", **options)
     if {path: path.read_bytes() for path in sorted((root / PHOTOS).rglob("*.png"))} != before:
         raise RuntimeError("originals were changed")
     if (

@@ -346,7 +346,7 @@ def test_audit_by_own_features(command, photos, tmp_path):
     ended = command("audit", photos, *options)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("photos: 48 labels judged by 3 judges (heads and neighbours on mine.npz) in ")
+    assert lines[0].startswith("photos: 48 labels judged by 4 judges (heads and neighbours on mine.npz) in ")
     rows = [line for line in lines if ".png" in line][:3]
     assert {line.split("/")[1].split(".")[0] for line in rows} == {f"{i:03}" for i in FLIPPED}
     assert command("audit", photos, *options, "--resume").code == 0

@@ -110,7 +110,7 @@ def test_curves_need_a_run_folder_and_the_package(toy, monkeypatch):
     with pytest.raises(HitNetError, match=r"TensorBoard needs .* `out`"):
         hitnet.train(toy, callbacks=[TensorBoard()], **SMALL)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(HitNetError, match=r"'hitnet\[tensorboard\]'"):
+    with pytest.raises(HitNetError, match="pip install tensorboard"):
         TensorBoard()
 
 
