@@ -1,14 +1,14 @@
 """How much fine-tuned networks help beside frozen heads: networks that have not seen an image, and those that have.
 
-    python benchmarks/cross_fit.py judge KEPT --clothing DIR --cifar10n FILE.npz --tiny DIR      # on a GPU
-    python benchmarks/cross_fit.py score KEPT [--device NAME]                                    # anywhere
+    python benchmarks/cross_fit.py judge KEPT --clothing DIR --cifar10n NPZ --cifar100n NPZ --tiny DIR     # on a GPU
+    python benchmarks/cross_fit.py score KEPT [--device NAME]                                              # anywhere
 
 `judge` keeps what the judges of a default audit on a GPU say, and the seconds. `score` scores these opinions: average
 precision of frozen judges, of networks that have not seen the image, of both, and of both with those that have seen it,
 by their weight, as an audit does it. Rows go to benchmarks/records/cross_fit.json.
 
 Data: the clothes of benchmarks/fine_tuning.py, 5 % uniform and look-alike; images of CIFAR-10N, labels of people
-(`x`, `noisy`, `clean`), all and the first 12,000; a folder of Tiny ImageNet's classes, 5 % uniform.
+(`x`, `noisy`, `clean`), all and the first 12,000, and of CIFAR-100N; a folder of Tiny ImageNet's classes, 5 % uniform.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ CASES = {
     "look-alike": "clothing",
     "cifar-few": "CIFAR-10N",
     "cifar": "CIFAR-10N",
+    "cifar100": "CIFAR-100N",
     "tiny": "Tiny",
 }
 FEW = 12_000
@@ -49,10 +50,10 @@ def opened(case: str, args: argparse.Namespace, folder: Path) -> tuple[hitnet.Da
         files, truth = clothing_files(args.clothing)
         table = write_table(folder / "clothing.csv", files, with_noise(truth, case, 0))
         return hitnet.open_data(table, flip=True), truth
-    if CASES[case] == "CIFAR-10N":
-        arrays = np.load(args.cifar10n, allow_pickle=False)
+    if CASES[case].startswith("CIFAR"):
+        arrays = np.load(args.cifar100n if case == "cifar100" else args.cifar10n, allow_pickle=False)
         x, noisy, clean = (arrays[name][: FEW if case == "cifar-few" else None] for name in ("x", "noisy", "clean"))
-        images = Images.from_arrays(x, noisy.astype(np.int64), name="CIFAR-10N", flip=True)
+        images = Images.from_arrays(x, noisy.astype(np.int64), name=CASES[case], flip=True)
         return hitnet.open_data(images), clean.astype(np.int64)
     images = hitnet.open_data(args.tiny, flip=True).load("all")
     truth = images.labels.numpy()
@@ -120,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(required=True)
     judging = steps.add_parser("judge")
-    for option in ("clothing", "cifar10n", "tiny"):
+    for option in ("clothing", "cifar10n", "cifar100n", "tiny"):
         judging.add_argument(f"--{option}", type=Path, required=True)
     judging.set_defaults(step=judge)
     scoring = steps.add_parser("score")

@@ -1,0 +1,126 @@
+"""What corrections by the audit alone are worth: test error of a classifier that learns from labels as given,
+relabelled where the audit flags them as wrong, without the flagged images, and true.
+
+    python benchmarks/corrections.py --clothing DIR --cifar10n FILE.npz --cifar100n FILE.npz     # on a GPU
+
+The data are those of benchmarks/cross_fit.py. Every fifth image, of each class, is kept for testing, with its true
+label. The others are judged by a frozen backbone, as an audit without a GPU does it. Then a head on the same features,
+the fine-tuned backbone and, for CIFAR, a network from scratch learn from each kind of labels; the seed decides which
+images test, and the training. Rows go to benchmarks/records/corrections.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import hitnet
+from cross_fit import CASES, opened
+from hitnet.audit.feature_judges import judge_features
+from hitnet.audit.networks import collect
+from hitnet.audit.scoring import score_labels
+from hitnet.capsules import distances
+from hitnet.data import Images
+from hitnet.features.dataset_features import features_of
+from hitnet.features.heads import HeadOptions, deal, fit_heads
+from hitnet.models import PRETRAINED, choose_model
+from hitnet.models.backbones import open_backbone
+from hitnet.runtime.device import pick_device
+from hitnet.training.configuration import at_backbone_size, configure
+from hitnet.training.jobs import Job, train_runs
+from hitnet.training.recipes import FINE_TUNING, choose_recipe
+from parts.record import Row, about, replace_rows
+
+RECORD = Path(__file__).parent / "records" / "corrections.json"
+DEVICE = pick_device("auto")
+EPOCHS = {PRETRAINED: 8, "hitnet-resnet9": 24}
+
+
+def kinds_of_labels(features: Tensor, given: Tensor, truth: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """The rows to learn from, and their labels, by what was done to the labels."""
+    result = score_labels(judge_features(features, given, classes, device=DEVICE), given.numpy())
+    wrong = torch.from_numpy(np.array(result.flag) == "wrong")
+    everything = torch.arange(len(given))
+    relabelled = torch.where(wrong, torch.from_numpy(result.suggested), given)
+    return {
+        "given": (everything, given),
+        "relabelled": (everything, relabelled),
+        "left out": (everything[~wrong], given[~wrong]),
+        "true": (everything, truth),
+    }
+
+
+def head_error(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor, classes: int, seed: int) -> float:
+    layer = fit_heads(train, labels, classes, options=HeadOptions(dropout=0.5), seed=seed, device=DEVICE).layer
+    with torch.no_grad():
+        said = distances(layer(test.double().cpu())).argmin(dim=1)
+    return float((said != truth).double().mean())
+
+
+def network_errors(data: hitnet.Data, sets: list[Images], test: Images, model: str, seed: int) -> list[float]:
+    """The error of a network per set to learn from; they are trained side by side."""
+    tuned = {"backbone_rate": FINE_TUNING} if model == PRETRAINED else {}
+    recipe = choose_recipe("fast", epochs=EPOCHS[model], **tuned)
+    jobs = []
+    for images in sets:
+        config, _ = configure(data, images, None, device=DEVICE, model=choose_model(model), recipe=recipe)
+        config = replace(config, seed=seed, model=replace(config.model, decoder="none", extra_dim=0))
+        jobs.append(Job(config, images))
+    said = collect(train_runs(jobs, resume=False, device=DEVICE), test, DEVICE).argmin(axis=2)
+    return [float(each) for each in (said != test.labels.numpy()).mean(axis=1)]
+
+
+def measured(case: str, args: argparse.Namespace, seed: int) -> list[Row]:
+    """A row for each kind of labels."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, truth_array = opened(case, args, Path(folder))
+        images, truth = data.load(data.audit_split), torch.from_numpy(truth_array)
+        sizes = {PRETRAINED: at_backbone_size(data, PRETRAINED).load(data.audit_split)}
+        features = features_of(data, images, open_backbone("efficientnet-lite0"), device=DEVICE).to(DEVICE)
+    if CASES[case].startswith("CIFAR"):
+        sizes["hitnet-resnet9"] = images
+    testing = deal(truth, 5, torch.Generator().manual_seed(seed)) == 0
+    rows, test = torch.nonzero(~testing)[:, 0], torch.nonzero(testing)[:, 0]
+    classes, answers, asked = images.num_classes, truth[test], features[test.to(DEVICE)]
+    labelled = kinds_of_labels(features[rows.to(DEVICE)], images.labels[rows], truth[rows], classes)
+    found = [
+        {
+            "case": case,
+            "seed": seed,
+            "labels": kind,
+            "images": len(kept),
+            "wrong": float((labels != truth[rows[kept]]).double().mean()),
+            "head": head_error(features[rows[kept].to(DEVICE)], labels, asked, answers, classes, seed),
+        }
+        for kind, (kept, labels) in labelled.items()
+    ]
+    for model, each in sizes.items():
+        sets = [replace(each.select(rows[kept]), labels=labels) for kept, labels in labelled.values()]
+        errors = network_errors(data, sets, replace(each.select(test), labels=answers), model, seed)
+        for row, error in zip(found, errors, strict=True):
+            row[model] = error
+    print(*found, sep="\n", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for option in ("clothing", "cifar10n", "cifar100n"):
+        parser.add_argument(f"--{option}", type=Path, required=True)
+    parser.add_argument("--cases", nargs="+", default=["uniform", "look-alike", "cifar-few", "cifar100"])
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    for case in args.cases:
+        for seed in range(args.seeds):
+            rows = [row | about(DEVICE) for row in measured(case, args, seed)]
+            replace_rows(RECORD, rows, "case", "seed", "labels")
+
+
+if __name__ == "__main__":
+    main()
