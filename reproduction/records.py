@@ -97,6 +97,8 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
         final_test_seconds: The time of a further test at the end.
     """
     check_schema(list(history), HISTORY, "The run's history")
+    if any(not 0 <= row["test_error"] <= 1 for row in history):
+        raise HitNetError("The run's history: test_error must be in [0, 1].")
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),
