@@ -69,9 +69,20 @@ def test_two_processes_share_the_files(folder, tmp_path):
     assert np.array_equal(np.load(tmp_path / "f.npy"), alone.numpy())
 
 
-def test_an_audit_is_not_shared(folder, tmp_path, monkeypatch):
+def test_two_processes_audit_as_one_does(folder, tmp_path):
+    ended = torchrun("-m", "hitnet", "audit", folder, "--out", tmp_path / "two", "--device", "cpu")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("Labels are judged by") == 1
+    assert ended.stdout.count("review page:") == 1
+    two = hitnet.open_audit(tmp_path / "two").table.sort_values("id", ignore_index=True)
+    one = hitnet.audit_labels(folder, device="cpu", progress=False).table.sort_values("id", ignore_index=True)
+    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == 2  # each process computed its part, once
+    assert two[["path", "suggested", "flag"]].equals(one[["path", "suggested", "flag"]])
+    assert np.allclose(two["score"], one["score"], atol=1e-3)
+
+
+def test_several_processes_need_a_folder(folder, monkeypatch):
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1"}.items():  # as torchrun does
         monkeypatch.setenv(name, value)
-    with pytest.raises(hitnet.HitNetError, match="An audit runs in one process"):
-        hitnet.audit_labels(folder, out=tmp_path / "audit", device="cpu")
-    assert not (tmp_path / "audit").exists()
+    with pytest.raises(hitnet.HitNetError, match="`out`"):
+        hitnet.audit_labels(folder, device="cpu")

@@ -11,6 +11,7 @@ from torch import Tensor
 from hitnet.data import Data, Images
 from hitnet.features.opinions import Opinion
 from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import SINGLE, Ranks
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Case:
         device: Where to compute.
         folder: Where to keep what is expensive, and to resume it from. None: nowhere.
         progress: Called for each part of the work, its steps, and the epochs of trainings.
+        ranks: Processes that share features and trainings; all come to the same judgement.
     """
 
     data: Data
@@ -32,6 +34,7 @@ class Case:
     device: torch.device
     folder: Path | None = None
     progress: Progress = field(default_factory=Progress)
+    ranks: Ranks = SINGLE
 
 
 @dataclass(frozen=True)

@@ -191,11 +191,14 @@ class Judges:
             features, name = read_features(self.features, images), Path(self.features).name
         else:
             backbone = open_backbone(self.backbone or DEFAULT, self.weights)
-            features = features_of(case.data, images, backbone, device=case.device, progress=case.progress)
+            features = features_of(
+                case.data, images, backbone, device=case.device, progress=case.progress, ranks=case.ranks
+            )
             name = backbone.name
         case.progress.part("fitting heads")
-        opinions = judge_features(
-            features, images.labels, images.num_classes, repeats=self.repeats, seed=self.seed, device=case.device
+        labels, options = images.labels, {"repeats": self.repeats, "seed": self.seed}
+        opinions = case.ranks.from_first(
+            lambda: judge_features(features, labels, images.num_classes, device=case.device, **options)
         )
         return Judgement(
             opinions,

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,16 @@ from hitnet.audit.audit_table import (
 )
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
-from hitnet.audit.results import Audit
+from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
-from hitnet.data import Source, open_data
+from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.reading.entries import log_skipped
 from hitnet.errors import HitNetError
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
-from hitnet.runtime.ranks import started_by_torchrun
+from hitnet.runtime.ranks import connect, started_by_torchrun, watched
 
 log = logging.getLogger("hitnet")
 
@@ -59,20 +59,36 @@ def audit_labels(
         progress: True shows a bar in a terminal or a notebook. Or hooks of your own.
     """
     started = time.perf_counter()
-    if started_by_torchrun():
-        raise HitNetError(
-            "An audit runs in one process. Let torchrun start `hitnet extract`, which shares the images. Then audit "
-            "without it."
-        )
     # What can be known at once comes before the images, which may take long to read.
     judges, where = Judges(judges) if isinstance(judges, str) else judges, pick_device(device)
     judges.wanted(where)
-    opened = open_data(data)
-    opened.check_outside(out)
-    if out is not None:
-        audit_folder.has_begun(files.expand(out), resume=resume)
-    split = split or opened.audit_split
-    report = opened.report(split)
+    if out is None and started_by_torchrun():
+        raise HitNetError("Several processes need `out`, a folder that all of them see.")
+    ranks, opened = connect(where), open_data(data)
+    with watched(ranks), ExitStack() as stack:
+        opened.check_outside(out)
+        if out is not None:
+            ranks.from_first(lambda: audit_folder.has_begun(files.expand(out), resume=resume))
+        split = split or opened.audit_split
+        images = images_to_audit(opened, split)
+        settings = Settings(opened.address, split, len(images))
+        if ranks.from_first(lambda: settings) != settings:
+            raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
+        may_grow = opened.by_path and opened.options.limit is None
+        claim = claimed(out, settings, resume=resume, may_grow=may_grow)
+        folder = ranks.from_first(lambda: stack.enter_context(claim))
+        bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
+        case = Case(opened, images, split, where, folder, bar, ranks)
+        judgement = judges.judge(case)
+        if ranks.size == 1:
+            return finished(case, judgement, started)
+        ranks.from_first(lambda: finished(case, judgement, started).folder)
+        return open_audit(str(folder))
+
+
+def images_to_audit(data: Data, split: str) -> Images:
+    """The images of a split; HitNetError if these cannot be audited."""
+    report = data.report(split)
     images = report.images
     log_skipped(images.name, report.skipped, report.ignored)
     if len(images) < 2:
@@ -82,18 +98,18 @@ def audit_labels(
         )
     if len(set(images.class_names)) < images.num_classes:
         raise HitNetError(f"{images.name}: two classes have the same name. Give every class a different name.")
-    settings = Settings(opened.address, split, len(images))
-    with claimed(out, settings, resume=resume, may_grow=opened.by_path and opened.options.limit is None) as folder:
-        with shown(progress, f"Auditing {opened.name}") as bar:
-            case = Case(opened, images, split, where, folder, bar)
-            judgement = judges.judge(case)
-            case.progress.part("results")
-            audit = judged_audit(case, judgement, started)
-        if folder is not None:
-            audit_folder.check_in_place(folder)
-            _warn_of_other_judges(folder, audit.summary)
-            audit.write(folder)
-        return audit
+    return images
+
+
+def finished(case: Case, judgement: Judgement, started: float) -> Audit:
+    """The audit that a judgement gives, written into its folder, if it has one."""
+    case.progress.part("results")
+    audit = judged_audit(case, judgement, started)
+    if case.folder is not None:
+        audit_folder.check_in_place(case.folder)
+        _warn_of_other_judges(case.folder, audit.summary)
+        audit.write(case.folder)
+    return audit
 
 
 def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:

@@ -5,7 +5,9 @@ Networks of several kinds err on different images: together they judge better th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -117,7 +119,8 @@ def judge_by_networks(
         if pretrained:
             seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
         trained = _train(networks, places, recipe, seed, replace(case, images=seen), left_out)
-        distances = collect(trained, seen, case.device, grey_shift=GREY_SHIFT if shifted else 0)
+        by = GREY_SHIFT if shifted else 0
+        distances = case.ranks.from_first(partial(collect, trained, seen, case.device, grey_shift=by))
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
     return _judgement(runs, all_distances, case.images)
@@ -165,11 +168,8 @@ def _train(
 
     together = left_out is None or case.images.pixels.nbytes * len(places) <= AT_ONCE_BYTES
     groups = [places] if together else [[i] for i in places]
-    return [
-        run
-        for group in groups
-        for run in train_runs([job(i) for i in group], resume=True, device=case.device, progress=case.progress)
-    ]
+    options: dict[str, Any] = {"resume": True, "device": case.device, "progress": case.progress}
+    return [run for group in groups for run in train_runs([job(i) for i in group], ranks=case.ranks, **options)]
 
 
 def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | RecipeChoice:

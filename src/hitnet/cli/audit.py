@@ -25,6 +25,7 @@ from hitnet.cli.terminal import console, plural, print_written, short_name, tabl
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
 from hitnet.errors import HitNetError
+from hitnet.runtime import ranks
 from hitnet.runtime.spreadsheets import write_csv
 
 VERIFIED_BY = {
@@ -84,7 +85,8 @@ def audit_command(
         resume=resume,
         device=device,
     )
-    print_audit(audit)
+    if ranks.rank() == 0:
+        print_audit(audit)
 
 
 def print_audit(audit: Audit, most: int = 10) -> None:

@@ -22,7 +22,7 @@ from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import Extractor, in_half
 from hitnet.models.backbones import Backbone
-from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing
+from hitnet.runtime.files import cache_folder, checksum, expand, remove_litter, replacing
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.runtime.threads import in_threads
@@ -35,13 +35,7 @@ Keys = npt.NDArray[np.void]
 
 
 def file_key(path: str | AnyFile) -> bytes:
-    """Checksum of a file's bytes."""
-    try:
-        with as_file(path).open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=KEY_BYTES))  # type: ignore[arg-type]
-            return digest.digest()
-    except OSError as error:
-        raise HitNetError(f"{path}: {error.strerror or error}.") from error
+    return bytes.fromhex(checksum(as_file(path)))
 
 
 class FeatureCache:
@@ -74,7 +68,7 @@ class FeatureCache:
         try:
             with safe_open(path, "pt") as shard:
                 keys, features = shard.get_tensor("keys"), shard.get_tensor("features")
-                checksum = (shard.metadata() or {}).get("checksum")
+                expected = (shard.metadata() or {}).get("checksum")
         except SafetensorError:
             return None
         except FileNotFoundError:
@@ -83,7 +77,7 @@ class FeatureCache:
             raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
-        sound = fits and checksum == _checksum(keys, features) and bool(features.isfinite().all())
+        sound = fits and expected == _checksum(keys, features) and bool(features.isfinite().all())
         return _as_keys(keys.numpy().tobytes()) if sound else None
 
     def check_writable(self) -> None:

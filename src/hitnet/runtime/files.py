@@ -201,13 +201,13 @@ def read_json(path: str | Path) -> Any:
         raise HitNetError(f"{path} is not readable JSON: {error}") from error
 
 
-def checksum(path: str | Path) -> str:
-    """A short hash of a file's bytes."""
+def checksum(path: Any) -> str:
+    """A short hash of the bytes of a `Path`, or of another file that has `open`."""
     try:
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
-        raise HitNetError(f"{path} cannot be read: {error.strerror}.") from error
+        raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 @contextmanager

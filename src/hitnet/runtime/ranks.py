@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import logging
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ from hitnet.errors import DivergedError, HitNetError, ReportedElsewhereError
 K = TypeVar("K")
 T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
-RESUME_HINT = "Nothing that was written is lost: start all processes again, a training with `resume`."
+RESUME_HINT = "Nothing that was written is lost: start all processes again, with `resume`."
 PATIENCE = timedelta(days=1)  # networks of several processes may end at very different times
 
 
@@ -110,6 +111,8 @@ def connect(device: torch.device) -> Ranks:
     if not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
         atexit.register(disconnect)
+        if dist.get_rank():
+            logging.getLogger("hitnet").setLevel(logging.ERROR)  # the first process says it
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 

@@ -1,7 +1,5 @@
 """Curves of a training for TensorBoard."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
