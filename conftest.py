@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from arithmetic import own_arithmetic
 from hitnet import Images
 from hitnet.cli import app, main, terminal
 from patience import PATIENCE
@@ -32,14 +33,9 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(autouse=True)
 def _own_arithmetic():
-    """Leave oneDNN as it was before each test.
-
-    On a CPU without bfloat16, PyTorch switches oneDNN off for the whole process once a test asks for bfloat16, and all
-    later tests would compare results of other arithmetic.
-    """
-    before = torch._C._get_mkldnn_enabled()
-    yield
-    torch._C._set_mkldnn_enabled(before)
+    """Leave oneDNN as it was before each test."""
+    with own_arithmetic():
+        yield
 
 
 def missing_gpu() -> str | None:

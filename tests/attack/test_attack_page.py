@@ -103,7 +103,9 @@ def test_a_hostile_set_runs_no_script_and_fetches_nothing(browser, tmp_path):
         if request["method"] == "Network.requestWillBeSent" and request["params"]["documentURL"].startswith("file:")
     }
     assert fetched <= {"file", "data", "blob"}
-    refused = [entry["message"] for entry in browser.get_log("browser") if "Content Security Policy" in entry["message"]]
+    refused = [
+        entry["message"] for entry in browser.get_log("browser") if "Content Security Policy" in entry["message"]
+    ]
     assert refused == []  # nothing even tried
 
 

@@ -14,7 +14,7 @@ from hitnet.data import save_npz
 from hitnet.runtime.ranks import Ranks
 from hitnet.runtime.tensor_files import read_tensors
 from hitnet.training import RunFolder
-from torchrun import torchrun
+from torchrun import two_processes
 from toy import toy_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
@@ -65,7 +65,7 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
     script.write_text(textwrap.dedent(TWICE))
     tests = Path(__file__).parents[1]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
-    ended = torchrun(script, tmp_path / "two", source.folder)
+    ended = two_processes(script, tmp_path / "two", source.folder)
     assert ended.returncode == 0, ended.stderr
     runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
     for count in ("131", "129"):
@@ -85,7 +85,7 @@ def test_seeds_are_dealt_out(tmp_path):
     )
     (tmp_path / "twice.py").write_text(twice)  # in the same processes: starting them takes longer than training
     command = ("train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
-    ended = torchrun(tmp_path / "twice.py", *command, "--out", tmp_path / "two")
+    ended = two_processes(tmp_path / "twice.py", *command, "--out", tmp_path / "two")
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
     runs = hitnet.train_many(
@@ -139,12 +139,12 @@ def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
     )
     chances = ("--ghosts", 1, "--ghost-probability", 0.5)  # each process draws its own
     command = ("train", tmp_path / "toy.npz", "--epochs", 3, *chances, *OPTIONS)
-    killed = torchrun(script, "kill", *command, tmp_path / "run")
+    killed = two_processes(script, "kill", *command, tmp_path / "run")
     assert killed.returncode != 0
     assert "another process of this job" in killed.stderr.lower()
     assert "--resume" in killed.stderr
     assert RunFolder(tmp_path / "run").position() == (1, 2)
-    ended = torchrun(script, "resume and repeat", *command, tmp_path / "run")
+    ended = two_processes(script, "resume and repeat", *command, tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     assert "Warning" not in ended.stderr
     assert_close(tmp_path / "run", tmp_path / "run-again")
