@@ -3,12 +3,15 @@
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from arithmetic import own_arithmetic
 from hitnet import Images
 from hitnet.cli import app, main, terminal
 from patience import PATIENCE
@@ -30,14 +33,9 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(autouse=True)
 def _own_arithmetic():
-    """Leave oneDNN as it was before each test.
-
-    On a CPU without bfloat16, PyTorch switches oneDNN off for the whole process once a test asks for bfloat16, and all
-    later tests would compare results of other arithmetic.
-    """
-    before = torch._C._get_mkldnn_enabled()
-    yield
-    torch._C._set_mkldnn_enabled(before)
+    """Leave oneDNN as it was before each test."""
+    with own_arithmetic():
+        yield
 
 
 def missing_gpu() -> str | None:
@@ -81,6 +79,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Features that tests compute are kept away from the user's own."""
     os.environ["HITNET_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def matlab_here(monkeypatch):
+    """Read Matlab files in this process: to start one per file, as hitnet does, takes longer than to read it."""
+    from hitnet.data.known import makers, matlab_reader
+
+    def run(command, **options):
+        try:
+            matlab_reader.main(*command[3:])
+        except Exception as error:  # as the reader's own process does
+            return subprocess.CompletedProcess(command, 1, "", str(error) or type(error).__name__)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(makers, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setattr("resource.setrlimit", lambda *limits: None)  # of the reader's memory
 
 
 @pytest.fixture

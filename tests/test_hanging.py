@@ -29,7 +29,7 @@ def pytest_of(folder: Path, *arguments: str, **environment: str) -> subprocess.C
     (folder / "quick.py").write_text("import hanging\nhanging.GRACE = 0.5\n")
     command = [sys.executable, "-m", "pytest", "-p", "hanging", "-p", "quick", "-p", "no:cacheprovider", *arguments]
     path = os.pathsep.join([str(Path(__file__).parent), str(folder)])
-    variables = {**os.environ, "PYTHONPATH": path, **environment}
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": path, **environment}
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
 

@@ -20,24 +20,13 @@ LATE = (
 )
 
 
-def imported(code: str) -> set[str]:
-    """The top-level packages that a fresh interpreter has imported after this code."""
-    ending = "import sys; print('\\nIMPORTED', *sorted({name.partition('.')[0] for name in sys.modules}))"
-    command = [sys.executable, "-c", f"{code}\n{ending}"]
+def imported(*codes: str) -> list[set[str]]:
+    """The top-level packages that a fresh interpreter has imported after each of these codes."""
+    ending = "import sys; print('\\nIMPORTED', *sorted({n.partition('.')[0] for n, m in sys.modules.items() if m}))"
+    command = [sys.executable, "-c", "\n".join(f"{code}\n{ending}" for code in codes)]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(process.stdout.rpartition("IMPORTED")[2].split())
-
-
-def test_data_and_training_import_torch_but_no_tables_and_no_plots():
-    packages = imported("import hitnet, hitnet.data, hitnet.training")
-    assert {"hitnet", "torch"} <= packages
-    assert packages.isdisjoint(LATE)
-
-
-def test_importing_hitnet_alone_imports_no_torch():
-    packages = imported("import hitnet")
-    assert "hitnet" in packages
-    assert packages.isdisjoint({*LATE, "torch", "numpy"})
+    lines = [line for line in process.stdout.splitlines() if line.startswith("IMPORTED ")]
+    return [set(line.split()[1:]) for line in lines]
 
 
 def test_help_imports_no_torch():
@@ -49,16 +38,18 @@ try:
 except SystemExit as end:
     assert not end.code, end.code
 """
-    packages = imported(code)
+    (packages,) = imported(code)
     assert "hitnet" in packages
     assert packages.isdisjoint({*LATE, "torch"})
 
 
 @pytest.mark.slow
-def test_names_are_there_without_the_packages_that_some_need():
-    """`from hitnet import *`, `help` and `inspect` look at every name; only a call needs the package."""
-    code = """
-import sys
+def test_packages_are_imported_late_and_names_are_there_without_those_that_some_need():
+    """In one process, because PyTorch takes long to import.
+
+    `from hitnet import *`, `help` and `inspect` look at every name; only a call needs the package.
+    """
+    names = """
 for package in ("sklearn", "onnx", "huggingface_hub", "tensorboard"):
     sys.modules[package] = None
 import inspect
@@ -82,4 +73,9 @@ try:
 except FileNotFoundError as error:
     assert isinstance(error, HitNetError) and str(error).startswith("nowhere is not a run folder"), error
 """
-    assert "hitnet" in imported(code)
+    alone, trained, named = imported("import hitnet", "import hitnet.data, hitnet.training", names)
+    assert "hitnet" in alone
+    assert alone.isdisjoint({*LATE, "torch", "numpy"})
+    assert {"hitnet", "torch"} <= trained  # but no tables and no plots
+    assert trained.isdisjoint(LATE)
+    assert "hitnet" in named

@@ -102,6 +102,7 @@ def test_another_split_is_refused():
         open_data("affnist").report("all")
 
 
+@pytest.mark.usefixtures("matlab_here")
 def test_the_original_counts_where_present(tmp_path):
     folder = tmp_path / "affnist" / "test_batches"
     folder.mkdir(parents=True)
@@ -129,6 +130,7 @@ def test_columns_are_images_row_after_row(tmp_path):
     assert digits.tolist() == [7, 4]
 
 
+@pytest.mark.usefixtures("matlab_here")
 def test_wrong_contents(tmp_path):
     savemat(tmp_path / "a.mat", {"affNISTdata": {"picture": np.zeros((1600, 1), np.uint8)}})
     with pytest.raises(HitNetError, match="it holds picture"):

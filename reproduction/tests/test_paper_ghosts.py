@@ -15,7 +15,7 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.data import open_data
 from hitnet.inference import find_ghosts
 from hitnet.models.network import class_distances
-from reproduction import PAPER, Ledger, runner, write_page
+from reproduction import Ledger, runner, write_page
 from reproduction.cost import Costs
 from reproduction.experiments import Length, PlannedRun
 from reproduction.ledger import ANALYSIS, Entry
@@ -195,7 +195,7 @@ def test_estimates_include_the_readings_left(book, ledger, tmp_path):
     assert costs.seconds(ghosts, epochs=1, readings=1) > short
 
 
-def test_ghosts_beside_the_papers(page, ledger, tmp_path):
+def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     pairs = [[0] * 10 for _ in TEN]
     pairs[5][3] = 2000
     facts = {
@@ -214,7 +214,7 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     }
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(19)), {**facts, "models": 19, "weights": ["w"] * 19}))
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), facts))
-    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    text = section("ghosts-mnist")
     standing = (
         "- mnist-ghosts-shared-250: HitNet on MNIST, ghosts, 250 epochs. Runs here: 0 of 20. The analysis needs all"
     )
@@ -241,7 +241,7 @@ def test_ghosts_beside_the_papers(page, ledger, tmp_path):
     assert (tmp_path / "pages/images/mnist-ghosts-shared-analysis.png").is_file()
     longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-250", tuple(range(20)), longer))
-    text = page(PAPER).split("## ghosts-mnist")[1].split("## ghosts-svhn")[0]
+    text = section("ghosts-mnist")
     assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2"]
     assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
     assert table_row(text, "mnist-ghosts-shared-250, 250")[1:] == ["15,000 (25 %)", "2"]

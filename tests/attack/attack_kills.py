@@ -342,7 +342,8 @@ def attack_command(command: Command, base: Path, kills: int, rng: random.Random,
         if forced_moments and tally.rounds % 2 == 0:
             moments: Sequence[int | float] = [forced_moments.pop()]
         else:
-            moments = [rng.uniform(0, reference.seconds) for _ in range(rng.choice((2, 4, 8)))]
+            several = min(rng.choice((2, 4, 8)), max(2, kills - tally.kills))
+            moments = [rng.uniform(0, reference.seconds) for _ in range(several)]
         done = _round(command, whole, moments, tally)
         tally.rounds += 1
         if done is not None:

@@ -1,13 +1,11 @@
 """The review page of a hostile data set, in Chromium: no script runs, nothing is fetched, the export is read back."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 
 from hitnet.audit.audit_table import ClassHealth, summarise
@@ -34,27 +32,11 @@ HOSTILE = [
     "\ud800",
     "@import url(http://attack.invalid)",
 ]
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-
-
-@pytest.fixture
-def driver(tmp_path):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    yield opened
-    opened.quit()
 
 
 def hostile_table() -> pd.DataFrame:
-    count = 3 * len(HOSTILE)
-    given = np.arange(count) % len(HOSTILE)
+    count = len(HOSTILE)
+    given = np.arange(count)
     names = np.array(HOSTILE, dtype=object)
 
     def text(values: object) -> pd.Series:
@@ -76,8 +58,8 @@ def hostile_table() -> pd.DataFrame:
             "margin_std": 0.1,
             "ghost": text(names[(given + 2) % len(names)]),
             "ghost_distance": 0.4,
-            "flag": ["wrong", "ok", "ambiguous: two labels"] * len(HOSTILE),
-            "rule": pd.Series([HOSTILE[i % len(HOSTILE)] for i in range(count)], dtype=object),
+            "flag": (["wrong", "ok", "ambiguous: two labels"] * count)[:count],
+            "rule": text(HOSTILE),
         }
     )
 
@@ -89,53 +71,53 @@ def write(path: Path) -> pd.DataFrame:
     summary = replace(
         summarise(table, HOSTILE, data=HOSTILE[0], source="", models=4, model=HOSTILE[1], seconds=1.0),
         flags={"wrong": 3, HOSTILE[2]: 4},
-        classes=[ClassHealth(name, 3, 1, 0.5, 0.5) for name in HOSTILE],
+        classes=[ClassHealth(name, 1, 1, 0.5, 0.5) for name in HOSTILE],
     )
     write_page(path, table, distances, pixels, title=HOSTILE[1], summary=summary)
     return table
 
 
-@pytest.mark.browser
-def test_a_hostile_set_runs_no_script_and_fetches_nothing(driver, tmp_path):
+def test_a_hostile_set_runs_no_script_and_fetches_nothing(browser, tmp_path):
     from selenium.webdriver.common.action_chains import ActionChains
 
     table = write(tmp_path / "report.html")
-    driver.get_log("performance")  # of the browser's own start
-    driver.get((tmp_path / "report.html").as_uri())
-    assert driver.execute_script("return window.hacked") is None
-    assert driver.execute_script("return document.querySelectorAll('.row').length") > 0
+    browser.get_log("performance")  # of other tests
+    browser.get((tmp_path / "report.html").as_uri())
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.execute_script("return document.querySelectorAll('.row').length") > 0
     for key in ("r", "1", "k", "d", "u", "?"):  # decide, and open what can be opened
-        ActionChains(driver).send_keys(key).perform()
-    ActionChains(driver).send_keys("\ue00c").perform()
-    driver.execute_script("for (const row of document.querySelectorAll('.row')) row.click()")
+        ActionChains(browser).send_keys(key).perform()
+    ActionChains(browser).send_keys("\ue00c").perform()
+    browser.execute_script("for (const row of document.querySelectorAll('.row')) row.click()")
     change = [0, table["path"][0], table["given"][0], "relabel", HOSTILE[1]]
     stored = json.dumps([{"step": HOSTILE[2], "time": HOSTILE[3], "reviewer": HOSTILE[0], "changes": [change]}])
-    driver.execute_script(
+    browser.execute_script(
         "for (const key of [...Object.keys(localStorage)]) localStorage.setItem(key, arguments[0])", stored
     )
-    assert driver.execute_script("return window.hacked") is None
-    assert driver.execute_script("return document.scripts.length") == driver.page_source.count("<script")
-    requests = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.execute_script("return document.scripts.length") == browser.page_source.count("<script")
+    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     fetched = {
         request["params"]["request"]["url"].split(":", 1)[0]
         for request in requests
         if request["method"] == "Network.requestWillBeSent" and request["params"]["documentURL"].startswith("file:")
     }
     assert fetched <= {"file", "data", "blob"}
-    refused = [entry["message"] for entry in driver.get_log("browser") if "Content Security Policy" in entry["message"]]
+    refused = [
+        entry["message"] for entry in browser.get_log("browser") if "Content Security Policy" in entry["message"]
+    ]
     assert refused == []  # nothing even tried
 
 
-@pytest.mark.browser
-def test_what_the_page_exports_is_read_back(driver, tmp_path):
+def test_what_the_page_exports_is_read_back(browser, tmp_path):
     from selenium.webdriver.common.action_chains import ActionChains
 
     table = write(tmp_path / "report.html")
-    driver.get((tmp_path / "report.html").as_uri())
-    driver.execute_script("localStorage.clear()")
-    driver.get((tmp_path / "report.html").as_uri())
-    ActionChains(driver).send_keys("1" * len(table), "e").perform()
-    text = driver.execute_script("return document.querySelector('#export-text').value")
+    browser.get((tmp_path / "report.html").as_uri())
+    browser.execute_script("localStorage.clear()")
+    browser.get((tmp_path / "report.html").as_uri())
+    ActionChains(browser).send_keys("1" * len(table), "e").perform()
+    text = browser.execute_script("return document.querySelector('#export-text').value")
     (tmp_path / "d.jsonl").write_text(text, encoding="utf-8", newline="")
     corrections = read_corrections(tmp_path / "d.jsonl").corrections
     assert len(check_corrections(audited_images(table), corrections, HOSTILE, name="d.jsonl")) == len(table)

@@ -72,9 +72,10 @@ def test_images_and_distances_are_in_the_tables_order(audited):
 @pytest.mark.parametrize("stop_after", [4, 40])
 def test_resumed_audit_gives_the_same_table(audited, tmp_path, monkeypatch, stop_after):
     """Stopped in the first network or in the second, after a checkpoint."""
-    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
-    with pytest.raises(Stop):
-        quick_audit(mislabelled(), out=tmp_path / "out", progress=Counting(stop_after))
+    with monkeypatch.context() as often:
+        often.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(Stop):
+            quick_audit(mislabelled(), out=tmp_path / "out", progress=Counting(stop_after))
     assert not (tmp_path / "out" / "audit.csv").exists()
     with pytest.raises(HitNetError, match=r"not empty\. Use `resume` to continue the audit there"):
         quick_audit(mislabelled(), out=tmp_path / "out")

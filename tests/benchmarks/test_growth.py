@@ -19,6 +19,7 @@ def test_every_part_measures_something(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{tmp_path}")
     monkeypatch.setitem(sys.modules, "torchvision", None)
     words = ["--tiny", "--device", "cpu", "--repeats", "1", "--steps", "2", "--out", str(out)]
+    monkeypatch.setattr(growth, "BATCH", 32)
     monkeypatch.setattr(sys, "argv", ["growth.py", *words])
     growth.main()
     images, small, large, head = json.loads(out.read_text())

@@ -25,9 +25,9 @@ PROGRAM = "import signal; signal.signal(2, signal.default_int_handler); from hit
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "COLUMNS"} | {"OMP_NUM_THREADS": "1"}
 
 
-def start(*arguments, **environment):
+def start(*arguments, program=PROGRAM, **environment):
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        [sys.executable, "-c", program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -245,7 +245,7 @@ def test_lines_are_broken_only_where_a_width_is_known(monkeypatch, capsys, colum
 
 @pytest.mark.slow(seconds=180)
 def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
-    """No bar, no colours, no broken lines; and a terminal that cannot show a sign does not end the work."""
+    """No bar, no colours, no broken lines."""
     out = tmp_path / ("long" * 40) / "run"
     options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 2)
     process = start("train", toy_run[1], "--out", out, *options)
@@ -256,22 +256,35 @@ def test_a_program_of_its_own_is_quiet_off_the_terminal(toy_run, tmp_path):
     assert first.startswith("hitnet-small on toy: 2 epochs of 48 images in ")
     assert second.startswith("test error ")
     assert third == f"run folder: {out}"
-    process = start("evaluate", out, "--device", "cpu", PYTHONIOENCODING="ascii", COLUMNS="100")
-    printed, complaints = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, complaints) == (0, "")
-    assert "band 1" in printed
+
+
+# Both in one process: starting it takes longer than the commands.
+EVALUATE_AND_PREDICT = """
+import sys
+from hitnet.startup import main
+run, *images = sys.argv[1:]
+for words in (["evaluate", run], ["predict", run, *images, "--json"]):
+    sys.argv[1:] = [*words, "--device", "cpu"]
+    try:
+        main()
+    except SystemExit as end:
+        print("end", end.code, flush=True)
+"""
 
 
 @pytest.mark.slow
-def test_json_is_json_in_every_encoding(toy_run, tmp_path):
+def test_a_terminal_that_cannot_show_a_sign_does_not_end_the_work_and_json_is_json(toy_run, tmp_path):
     names = ["é", "犬", "\U0001f415"]
     for name in names:
         Image.new("L", (12, 12)).save(tmp_path / f"{name}.png")
     paths = [str(tmp_path / f"{name}.png") for name in names]
-    process = start("predict", toy_run[0], *paths, "--device", "cpu", "--json", PYTHONIOENCODING="ascii")
+    process = start(toy_run[0], *paths, program=EVALUATE_AND_PREDICT, PYTHONIOENCODING="ascii", COLUMNS="100")
     printed, complaints = process.communicate(timeout=PATIENCE)
     assert (process.returncode, complaints) == (0, "")
-    assert [row["image"] for row in json.loads(printed)] == paths
+    evaluated, predicted, rest = printed.split("end 0\n")
+    assert "band 1" in evaluated
+    assert [row["image"] for row in json.loads(predicted)] == paths
+    assert rest == ""
 
 
 def test_folders_go_by_their_whole_name_and_files_without_the_suffix(tmp_path, monkeypatch):

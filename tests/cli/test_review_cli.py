@@ -54,7 +54,7 @@ class Page:
 
 
 @pytest.mark.slow
-def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp_path, command):
+def test_what_the_page_shows_as_saved_survives_kill_9_and_ctrl_c_and_is_applied(served, tmp_path, command):
     folder, start = served
     process, address = start("--reviewer", "anna")
     page = Page(address)
@@ -65,8 +65,13 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp
     assert answer["counts"]["keep"] == 1
     process.send_signal(signal.SIGKILL)
     process.wait()
-    _, again = start("--reviewer", "ben", "--port", "0")
+    process, again = start("--reviewer", "ben", "--port", "0")
     assert Page(again).decide([int(second["id"]), "neither", ""])["counts"]["disputed"] == 1
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, "")
+    apply = f"To write the corrected data: hitnet apply {folder} --out NEW"
+    assert out.splitlines()[-1] == f"2 decisions are saved. {apply}"
     ended = command("apply", folder, "--out", tmp_path / "new")
     assert ended.code == 0
     assert ended.out.splitlines()[0] == "0 relabelled, 1 dropped, 0 kept, 0 unsure, 58 not looked at"
@@ -78,19 +83,6 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_is_applied(served, tmp
     none = command("apply", folder, "--out", tmp_path / "by carl", "--reviewer", "carl")
     assert none.code == 1
     assert "holds no decisions by 'carl'" in none.err
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_it_with_what_is_saved_and_what_to_do(served):
-    folder, start = served
-    process, address = start()
-    ids = pd.read_parquet(folder / "audit.parquet")["id"].tolist()
-    Page(address).decide(*([number, "drop", ""] for number in ids[:2]))
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (0, "")
-    apply = f"To write the corrected data: hitnet apply {folder} --out NEW"
-    assert out.splitlines()[-1] == f"2 decisions are saved. {apply}"
 
 
 @pytest.mark.parametrize(

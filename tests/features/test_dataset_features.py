@@ -7,6 +7,7 @@ import torch
 import hitnet
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
+from hitnet.features.heads import HeadOptions
 from hitnet.models.backbones import open_backbone
 from torchrun import torchrun
 from toy import TinyBackbone, colour_images, write_images
@@ -47,7 +48,8 @@ def test_features_of_images_in_memory(backbone, tmp_path):
     assert np.array_equal(np.load(tmp_path / "f.npy"), features.numpy())
 
 
-def test_an_audit_takes_the_file(folder, backbone, tmp_path):
+def test_an_audit_takes_the_file(folder, backbone, tmp_path, monkeypatch):
+    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
     hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
     own = hitnet.audit_labels(folder, judges=hitnet.Judges(features=tmp_path / "f.npy", repeats=1), device="cpu")
     same = hitnet.audit_labels(folder, judges=hitnet.Judges(backbone=backbone, repeats=1), device="cpu")

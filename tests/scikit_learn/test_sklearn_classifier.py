@@ -207,7 +207,7 @@ def test_paths_are_judged_by_features_that_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
     paths = sorted(write_images(tmp_path / "photos", colour_images(24)).rglob("*.png"))
     names = [path.parent.name for path in paths]
-    classifier = HitNetClassifier(random_state=0).fit(paths, names)
+    classifier = quick().fit(paths, names)
     assert classifier._shape == (3568,)
     assert classifier.score(paths, names) == 1
     assert list((tmp_path / "cache").rglob("*.safetensors"))

@@ -14,7 +14,7 @@ from hitnet.data import save_npz
 from hitnet.runtime.ranks import Ranks
 from hitnet.runtime.tensor_files import read_tensors
 from hitnet.training import RunFolder
-from torchrun import torchrun
+from torchrun import two_processes
 from toy import toy_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
@@ -31,7 +31,7 @@ def assert_close(folder, other, tolerance=2e-5):
         torch.testing.assert_close(a[name], b[name], rtol=1e-3, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}")
 
 
-TWICE = """
+TOGETHER = """
     import sys
     from pathlib import Path
     import hitnet
@@ -54,23 +54,47 @@ TWICE = """
             )
             assert "forward" not in vars(run.model.head.norm)
 
-    if __name__ == "__main__":
-        train(*sys.argv[1:])
+    def deal_out(data, out):
+        # The command line, and once more, which it refuses.
+        from contextlib import suppress
+        from hitnet.cli import main
+
+        options = ["--epochs", "2", "--seeds", "3", "--model", "hitnet-small", "--device", "cpu", "--recipe", "paper"]
+        sys.argv[1:] = ["train", data, *options, "--out", out]
+        with suppress(SystemExit):
+            main()
+        main()
+
+    if __name__ == "__main__":  # all in the same processes: starting them takes longer than training
+        out, source, data, many = sys.argv[1:]
+        train(out, source)
+        print("trained", flush=True)
+        deal_out(data, many)
 """
 
 
-@pytest.mark.slow(seconds=180)
-def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
-    script = tmp_path / "twice.py"
-    script.write_text(textwrap.dedent(TWICE))
+@pytest.fixture(scope="module")
+def together(source, tmp_path_factory):
+    """What two processes printed, the folder of what they trained, and their script."""
+    folder = tmp_path_factory.mktemp("together")
+    script, data = folder / "together.py", folder / "toy.npz"
+    script.write_text(textwrap.dedent(TOGETHER))
+    save_npz(toy_images(60), data)
     tests = Path(__file__).parents[1]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
-    ended = torchrun(script, tmp_path / "two", source.folder)
-    assert ended.returncode == 0, ended.stderr
-    runpy.run_path(str(script))["train"](tmp_path / "one", source.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        ended = two_processes(script, folder / "two", source.folder, data, folder / "two-many")
+    return ended, folder, script
+
+
+@pytest.mark.slow(seconds=180)
+def test_two_processes_train_as_one_does(together, source):
+    ended, folder, script = together
+    assert ended.stdout.count("trained\n") == 2, ended.stderr
+    runpy.run_path(str(script))["train"](folder / "one", source.folder)
     for count in ("131", "129"):
-        assert_close(tmp_path / "one" / count, tmp_path / "two" / count)
-        histories = [hitnet.open_run(tmp_path / name / count).history for name in ("one", "two")]
+        assert_close(folder / "one" / count, folder / "two" / count)
+        histories = [hitnet.open_run(folder / name / count).history for name in ("one", "two")]
         for row, other in zip(*histories, strict=True):
             assert row.keys() == other.keys()
             assert row["loss"] == pytest.approx(other["loss"], rel=1e-4)
@@ -78,26 +102,20 @@ def test_two_processes_train_as_one_does(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow(seconds=180)
-def test_seeds_are_dealt_out(tmp_path):
-    save_npz(toy_images(60), tmp_path / "toy.npz")
-    twice = (
-        "from contextlib import suppress\nfrom hitnet.cli import main\nwith suppress(SystemExit):\n    main()\nmain()\n"
-    )
-    (tmp_path / "twice.py").write_text(twice)  # in the same processes: starting them takes longer than training
-    command = ("train", tmp_path / "toy.npz", "--epochs", 2, "--seeds", 3, *OPTIONS)
-    ended = torchrun(tmp_path / "twice.py", *command, "--out", tmp_path / "two")
+def test_seeds_are_dealt_out(together):
+    ended, folder, _ = together
     assert "(mean ± standard deviation of 3 runs)" in ended.stdout
     assert ended.stdout.count("seed 1: test error") == 1
     runs = hitnet.train_many(
-        tmp_path / "toy.npz",
+        folder / "toy.npz",
         model="hitnet-small",
         recipe=choose_recipe("paper", epochs=2),
         seeds=3,
         device="cpu",
-        out=tmp_path / "one",
+        out=folder / "one-many",
     )
     for run in runs:
-        there = tensors(tmp_path / "two" / run.folder.name)
+        there = tensors(folder / "two-many" / run.folder.name)
         here = tensors(run.folder)
         assert all(torch.equal(there[name], here[name]) for name in here)
     assert ended.returncode != 0
@@ -139,12 +157,12 @@ def test_a_lost_process_is_said_and_the_work_resumes(tmp_path):
     )
     chances = ("--ghosts", 1, "--ghost-probability", 0.5)  # each process draws its own
     command = ("train", tmp_path / "toy.npz", "--epochs", 3, *chances, *OPTIONS)
-    killed = torchrun(script, "kill", *command, tmp_path / "run")
+    killed = two_processes(script, "kill", *command, tmp_path / "run")
     assert killed.returncode != 0
     assert "another process of this job" in killed.stderr.lower()
     assert "--resume" in killed.stderr
     assert RunFolder(tmp_path / "run").position() == (1, 2)
-    ended = torchrun(script, "resume and repeat", *command, tmp_path / "run")
+    ended = two_processes(script, "resume and repeat", *command, tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     assert "Warning" not in ended.stderr
     assert_close(tmp_path / "run", tmp_path / "run-again")

@@ -1,14 +1,9 @@
 """bfloat16 in training where the CPU has it; float32 everywhere else."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
+from arithmetic import own_arithmetic
 from hitnet import choose_recipe, models
 from hitnet.models.network import class_distances
 from hitnet.runtime import device as devices
@@ -70,26 +65,14 @@ def test_evaluation_on_a_cpu_is_in_float32(monkeypatch):
     torch.testing.assert_close(distances, exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(tmp_path):
+def test_what_a_cpu_without_bfloat16_does_to_the_process_ends_with_the_test(request):
     """PyTorch switches oneDNN off when a CPU fails at bfloat16; the next test must not inherit that."""
-    suite = tmp_path / "test_two.py"
-    suite.write_text(
-        "import torch\n"
-        "def test_first(): torch._C._set_mkldnn_enabled(False)\n"
-        "def test_second(): assert torch._C._get_mkldnn_enabled()\n"
-    )
-    root = Path(__file__).parents[2]
-    settings = root / "conftest.py"
-    shutil.copy(settings, tmp_path / "conftest.py")
-    process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", suite],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (root / "tests", root / "src")))},
-    )
-    assert "2 passed" in process.stdout, process.stdout + process.stderr
+    assert "_own_arithmetic" in request.fixturenames  # around every test
+    before = torch._C._get_mkldnn_enabled()
+    with own_arithmetic():
+        torch._C._set_mkldnn_enabled(not before)
+        assert torch._C._get_mkldnn_enabled() != before
+    assert torch._C._get_mkldnn_enabled() == before
 
 
 def test_an_old_pytorch_cannot_tell(monkeypatch):

@@ -108,10 +108,11 @@ def whole():
 
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
 def test_resumed_run_ends_with_the_same_weights(toy, whole, tmp_path, monkeypatch, stop_after):
-    monkeypatch.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
     options = RESUMED
-    with pytest.raises(Stop):
-        hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
+    with monkeypatch.context() as often:
+        often.setattr(engine, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(Stop):
+            hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", progress=Interrupting(stop_after), **options)
     assert not RunFolder(tmp_path / "cut").finished
     assert RunFolder(tmp_path / "cut").position() == divmod(stop_after, 3)
     resumed = hitnet.train(open_data(toy, test=toy), out=tmp_path / "cut", resume=True, **options)
