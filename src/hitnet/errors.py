@@ -6,16 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = [
-    "DivergedError",
-    "HitNetError",
-    "check_choice",
-    "check_entries",
-    "finite",
-    "share",
-    "unknown_name",
-    "whole",
-]
+__all__ = ["DivergedError", "HitNetError", "check_choice", "check_entries", "finite", "share", "unknown_name", "whole"]
 
 NAMES_SHOWN = 30
 LINE_ENDS = {ord(sign): repr(sign)[1:-1] for sign in "\n\t"}

@@ -119,7 +119,7 @@ def test_damaged_weights_are_refused(tmp_path, monkeypatch):
     content[-1] ^= 1
     damaged.write_bytes(content)
     monkeypatch.setattr(efficientnet_lite, "WEIGHTS", damaged)
-    with pytest.raises(HitNetError, match="damaged: their checksum"):
+    with pytest.raises(HitNetError, match="damaged: its checksum"):
         shipped_weights()
     monkeypatch.setattr(efficientnet_lite, "WEIGHTS", tmp_path / "gone")
     with pytest.raises(HitNetError, match="cannot be read"):

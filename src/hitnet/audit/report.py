@@ -43,10 +43,7 @@ SHOWN = (  # from the summary
 )
 FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
 # (longest side in pixels, WebP quality), best first. Photographs are readable from about 100 pixels.
-LADDER = (
-    *((320, 75), (224, 75), (160, 80), (112, 80), (80, 80)),
-    *((64, 85), (64, 65), (48, 60), (32, 50)),
-)
+LADDER = (*((320, 75), (224, 75), (160, 80), (112, 80), (80, 80)), *((64, 85), (64, 65), (48, 60), (32, 50)))
 SAMPLE = 64  # pictures from which the size of all is estimated
 SEPARATORS = 16  # bytes around each thumbnail in the page
 AHEAD = 256  # thumbnails that threads make before they are asked for

@@ -33,8 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Picture = Annotated[Path, typer.Option(help="Picture to write: .png, .svg, .pdf")]
 Classes = Annotated[list[str] | None, typer.Option("--class", help="Only this class; may be given several times")]
 AuditSplit = Annotated[
-    Split | None,
-    typer.Option(help="Which images (default: train for a known set, all for samples and your own data)"),
+    Split | None, typer.Option(help="Which images (default: train for a known set, all for samples and your own data)")
 ]
 
 

@@ -214,10 +214,7 @@ def augment_command(
 
 
 @app.command("plot")
-def plot_command(
-    runs: RunPaths,
-    out: Picture,
-) -> None:
+def plot_command(runs: RunPaths, out: Picture) -> None:
     """Draw error and loss over the epochs of one run, or of several to compare them; also while they train."""
     plots.check_file_type(out)
     print_written(plots.save([plots.plot_history(runs)], out))
@@ -239,7 +236,7 @@ def ghosts_command(
     networks = "the network" if ghosts.models == 1 else f"all {ghosts.models} networks"
     console.print(
         f"{images.name}: {len(ghosts.agreed()):,} of {len(images):,} images have one ghost class in {networks}; "
-        f"{len(ghosts.doubtful()):,} of these are doubtful (mean distance within the hit zone)",
+        f"{len(ghosts.doubtful()):,} of these are doubtful (mean distance within the hit zone)"
     )
     print_written(written)
     if len(ghosts.doubtful()) > MOST_DRAWN:

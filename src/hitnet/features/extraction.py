@@ -118,11 +118,7 @@ class Extractor:
 
 
 def extract(
-    source: Source,
-    backbone: Backbone,
-    *,
-    device: torch.device | str = "cpu",
-    progress: Progress = Progress(),
+    source: Source, backbone: Backbone, *, device: torch.device | str = "cpu", progress: Progress = Progress()
 ) -> Tensor:
     """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
     features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)

@@ -5,7 +5,6 @@ EfficientNet-B0 without squeeze-and-excite and with ReLU6 for swish: 407 million
 those of timm's `tf_efficientnet_lite0`, so that files of weights can be exchanged.
 """
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError
+from hitnet.runtime.files import shipped
 
 NAME = "efficientnet-lite0"
 WEIGHTS = Path(__file__).with_name("weights") / "efficientnet_lite0.safetensors"
@@ -161,14 +160,8 @@ def cells(maps: Tensor, down: int, across: int) -> Tensor:
 
 def shipped_weights(*, classifier: bool = False) -> dict[str, Tensor]:
     """The weights of the package in float32, with or without the classifier, once their checksum is right."""
-    try:
-        content = WEIGHTS.read_bytes()
-    except OSError as error:
-        raise HitNetError(f"The weights {WEIGHTS} cannot be read: {error.strerror}. Install hitnet again.") from error
-    if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
-        raise HitNetError(f"The weights {WEIGHTS} are damaged: their checksum is wrong. Install hitnet again.")
     return {
         name: value.float() if value.is_floating_point() else value
-        for name, value in load_safetensors(content).items()
+        for name, value in load_safetensors(shipped(WEIGHTS, WEIGHTS_SHA256)).items()
         if classifier or not name.startswith("classifier.")
     }

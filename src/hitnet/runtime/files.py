@@ -210,6 +210,17 @@ def checksum(path: Any) -> str:
         raise HitNetError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
+def shipped(path: Path, sha256: str) -> bytes:
+    """The content of a file of the package, once its checksum is right."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise HitNetError(f"{path} cannot be read: {error.strerror}. Install hitnet again.") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise HitNetError(f"{path} is damaged: its checksum is wrong. Install hitnet again.")
+    return content
+
+
 @contextmanager
 def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
     """Yield a function that appends text to a file, whole or not at all; processes take turns.

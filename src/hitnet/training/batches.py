@@ -164,13 +164,7 @@ class Batches:
     """The batches of any epoch of one training. The augmentation is drawn here, and the training step applies it."""
 
     def __init__(
-        self,
-        feed: Feed,
-        recipe: Recipe,
-        *,
-        seed: int,
-        modify: HybridAugmentation | None = None,
-        ranks: Ranks = SINGLE,
+        self, feed: Feed, recipe: Recipe, *, seed: int, modify: HybridAugmentation | None = None, ranks: Ranks = SINGLE
     ) -> None:
         self.feed, self.recipe, self.seed, self.modify, self.ranks = feed, recipe, seed, modify, ranks
 

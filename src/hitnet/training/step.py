@@ -135,12 +135,7 @@ class Step:
     """The training step of one network, called with a batch and the learning rate. It adds its figures to `totals`."""
 
     def __init__(
-        self,
-        model: Network,
-        recipe: Recipe,
-        device: torch.device,
-        *,
-        parallel: Parallel | None = None,
+        self, model: Network, recipe: Recipe, device: torch.device, *, parallel: Parallel | None = None
     ) -> None:
         self.model, self.recipe, self.device = model, recipe, device
         self.parallel = parallel

@@ -9,7 +9,6 @@ clothing-sample  1,201 photographs of clothes in ten classes (CC0), a third of
 
 from __future__ import annotations
 
-import hashlib
 import io
 import zipfile
 from dataclasses import replace
@@ -30,6 +29,7 @@ from hitnet.data.opened import Check, DataOptions, ImageSet
 from hitnet.data.reading.decode import decode
 from hitnet.data.reading.stored import StoredFile
 from hitnet.errors import HitNetError
+from hitnet.runtime.files import shipped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,13 +56,7 @@ def read_mnist_sample(split: str) -> Images:
 
 def read_clothing_sample(split: str) -> Images:
     """The sample's images; ids count all photographs in the order of the file, whatever the split."""
-    try:
-        content = PHOTOS.read_bytes()
-    except OSError as error:
-        raise HitNetError(f"{PHOTOS} cannot be read: {error.strerror}. Install hitnet again.") from error
-    if hashlib.sha256(content).hexdigest() != PHOTOS_SHA256:
-        raise HitNetError(f"{PHOTOS} is damaged: its checksum is wrong. Install hitnet again.")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with zipfile.ZipFile(io.BytesIO(shipped(PHOTOS, PHOTOS_SHA256))) as archive:
         names = archive.namelist()
         chosen = [i for i, name in enumerate(names) if split in ("all", name.split("/")[0])]
         files = [StoredFile(names[i], lambda i=i: archive.read(names[i])) for i in chosen]  # type: ignore[misc]
