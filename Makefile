@@ -44,7 +44,7 @@ check: setup
 # Tests that need a GPU or a browser are skipped where there is none; the summary says how to install it. A test that hangs
 # fails after a minute (tests/hanging.py); on a busy machine, `HITNET_PATIENCE=3 make test` gives it three.
 test: setup lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Damaged files of every kind, long commands killed at any moment, hostile requests; see docs/reliability.md.
 SEED ?= 0

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -58,10 +60,14 @@ def missing_browser() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use a browser."""
+    """Mark the tests that use a browser; long files go first, so that none runs alone at the end."""
+    seconds: Counter[Path] = Counter()
     for item in items:
         if "started_browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+        slow = item.get_closest_marker("slow")
+        seconds[item.path] += slow.kwargs.get("seconds", 60) if slow else 10 * bool(item.get_closest_marker("browser"))
+    items.sort(key=lambda item: -seconds[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)
