@@ -16,6 +16,7 @@ import torch
 from arithmetic import own_arithmetic
 from hitnet import Images
 from hitnet.cli import app, main, terminal
+from hitnet.features.heads import HeadOptions
 from patience import PATIENCE
 from toy import toy_images
 
@@ -85,6 +86,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Features that tests compute are kept away from the user's own."""
     os.environ["HITNET_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def quick_heads(monkeypatch):
+    """Heads learn for 20 steps, not 300: enough where a test does not look at how good they are."""
+    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def two_processes(*arguments):
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(minutes=5))
     together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    together |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    together |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *map(str, arguments)]
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:  # no process waits until another one is read
         processes = [

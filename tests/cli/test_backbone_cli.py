@@ -13,6 +13,8 @@ import hitnet
 from hitnet.models import backbones
 from toy import TinyBackbone, colour_images, write_images
 
+pytestmark = pytest.mark.usefixtures("quick_heads")
+
 NEEDS_TIMM = "Error: A backbone of timm needs timm: pip install timm.\n"
 
 

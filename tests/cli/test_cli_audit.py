@@ -21,6 +21,8 @@ from hitnet.models.network import class_distances
 from hitnet.runtime.files import checksum
 from toy import toy_images
 
+pytestmark = pytest.mark.usefixtures("quick_heads")
+
 FLIPPED = [4, 17, 30]
 QUICK = ("--networks", 1, "--model", "hitnet-small", "--epochs", 80, "--device", "cpu")
 

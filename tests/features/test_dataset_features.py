@@ -7,9 +7,8 @@ import torch
 import hitnet
 from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
-from hitnet.features.heads import HeadOptions
 from hitnet.models.backbones import open_backbone
-from torchrun import torchrun
+from torchrun import torchrun, two_processes
 from toy import TinyBackbone, colour_images, write_images
 
 
@@ -48,8 +47,8 @@ def test_features_of_images_in_memory(backbone, tmp_path):
     assert np.array_equal(np.load(tmp_path / "f.npy"), features.numpy())
 
 
-def test_an_audit_takes_the_file(folder, backbone, tmp_path, monkeypatch):
-    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
+@pytest.mark.usefixtures("quick_heads")
+def test_an_audit_takes_the_file(folder, backbone, tmp_path):
     hitnet.extract_features(folder, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
     own = hitnet.audit_labels(folder, judges=hitnet.Judges(features=tmp_path / "f.npy", repeats=1), device="cpu")
     same = hitnet.audit_labels(folder, judges=hitnet.Judges(backbone=backbone, repeats=1), device="cpu")
@@ -71,8 +70,9 @@ def test_two_processes_share_the_files(folder, tmp_path):
     assert np.array_equal(np.load(tmp_path / "f.npy"), alone.numpy())
 
 
+@pytest.mark.slow(seconds=180)
 def test_two_processes_audit_as_one_does(folder, tmp_path):
-    ended = torchrun("-m", "hitnet", "audit", folder, "--out", tmp_path / "two", "--device", "cpu")
+    ended = two_processes("-m", "hitnet", "audit", folder, "--out", tmp_path / "two", "--device", "cpu")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count("Labels are judged by") == 1
     assert ended.stdout.count("review page:") == 1

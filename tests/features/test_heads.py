@@ -26,8 +26,9 @@ def standardised(features):
     return (features - features.mean(dim=0)) / features.std(dim=0, correction=0)
 
 
-def test_least_squares_without_an_image_are_as_fitted_anew():
-    features, labels = blobs(count=40)
+@pytest.mark.parametrize("width", [12, 100])  # fewer features than images, and more
+def test_least_squares_without_an_image_are_as_fitted_anew(width):
+    features, labels = blobs(count=40, width=width)
     squares, rows = LeastSquares(features, labels, 3), standardised(features)
     truth = nn.functional.one_hot(labels, 3).double()
     found = squares.leave_one_out(7.0)
@@ -38,8 +39,9 @@ def test_least_squares_without_an_image_are_as_fitted_anew():
         torch.testing.assert_close(found[i].double(), predict(rows[i]), rtol=2e-3, atol=2e-3)
 
 
-def test_least_squares_without_a_fold_are_as_fitted_anew():
-    features, labels = blobs(count=60)
+@pytest.mark.parametrize("width", [12, 100])
+def test_least_squares_without_a_fold_are_as_fitted_anew(width):
+    features, labels = blobs(count=60, width=width)
     squares, rows = LeastSquares(features, labels, 3), standardised(features)
     truth = nn.functional.one_hot(labels, 3).double()
     without = torch.arange(60) % 5 == 2

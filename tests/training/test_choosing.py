@@ -15,6 +15,8 @@ from hitnet.training import api as choosing
 from hitnet.training.api import leaves_open
 from toy import TinyBackbone, colour_images, write_images
 
+pytestmark = pytest.mark.usefixtures("quick_heads")
+
 
 @pytest.fixture(autouse=True)
 def small_backbone(monkeypatch, tmp_path):

@@ -14,6 +14,8 @@ from hitnet.models import backbones
 from hitnet.training.frozen import class_sums, unseen_misfits
 from toy import TinyBackbone, colour_images, write_images
 
+pytestmark = pytest.mark.usefixtures("quick_heads")
+
 SETTINGS = backbones.Settings(32, (0.5,) * 3, (0.5,) * 3)
 
 

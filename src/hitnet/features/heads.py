@@ -187,17 +187,21 @@ class LeastSquares:
     """Ridge regression of the classes, as zeros and ones (N, K), on standardised features (N, D).
 
     With the penalty a: W = (XᵀX + a)⁻¹ Xᵀ(Y − mean). What it would say of an image without that image follows without
-    fitting anew: (prediction − h y) / (1 − h), h = 1/N + x (XᵀX + a)⁻¹ xᵀ.
+    fitting anew: (prediction − h y) / (1 − h), h = 1/N + x (XᵀX + a)⁻¹ xᵀ. Where N < D, all this is computed in the
+    N dimensions that the images span.
     """
 
     def __init__(self, features: Tensor, labels: Tensor, num_classes: int) -> None:
         self.features, self.labels, self.num_classes = features, labels, num_classes
         self.mean, self.scale = standardisation(features)
-        width, device = features.shape[1], features.device
+        (count, width), device = features.shape, features.device
+        everything = torch.arange(count, device=device)
+        self.basis = torch.linalg.qr(self.rows(everything).T)[0] if count < width else None  # (D, N)
+        width = min(count, width)
         self.gram = torch.zeros(width, width, device=device)
         self.sums = torch.zeros(num_classes, width, device=device)  # of the images of each class
-        for index in torch.arange(len(labels), device=device).split(BLOCK):
-            rows = self.rows(index)
+        for index in everything.split(BLOCK):
+            rows = self.coordinates(index)
             self.gram += rows.T @ rows
             self.sums.index_add_(0, labels[index], rows)
         self.counts = torch.bincount(labels, minlength=num_classes).float()
@@ -206,8 +210,12 @@ class LeastSquares:
         """Standardised features of images (B, D)."""
         return (self.features[index].float() - self.mean) * self.scale
 
+    def coordinates(self, index: Tensor) -> Tensor:
+        """The same in the basis, if there is one."""
+        return self.rows(index) if self.basis is None else self.rows(index) @ self.basis
+
     def factor(self, gram: Tensor, penalty: float) -> Tensor:
-        """The Cholesky factor (D, D) of a Gram matrix with a penalty."""
+        """The Cholesky factor of a Gram matrix with a penalty."""
         return torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), device=gram.device))
 
     def choose_penalty(self, draw: torch.Generator) -> float:
@@ -225,7 +233,7 @@ class LeastSquares:
         weights = torch.cholesky_solve(self.sums.T, factor)  # the rows have the mean 0, so that of Y has no part
         said = []
         for some in index.split(BLOCK):
-            rows = self.rows(some)
+            rows = self.coordinates(some)
             own = torch.linalg.solve_triangular(factor, rows.T, upper=False).square().sum(dim=0)
             own = (own + 1 / len(self.labels)).clamp_max(1 - 1e-6)[:, None]
             truth = F.one_hot(self.labels[some], self.num_classes)
@@ -236,14 +244,15 @@ class LeastSquares:
         """The weights (D, K) of a fit without some images (N,)."""
         gram, sums, counts = self.gram.clone(), self.sums.clone(), self.counts.clone()
         for index in torch.nonzero(without)[:, 0].split(BLOCK):
-            rows = self.rows(index)
+            rows = self.coordinates(index)
             gram -= rows.T @ rows
             sums.index_add_(0, self.labels[index], -rows)
             counts -= torch.bincount(self.labels[index], minlength=self.num_classes)
         left = counts.sum()
         mean = sums.sum(dim=0) / left
         factor = self.factor(gram - left * torch.outer(mean, mean), penalty * float(left) / len(self.labels))
-        return torch.cholesky_solve(sums.T - torch.outer(mean, counts), factor)
+        found = torch.cholesky_solve(sums.T - torch.outer(mean, counts), factor)
+        return found if self.basis is None else self.basis @ found
 
 
 class _Heads:
