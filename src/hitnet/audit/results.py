@@ -225,8 +225,8 @@ def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample:
       the distance of the given class grows by PULL.
     - The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong.
     - The temperature is lower than 0.09 to 0.1, which fits images held out best. Tools such as cleanlab call a label
-      wrong if another class is more probable than that class is on average for images with its own label. With a
-      temperature of 0.1, an image that fits two classes would almost never be reported.
+      wrong if another class is more probable than that class is on average for images with its own label. At 0.1, an
+      image that fits two classes would hardly ever reach that average.
 
     benchmarks/probabilities.py measures both criteria: calibration on images held out, and what cleanlab finds.
     """

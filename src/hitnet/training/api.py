@@ -165,8 +165,8 @@ def choose_training(
 ) -> tuple[Choices, FrozenTraining | None]:
     """Model and recipe for image files that leave them open; for a head, also its training, which has its features.
 
-    If there is a run in the folder `before`, its choice stands. A network may take so many `minutes`, its trial and its
-    training together; 0: only a head.
+    A run in the folder `before` goes on as it began. `minutes` limit the trial and the training of a network; 0: only a
+    head.
     """
     choices: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
     if before is not None and RunFolder(before).exists:
