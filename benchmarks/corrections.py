@@ -28,7 +28,7 @@ from hitnet.audit.scoring import score_labels
 from hitnet.capsules import distances
 from hitnet.data import Images
 from hitnet.features.dataset_features import features_of
-from hitnet.features.heads import HeadOptions, deal, fit_heads
+from hitnet.features.heads import CLEAN, deal, fit_heads
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.device import pick_device
@@ -57,7 +57,7 @@ def kinds_of_labels(features: Tensor, given: Tensor, truth: Tensor, classes: int
 
 
 def head_error(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor, classes: int, seed: int) -> float:
-    layer = fit_heads(train, labels, classes, options=HeadOptions(dropout=0.5), seed=seed, device=DEVICE).layer
+    layer = fit_heads(train, labels, classes, options=CLEAN, seed=seed, device=DEVICE).layer
     with torch.no_grad():
         said = distances(layer(test.double().cpu())).argmin(dim=1)
     return float((said != truth).double().mean())

@@ -22,7 +22,7 @@ def test_every_part_measures_something(tmp_path, monkeypatch):
     monkeypatch.setattr(growth, "BATCH", 32)
     monkeypatch.setattr(sys, "argv", ["growth.py", *words])
     growth.main()
-    images, small, large, head = json.loads(out.read_text())
+    images, small, large, head, heads = json.loads(out.read_text())
     assert images["time_an_image_relative_to_smallest"]["1"] == 1
     assert all(seconds > 0 for seconds in images["seconds_an_epoch_by_multiple"].values())
     assert (small["files"], large["files"], small["steps"], large["steps"]) == (400, 800, 2, 2)
@@ -31,6 +31,9 @@ def test_every_part_measures_something(tmp_path, monkeypatch):
     assert min(small["peak_bytes"], large["peak_bytes"]) > 100 * 2**20
     assert 0 <= large["share_of_time_waiting_for_a_batch"] <= 1
     assert head["hit_or_miss_relative_to_softmax"] > 0
+    assert heads["relative_to_a_tenth_of_the_classes"]["20"] == pytest.approx(
+        heads["seconds_by_classes"]["20"] / heads["seconds_by_classes"]["2"], abs=0.02
+    )
 
 
 def test_a_tiny_run_leaves_the_record_alone(tmp_path, monkeypatch):

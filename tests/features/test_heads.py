@@ -7,7 +7,7 @@ from torch import nn
 from feature_samples import blobs
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
-from hitnet.features.heads import HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation
+from hitnet.features.heads import CLEAN, HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation
 from hitnet.losses import CentripetalLoss
 
 QUICK = HeadOptions(steps=5, capsule_dim=4)
@@ -121,6 +121,8 @@ def test_heads_of_many_classes_begin_as_good_as_least_squares():
     )
     assert 0.3 < squares < 0.6  # hard enough to tell
     assert heads < squares + 0.05
+    slow = fit_heads(features, labels, 60, options=HeadOptions(steps=1, learning_rate=1e-9, quick=False))
+    assert float((slow.distances.argmin(dim=1) != labels).float().mean()) > squares + 0.1
 
 
 def test_wrong_labels_are_far_from_their_class():
@@ -218,6 +220,7 @@ def test_steps_shrink_with_the_classes():
     assert [HeadOptions().steps_for(100, k) for k in (2, 10, 40, 1000)] == [300, 300, 150, 30]
     assert HeadOptions().steps_for(1_000_000, 1000) == 1172
     assert HeadOptions(steps=7).steps_for(100, 1000) == 7
+    assert CLEAN.steps_for(100, 1000) == 300
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ BLOCK = 4_096  # rows that are computed at once
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # times N·D / 1000: which of them fits is measured
 CHOOSING = 8_192  # images that the penalty is chosen on
 PAPER_CLASSES = 10  # that the weight of misses was chosen for
-CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 JITTER = 0.3  # by how much the components of a capsule begin apart, relative to the weights of least squares
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
 
@@ -36,13 +35,15 @@ class HeadOptions:
 
     Attributes:
         folds: Heads that each leave out 1/folds of the images, and judge these.
-        steps: Training steps; None: 300, and three passes over large datasets; fewer where classes are many.
+        steps: Training steps; None: 300, and three passes over large datasets.
         batch: Images per step.
         learning_rate: The highest of a schedule that rises and falls, for Adam.
         dropout: Share of the features that a step ignores, drawn per image. 0.8 suits labels of which some are wrong,
             0.5 those that are right.
         capsule_dim: Numbers per capsule (paper: 16).
         ghosts: Wrong classes per image that go unpunished (paper: 1; 0 = off).
+        quick: With K > 10 classes, √(10 / K) times as many steps, from another start. Finds as many wrong labels, but
+            errs more often on new images.
     """
 
     folds: int = 5
@@ -52,6 +53,7 @@ class HeadOptions:
     dropout: float = 0.8
     capsule_dim: int = 8
     ghosts: int = 0
+    quick: bool = True
 
     def __post_init__(self) -> None:
         whole("HeadOptions", "folds", self.folds, 2)
@@ -64,9 +66,16 @@ class HeadOptions:
         share("HeadOptions", "dropout", self.dropout, most=0.99)
 
     def steps_for(self, images: int, classes: int = PAPER_CLASSES) -> int:
-        """300 steps, or three passes over the images if that is more; √(10 / K) of them where K is above 10."""
-        share = math.sqrt(PAPER_CLASSES / max(classes, PAPER_CLASSES))
+        """300 steps, or three passes over the images if that is more; `quick` takes a share of them."""
+        share = math.sqrt(self.few(classes))
         return self.steps or math.ceil(share * max(300, math.ceil(3 * images / self.batch)))
+
+    def few(self, classes: int) -> float:
+        """10 / K where K is above 10, for `quick`; otherwise 1."""
+        return PAPER_CLASSES / max(classes, PAPER_CLASSES) if self.quick else 1.0
+
+
+CLEAN = HeadOptions(dropout=0.5, quick=False)  # labels that are mostly right need less dropout than those of an audit
 
 
 @dataclass(frozen=True)
@@ -282,19 +291,14 @@ class _Heads:
         spread = JITTER * first.square().mean(dim=0, keepdim=True).sqrt()[..., None]
         apart = torch.randn(width, *self.shape, generator=self.noise, device=first.device)
         weight = (spread * apart - first[..., None]).view(width, -1)  # a hit is a value of 0: members come down to it
-        self.weight = weight.requires_grad_()
-        self.running_mean = torch.zeros(weight.shape[1], device=weight.device)
+        self.weight, self.running_mean = weight.requires_grad_(), torch.zeros(weight.shape[1], device=weight.device)
         self.running_variance, gain, bias = self.running_mean + 1, self.running_mean + 1, self.running_mean + 0
         self.begin(gain, bias)
         self.gain, self.bias = gain.requires_grad_(), bias.requires_grad_()
 
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
-        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses.
-
-        Members beyond the centre would miss. Where classes are many, members differ more, and up to one standard
-        deviation above the mean hits.
-        """
+        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses."""
         heads, classes, n = self.shape
         some = torch.randperm(len(self.dealt), generator=self.draw)[:2048].to(self.dealt.device)
         rows, labels = self.data.rows(some), self.data.labels[some]
@@ -306,7 +310,8 @@ class _Heads:
         members = -(own * unseen).sum() / unseen.sum()  # of the heads that have not seen them
         if not members > 0:
             return  # least squares know nothing of these images: begin as any head does
-        members = members + (1 - PAPER_CLASSES / max(classes, PAPER_CLASSES)) * own[unseen].std(correction=0)
+        # Members beyond the centre would miss. Where classes are many, members differ more: let few be beyond it.
+        members = members + (1 - self.options.few(classes)) * own[unseen].std(correction=0)
         reach = float(torch.logit(torch.tensor(CENTRE + min(MISS_RADIUS / math.sqrt(n), 0.49))))
         gain.copy_(self.running_variance.sqrt() * reach / members)
         bias.copy_((members + self.running_mean) * reach / members)
@@ -319,8 +324,8 @@ class _Heads:
 
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
-        steps, size = options.steps_for(count, self.shape[1]), min(options.batch, count)
-        indices = batches(count, steps, size, self.draw, self.dealt.device)
+        steps = options.steps_for(count, self.shape[1])
+        indices = batches(count, steps, min(options.batch, count), self.draw, self.dealt.device)
         descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss)
 
     def loss(self, index: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ def fit_softmax_heads(
         losses = -torch.logsumexp(said(index, options.dropout) + chances[index, None], dim=2)  # (B, F)
         return mean_of_seen(losses, dealt[index])
 
-    steps, size = options.steps_for(count), min(options.batch, count)
-    descend([weight, bias], RATE, batches(count, steps, size, draw, device), loss)
+    indices = batches(count, options.steps_for(count), min(options.batch, count), draw, device)
+    descend([weight, bias], RATE, indices, loss)
     with torch.no_grad():
         parts = torch.arange(count, device=device).split(BLOCK)
         return torch.cat([said(part, 0.0)[torch.arange(len(part)), dealt[part]].cpu() for part in parts])
