@@ -9,7 +9,8 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 - T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
   on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
   out: little where errors follow pairs of classes, else much. Judges confuse pairs of classes too, which looks like
-  errors: so half of T is drawn by this pull, and half by the strongest.
+  errors. But they do so on images of which they are not sure: so only the surer half of the images is counted and held
+  out, and errors are even unless pairs of classes make the labels likelier by two standard errors.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -32,21 +33,13 @@ TOLERANCE = 1e-3  # of weights and rates
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """The fitted model.
+    """The fitted model."""
 
-    Attributes:
-        weights: (J,), how much each judge counts.
-        errors: T, (K, K).
-        pull: The chosen strength, in imagined errors per class.
-        log_prior: ln q, (N, K).
-        posterior: (N, K), probability of each class given the label.
-    """
-
-    weights: Tensor
-    errors: Tensor
-    pull: float
-    log_prior: Tensor
-    posterior: Tensor
+    weights: Tensor  # (J,), how much each judge counts
+    errors: Tensor  # T, (K, K)
+    pull: float  # the chosen strength, in imagined errors per class
+    log_prior: Tensor  # ln q, (N, K)
+    posterior: Tensor  # (N, K), probability of each class given the label
 
 
 def fit_noise_model(logits: Tensor, labels: Tensor) -> NoiseModel:
@@ -82,31 +75,36 @@ def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor) -> bool:
     shares = torch.bincount(labels, minlength=classes).double() / len(labels)
     rate = (1 - posteriors.gather(1, given).double().mean()).clamp_max(1 - 1 / classes)
     q = prior.gather(1, given)[:, 0].double().exp()
-    gain = ((1 - rate) * q + rate * (1 - q) / (classes - 1)).log() - shares.log()[labels]
-    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(labels)) + 1e-9)  # of rounding
+    return proven(((1 - rate) * q + rate * (1 - q) / (classes - 1)).log() - shares.log()[labels])
 
 
-def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
-    """T (K, K) from the posteriors (N, K) of labels (N,): the mean of what this pull and the strongest give.
+def proven(gain: Tensor) -> bool:
+    """Whether the mean of gains (N,) in log-likelihood is more than two standard errors above 0."""
+    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
 
-    Of n images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes; among
-    wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
-    (E + √N / 2) / (N + √N) for E wrong labels of N: it does not fall to 0 where judges err more often than labels.
+
+def surest(prior: Tensor) -> Tensor:
+    """The half of the images (N,) with the highest probability of any class by ln q (N, K): judges are surest of it."""
+    best = prior.amax(dim=1)
+    return best >= best.median()
+
+
+def error_matrix(posteriors: Tensor, labels: Tensor, sure: Tensor, pull: float) -> Tensor:
+    """T (K, K) from the posteriors (N, K) of labels (N,), by the images that are `sure` (N,).
+
+    Of n sure images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes;
+    among wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
+    (E + √N / 2) / (N + √N) for E wrong labels of all N: it does not fall to 0 where judges err more often than labels.
     """
     classes = posteriors.shape[1]
-    counts = posteriors.new_zeros(classes, classes).index_add_(0, labels, posteriors).T  # by true and given class
-    right = counts.diagonal()
-    wrong = counts - torch.diag(right)
+    counts = posteriors.new_zeros(classes, classes).index_add_(0, labels[sure], posteriors[sure]).T  # true x given
+    wrong = counts - torch.diag(counts.diagonal())
     total = wrong.sum(dim=1)
     few = math.sqrt(len(labels))
-    overall = (total.sum() + few / 2) / (len(labels) + few)
+    overall = (len(labels) - posteriors.gather(1, labels[:, None]).sum() + few / 2) / (len(labels) + few)
     even = (1 - torch.eye(classes, dtype=counts.dtype, device=counts.device)) / (classes - 1)
-
-    def drawn(pull: float) -> Tensor:
-        rate = (total + pull) / (total + right + pull / overall)
-        return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
-
-    return (drawn(pull) + drawn(PULLS[-1])) / 2
+    rate = (total + pull) / (counts.sum(dim=1) + pull / overall)
+    return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
 
 
 def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tensor:
@@ -135,8 +133,9 @@ def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: 
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
         prior = log_prior(logits, weights)
+        sure = surest(prior)
         for _ in range(3):
-            errors = error_matrix(posterior(prior, labels, errors), labels, pull)
+            errors = error_matrix(posterior(prior, labels, errors), labels, sure, pull)
         weights = improve_weights(logits, posterior(prior, labels, errors), weights)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
@@ -144,14 +143,15 @@ def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: 
 
 
 def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
-    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half."""
-    likelihood = dict.fromkeys(PULLS, 0.0)
+    """The pull that makes the labels of sure images held out likeliest; the strongest, unless another is proven so."""
+    sure, likelihood = surest(prior), prior.new_zeros(len(PULLS), len(labels), dtype=torch.float64)
     half = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device) % 2 == 0
     for known in (half, ~half):
-        (prior_known, known_labels), (prior_new, new_labels) = ((prior[m], labels[m]) for m in (known, ~known))
-        for pull in PULLS:
+        for index, pull in enumerate(PULLS):
             fitted = errors
             for _ in range(4):
-                fitted = error_matrix(posterior(prior_known, known_labels, fitted), known_labels, pull)
-            likelihood[pull] += float(torch.logsumexp(prior_new + fitted.log().T[new_labels], dim=1).sum())
-    return max(PULLS, key=lambda pull: likelihood[pull])
+                fitted = error_matrix(posterior(prior[known], labels[known], fitted), labels[known], sure[known], pull)
+            likelihood[index, ~known] = torch.logsumexp(prior[~known] + fitted.log().T[labels[~known]], dim=1).double()
+    gains = (likelihood - likelihood[-1])[:, sure]
+    best = int(gains.sum(dim=1).argmax())
+    return PULLS[best] if proven(gains[best]) else PULLS[-1]
