@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import io
 import itertools
+import tempfile
 import time
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def keep_features(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for folder in args.folders:
         data = hitnet.open_data(folder)
-        features = np.asarray(hitnet.extract_features(data), np.float16)
+        with tempfile.TemporaryDirectory(dir=args.out) as spare:
+            features = np.asarray(hitnet.extract_features(data, out=Path(spare) / "features.npy", split="all"))
         np.savez(args.out / f"{Path(folder).name}.npz", x=features, y=data.load("all").labels.numpy())
 
 

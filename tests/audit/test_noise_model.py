@@ -70,7 +70,7 @@ def test_the_matrix_of_errors_against_loops(pull):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_judges_confuse_on_unclear_images_is_not_taken_for_errors_between_pairs(seed):
-    """Errors are even. But on a quarter of the images, judges cannot tell two classes apart, and prefer the wrong one."""
+    """Errors are even. But on a quarter of the images judges cannot tell two classes apart and prefer the wrong one."""
     logits, given, truth = simulated(4000, 6, rate=0.05, seed=seed, knowledge=(4.0, 4.0))
     draw = torch.Generator().manual_seed(seed)
     unclear = torch.rand(4000, generator=draw) < 0.25
