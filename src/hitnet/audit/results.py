@@ -1,5 +1,6 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,10 +17,10 @@ from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.decisions.corrections import Applied, audited_images, correct, corrected_labels
-from hitnet.decisions.rules import Decisions, Settled, settled
-from hitnet.decisions.steps import read_steps
-from hitnet.errors import HitNetError, MissingFileError, check_choice
+from hitnet.decisions.corrections import ALONE, Applied, audited_images, correct, corrected_labels
+from hitnet.decisions.rules import Correction, Decisions, Settled, settled
+from hitnet.decisions.steps import Change, read_steps
+from hitnet.errors import HitNetError, MissingFileError, check_choice, share
 from hitnet.features.neighbours import most_typical
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
@@ -63,6 +64,7 @@ class Audit:
         out: str | Path,
         data: Source | None = None,
         reviewer: str | None = None,
+        trust: float | None = None,
     ) -> Applied:
         """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
@@ -72,30 +74,40 @@ class Audit:
             out: Folder for the corrected dataset; must be new or empty.
             data: Where the audited data is now, if it has moved.
             reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
+            trust: Also give the suggested label to images that nobody decided on, if they are flagged as wrong with at
+                least this probability, e.g. 0.95. None: only decisions count.
         """
-        decided = self._decided(corrections, reviewer)
+        decided = self._decided(corrections, reviewer, trust)
         if self.folder is not None:
             check_outside(files.expand(out), self.folder, "the audit")
         names, split = self.class_names, self.summary.split
         return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
-    def corrected_labels(self, corrections: str | Path | None = None, *, reviewer: str | None = None) -> pd.DataFrame:
+    def corrected_labels(
+        self, corrections: str | Path | None = None, *, reviewer: str | None = None, trust: float | None = None
+    ) -> pd.DataFrame:
         """The labels after a review, without a copy of the images; the arguments are those of `apply`.
 
         One row per image that was not dropped, by id: `id`, `path`, `label`, `given` and `decision`, which is empty if
         nobody decided.
         """
-        return corrected_labels(self.table, self._decided(corrections, reviewer), self.class_names)
+        return corrected_labels(self.table, self._decided(corrections, reviewer, trust), self.class_names)
 
-    def _decided(self, corrections: str | Path | None, reviewer: str | None) -> str | Path | Settled:
-        """The file, or what was decided in the audit's own review."""
-        if corrections is not None and reviewer is not None:
-            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+    def _decided(
+        self, corrections: str | Path | None, reviewer: str | None, trust: float | None
+    ) -> str | Path | Settled:
+        """The file, or what was decided in the audit's own review, and what the audit decides alone."""
+        for name, option in (("reviewer", reviewer), ("trust", trust)):
+            if corrections is not None and option is not None:
+                raise HitNetError(f"`{name}` adds to the decisions of the audit's own review. Leave out the file.")
         if corrections is not None:
             return corrections
-        if self.folder is None:
+        if self.folder is None and trust is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
-        decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)
+        decisions = Decisions(() if self.folder is None else read_steps(self.folder))
+        decided = settled(decisions, audited_images(self.table), reviewer=reviewer)
+        if trust is not None:
+            return Settled([*decided.corrections, *self._sure(trust, decisions)], decided.disputed)
         if not decided.corrections and not decided.disputed:
             who = "" if reviewer is None else f" by {reviewer!r}"
             raise HitNetError(
@@ -103,6 +115,15 @@ class Audit:
                 "that a review page exported."
             )
         return decided
+
+    def _sure(self, trust: float, decisions: Decisions) -> Iterator[Correction]:
+        """The suggestions for flagged labels that are wrong with this probability, and that nobody decided on."""
+        share("apply", "trust", trust)
+        sure = self.table[(self.table["flag"] == "wrong") & (1 - self.table["score"] >= trust)].fillna({"path": ""})
+        for number, path, given, suggested in sure[["id", "path", "given", "suggested"]].itertuples(index=False):
+            change = Change(int(number), path, given, "relabel", suggested)
+            if not decisions.of(change.key):
+                yield Correction(ALONE, change)
 
     def probabilities(self) -> np.ndarray:
         """Probability of each class (N, K), in the table's order; see `label_probabilities`."""
