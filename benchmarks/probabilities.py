@@ -35,8 +35,9 @@ from hitnet.audit.networks import GREY_SHIFT, collect
 from hitnet.audit.results import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.known import datasets as samples
-from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
+from hitnet.probabilities import class_probabilities, fit_temperature
 from hitnet.sklearn import HitNetClassifier
+from parts.calibration import expected_calibration_error
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "probabilities.json"

@@ -158,9 +158,14 @@ def same_recipe(recipe: dict[str, Any], experiment: Experiment) -> bool:
 def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     """The runs that count, by seed: of full length, with the experiment's recipe, on the whole data.
 
+    The ledger keeps them until it is read again: pages ask for the same runs many times.
+
     Raises:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
+    asked, kept = ledger.counted.get(experiment.name, (None, {}))
+    if asked == experiment:
+        return dict(kept)
     records = {}
     for entry in ledger.select(RUN, experiment.name):
         record = records[entry.seeds[0]] = read_record(entry, ledger)
@@ -176,7 +181,8 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
             f"{ledger.path}: runs of {experiment.name} were tested on {' and '.join(tested_on)}, which have no "
             "common mean. Keep the runs on each test set in a ledger of their own."
         )
-    return records
+    ledger.counted[experiment.name] = experiment, records
+    return dict(records)
 
 
 def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:

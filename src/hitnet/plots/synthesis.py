@@ -181,8 +181,7 @@ def draw_distribution(
 
     def density(values: np.ndarray) -> np.ndarray:
         """Density over all values, also those beyond the edges, to match the expected distribution."""
-        heights: np.ndarray = np.histogram(values, edges)[0] / (values.size * (edges[1] - edges[0]))
-        return heights
+        return np.histogram(values, edges)[0] / (values.size * (edges[1] - edges[0]))
 
     axes.stairs(density(values), edges, fill=True, color=FILL, label="all components" if several else "images")
     for i, column in enumerate(values.T if several else ()):
