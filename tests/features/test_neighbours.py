@@ -17,7 +17,8 @@ from hitnet.features.neighbours import (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 7 * 30)
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", 7 * 30)
+    monkeypatch.setattr(neighbours, "ROWS", 7)
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def test_thousands_of_the_same_image_give_few_pairs():
 
 def test_votes_are_shares_of_neighbours(features):
     labels = torch.arange(30) % 3
-    votes = neighbour_votes(features, labels, 4, k=5)
     similarities, which = nearest(features, 5)
+    votes = neighbour_votes((similarities, which), labels, 4)
     for i in (0, 11, 29):
         weights = similarities[i].clamp_min(1e-6)
         expected = [float(weights[labels[which[i]] == k].sum() / weights.sum()) for k in range(4)]
@@ -96,4 +97,4 @@ def test_the_odd_one_out_is_the_strangest():
     generator = torch.Generator().manual_seed(0)
     features = torch.cat([torch.randn(20, 16, generator=generator) * 0.1 + 3 * torch.eye(16)[k] for k in (0, 1)])
     features = torch.cat([features, 3 * torch.eye(16)[5:6]])
-    assert strangeness(features, k=5).argmax() == 40
+    assert strangeness(nearest(features, 6), k=5).argmax() == 40

@@ -27,6 +27,8 @@ from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.reading.entries import log_skipped
 from hitnet.errors import HitNetError
+from hitnet.features.neighbours import nearest
+from hitnet.features.opinions import NEIGHBOURS, on_same_classes
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
@@ -114,7 +116,8 @@ def finished(case: Case, judgement: Judgement, started: float) -> Audit:
 
 def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, without any training."""
-    images, opinions = judgement.images, judgement.opinions
+    images = judgement.images
+    opinions = on_same_classes(judgement.opinions, images.labels)
     scored = score_labels(opinions, images.labels.numpy())
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
@@ -123,8 +126,10 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
         features = judgement.features[order]
-        table = add_likeness(table, features, arranged, case.device)
-        duplicates = duplicate_table(features, arranged, case.device)
+        similarities, which = judgement.neighbours or nearest(judgement.features.to(case.device), NEIGHBOURS)
+        near = similarities[order], torch.argsort(order)[which[order]]
+        table = add_likeness(table, features, near, arranged, case.device)
+        duplicates = duplicate_table(features, near, arranged)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)
     summary = summarise(
@@ -154,6 +159,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         images.class_names,
         summary,
         images=arranged,
+        classes=None if (classes := opinions[0].classes) is None else classes[places],
         prototypes=judgement.prototypes,
         duplicates=duplicates,
         kept=Kept.of(opinions, judgement.features, order),
