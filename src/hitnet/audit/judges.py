@@ -235,7 +235,7 @@ def typical_images(features: Tensor, images: Images) -> Tensor:
     return typical
 
 
-def judge_similar_images(images: Images, device: torch.device, classes: Ints | None) -> tuple[Opinion, ...]:
+def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
     """Opinions by the labels of the most similar grey images; none where these know too little.
 
     They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
