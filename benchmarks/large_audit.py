@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import hitnet
-from hitnet.audit import audit_table, feature_judges, judges, labels
+from hitnet.audit import audit_table, feature_judges, judges, labels, scoring
 from hitnet.audit.results import Audit
 from hitnet.runtime.device import pick_device
 from parts.record import about, replace_rows
@@ -34,7 +34,13 @@ WATCHED = (
     *((judges, name) for name in ("read_features", "nearest", "judge_features", "typical_images")),
     *((feature_judges, name) for name in ("train_heads", "keep_near", "fit_noise_model", "fit_softmax_heads")),
     *((labels, name) for name in ("score_labels", "make_table", "add_likeness", "duplicate_table", "summarise")),
-    *((audit_table, "near_duplicates"), (Audit, "write"), (Audit, "_write_page")),
+    *(
+        (scoring, "fit_noise_model"),
+        (scoring, "margins"),
+        (audit_table, "near_duplicates"),
+        (Audit, "write"),
+        (Audit, "_write_page"),
+    ),
 )
 
 

@@ -49,7 +49,7 @@ def judge_features(
     kinds = zip(names, (*heads, squares, votes), strict=True)
     first = [Opinion(kind, own, capsules=i < repeats, classes=classes) for i, (kind, own) in enumerate(kinds)]
     at = None if classes is None else torch.from_numpy(classes)
-    errors = fit_noise_model(logits_by_kind(first), labels, at).errors
+    errors = fit_noise_model(logits_by_kind(first), labels, at, device).errors
     softmax = []
     for each in seeds:
         judge = fit_softmax_heads(rows, labels, errors, seed=each, device=device)

@@ -118,7 +118,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, without any training."""
     images = judgement.images
     opinions = on_same_classes(judgement.opinions, images.labels)
-    scored = score_labels(opinions, images.labels.numpy())
+    scored = score_labels(opinions, images.labels.numpy(), case.device)
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
     table = add_checksums(table, case.data.image_files(images), places)

@@ -53,12 +53,16 @@ class NoiseModel:
     posterior: Tensor
 
 
-def fit_noise_model(logits: Tensor, labels: Tensor, classes: Tensor | None = None) -> NoiseModel:
-    """Fit the model to logits (J, N, K) of J judges and to the given labels (N,).
+def fit_noise_model(
+    logits: Tensor, labels: Tensor, classes: Tensor | None = None, device: torch.device | str = "cpu"
+) -> NoiseModel:
+    """Fit the model to logits (J, N, K) of J judges and to the given labels (N,), on a device; the model is on the CPU.
 
     Logits may also be (J, N, k) at classes (N, k), see `Opinion`. Of more than 200,000 images, as many that are drawn
     tell weights and pull; all tell T.
     """
+    logits, labels = logits.to(device), labels.to(device)
+    classes = None if classes is None else classes.to(device)
     judges, count = logits.shape[:2]
     number = logits.shape[2] if classes is None else int(classes[0, -1])
     weights = logits.new_full((judges,), 1 / judges)
@@ -71,7 +75,8 @@ def fit_noise_model(logits: Tensor, labels: Tensor, classes: Tensor | None = Non
     prior = log_prior(logits, weights, classes)
     for _ in range(0 if count <= MOST_IMAGES else 3):
         errors = error_matrix(posterior(prior, labels, errors, classes), labels, pull, classes)
-    return NoiseModel(weights, errors, pull, prior, posterior(prior, labels, errors, classes))
+    posteriors = posterior(prior, labels, errors, classes)
+    return NoiseModel(weights.cpu(), errors.cpu(), pull, prior.cpu(), posteriors.cpu())
 
 
 def _shuffled(labels: Tensor) -> Tensor:
@@ -92,7 +97,13 @@ def label_chances(errors: Tensor, labels: Tensor, classes: Tensor | None = None)
     if classes is None:
         return errors.log().T[labels]
     others = (errors.sum(dim=0) - errors.diagonal()) / (len(errors) - 1)
-    return torch.cat([errors, others[None]]).log()[classes, labels[:, None]]
+    chances = torch.cat([errors, others[None]]).log().flatten()
+    return chances.index_select(0, _cells(labels, classes, len(errors))).view(classes.shape)
+
+
+def _cells(labels: Tensor, classes: Tensor, number: int) -> Tensor:
+    """The places (N · k,) of all pairs of true and given class in a flattened matrix (K + 1, K)."""
+    return torch.add(labels[:, None], classes, alpha=number).flatten()
 
 
 def posterior(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> Tensor:
@@ -128,8 +139,8 @@ def error_matrix(posteriors: Tensor, labels: Tensor, pull: float, classes: Tenso
     if classes is None:
         counts = posteriors.new_zeros(number, number).index_add_(0, labels, posteriors).T  # by true and given class
     else:
-        cells = (classes * number + labels[:, None]).flatten()
-        counts = posteriors.new_zeros((number + 1) * number).index_add_(0, cells, posteriors.flatten())
+        counts = posteriors.new_zeros((number + 1) * number)
+        counts.index_add_(0, _cells(labels, classes, number), posteriors.flatten())
         counts = counts.view(-1, number)[:-1] + even * counts[-number:]  # those of all others fall on each of them
     right = counts.diagonal()
     wrong = counts - torch.diag(right)
@@ -152,10 +163,9 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes
     """
     count = logits.shape[1] + 1
     prior = log_prior(logits, weights, classes).exp()
-    expected = torch.einsum("nk,jnk->jn", prior, logits)
-    gradient = torch.einsum("nk,jnk->j", posteriors - prior, logits) / count
-    spread = logits - expected[..., None]
-    curvature = torch.stack([torch.einsum("nk,jnk->j", prior * each, spread) for each in spread]) / count
+    spread = logits - (prior * logits).sum(dim=2, keepdim=True)
+    gradient = spread.flatten(1) @ (posteriors - prior).flatten() / count
+    curvature = (prior * spread).flatten(1) @ spread.flatten(1).T / count
     curvature += torch.eye(len(weights), dtype=curvature.dtype, device=curvature.device) / count
     # The step's quadratic form, of which w ≥ 0 is to be the maximum, as least squares |Rw − b|².
     root = torch.linalg.cholesky(curvature.double()).T

@@ -64,8 +64,8 @@ def logits_by_kind(opinions: Sequence[Opinion]) -> Tensor:
     return -torch.from_numpy(np.stack(means)).float() / HIT_RADIUS
 
 
-def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
-    """Score labels (N,) by all opinions.
+def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device | str = "cpu") -> Scores:
+    """Score labels (N,) by all opinions; the noise model is fitted on a device.
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
     many labels are wrong. Networks that have seen them join with their weight (see cross_fit.py): they change the order
@@ -77,7 +77,7 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
     can_tell = any(opinion.capsules for opinion in unseen)
     if can_tell:
-        model = fit_noise_model(logits_by_kind(unseen), given, at)
+        model = fit_noise_model(logits_by_kind(unseen), given, at, device)
         if not beats_chance(model.log_prior, given, model.posterior, at):
             return score_labels(seen, labels) if seen else unknown(labels)
         joint = (model.log_prior + label_chances(model.errors, given, at)).double()

@@ -61,7 +61,7 @@ def _highest(block: Tensor, k: int) -> Neighbours:
 def nearest(features: Tensor, k: int = 10, labels: Tensor | None = None) -> Neighbours:
     """The k most similar other images of each: similarities (N, k), highest first, and which (N, k).
 
-    A CPU compares more than 200,000 images with `labels` (N,) only with those of their 8 nearest classes.
+    With `labels` (N,), a CPU compares each of more than 200,000 images only with those near its 8 nearest classes.
     """
     k = min(whole("nearest", "k", k, 1), len(features) - 1)
     if k < 1:
@@ -81,14 +81,17 @@ def nearest(features: Tensor, k: int = 10, labels: Tensor | None = None) -> Neig
 
 
 def _nearest_in_classes(features: Tensor, labels: Tensor, k: int) -> Neighbours:
-    """The same among the images of the classes whose mean directions are nearest; −1 where these have fewer images."""
+    """The same among images near the same classes: those nearest to one of the mean directions that are nearest to it.
+
+    What an image is labelled does not matter. Where there are fewer than k, the similarity of the others is −1.
+    """
     rows, classes = directions(features), int(labels.max()) + 1
     means = class_directions(features, labels, classes)
     asked = torch.cat([(part @ means.T).topk(min(NEAR_CLASSES, classes)).indices for part in rows.split(ROWS)])
     similarities = rows.new_full((len(rows), k), -1.0)
     which = torch.arange(len(rows))[:, None].add(torch.arange(1, k + 1)) % len(rows)
-    members_of = labels.argsort(stable=True).split(torch.bincount(labels, minlength=classes).tolist())
-    counts = torch.bincount(asked.flatten(), minlength=classes).tolist()
+    first, counts = asked[:, 0], torch.bincount(asked.flatten(), minlength=classes).tolist()
+    members_of = first.argsort(stable=True).split(torch.bincount(first, minlength=classes).tolist())
     asking_of = (asked.flatten().argsort(stable=True) // asked.shape[1]).split(counts)
     for members, asking in zip(members_of, asking_of, strict=True):
         if not len(members):
