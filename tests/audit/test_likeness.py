@@ -12,8 +12,6 @@ from hitnet.audit.audit_table import add_likeness, duplicate_table, nearest_with
 from hitnet.data import Images
 from hitnet.features.neighbours import nearest
 
-CPU = torch.device("cpu")
-
 
 @pytest.fixture
 def features():
@@ -66,7 +64,7 @@ def test_the_columns_hold_ids(features, images):
     names = np.array(images.class_names, dtype=object)
     suggested = (images.labels + 1) % 4
     table = pd.DataFrame({"given": names[images.labels.numpy()], "suggested": names[suggested.numpy()]})
-    compared = add_likeness(table, features, nearest(features, 20), images, CPU)
+    compared = add_likeness(table, features, nearest(features, 20), images)
     assert list(table) == ["given", "suggested"]  # the table that was given stays as it is
     assert compared["like_given"].tolist() == [100 + j for j in naive(features, images.labels, images.labels)]
     expected = [100 + j if j >= 0 else -1 for j in naive(features, images.labels, suggested)]
@@ -81,7 +79,7 @@ def test_two_images(features, images):
     few = images.select(torch.arange(2))
     near = nearest(features[:2], 20)
     table = pd.DataFrame({"given": ["a", "b"], "suggested": ["a", "a"]})
-    compared = add_likeness(table, features[:2], near, few, CPU)
+    compared = add_likeness(table, features[:2], near, few)
     assert compared["like_given"].tolist() == [-1, -1]
     assert compared["like_suggested"].tolist() == [-1, 100]
     assert duplicate_table(features[:2], near, few).empty
@@ -125,8 +123,8 @@ def test_too_many_images_are_not_compared(features, images, monkeypatch, caplog)
     monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13 - 1)  # given a, suggested b
     table = pd.DataFrame({"given": ["a"] * 40, "suggested": ["b"] * 40})
     with caplog.at_level(logging.INFO, "hitnet"):
-        compared = add_likeness(table, features, nearest(features, 20), images, CPU)
+        compared = add_likeness(table, features, nearest(features, 20), images)
     assert list(compared) == ["given", "suggested", "unlike"]
     assert "Similar images are not looked for: 40 images are too many for this device." in caplog.text
     monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13)
-    assert "like_given" in add_likeness(table, features, nearest(features, 20), images, CPU)
+    assert "like_given" in add_likeness(table, features, nearest(features, 20), images)

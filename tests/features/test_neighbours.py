@@ -130,3 +130,15 @@ def test_neighbours_in_the_nearest_classes(monkeypatch):
     lonely, which = nearest(features[:60], 50, torch.arange(60) // 2 % 30)  # 8 classes have 16 images
     assert (lonely[:, -1] == -1).all()
     assert (which != torch.arange(60)[:, None]).all()
+
+
+def test_half_precision_as_on_a_gpu(features, monkeypatch):
+    similarities, which = nearest(features, 4)
+    exact = directions(features)
+    monkeypatch.setattr(neighbours, "directions", lambda rows: directions(rows).half())
+    near, found = nearest(features, 4)
+    assert near.dtype == torch.float32
+    assert (found == which).float().mean() > 0.95
+    torch.testing.assert_close(near, (exact[:, None] * exact[found]).sum(dim=2), rtol=0, atol=1e-3)
+    assert (near.diff(dim=1) <= 0).all()
+    torch.testing.assert_close(near, similarities, rtol=0, atol=2e-3)

@@ -166,17 +166,14 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
     return nearest.cpu()
 
 
-def add_likeness(
-    table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: Images, device: torch.device
-) -> pd.DataFrame:
+def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: Images) -> pd.DataFrame:
     """The table with what features (N, D) and neighbours (N, k) show of each image, all in one order."""
     compared, ids = table.assign(unlike=strangeness(neighbours).cpu().numpy()), np.append(images.ids.numpy(), -1)
     members = np.bincount(images.labels, minlength=images.num_classes)
     asked = {column: class_codes(table[column], images.class_names) for column in ("given", "suggested")}
-    if sum(float(members[wanted].sum()) for wanted in asked.values()) > MOST_PAIRS[device.type]:
+    if sum(float(members[wanted].sum()) for wanted in asked.values()) > MOST_PAIRS[features.device.type]:
         log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
         return compared
-    features = features.to(device)
     for at, (column, wanted) in enumerate(asked.items()):
         nearest = nearest_with_label(features, images.labels, torch.from_numpy(wanted), images.num_classes)
         compared.insert(len(table.columns) + at, f"like_{column}", ids[nearest.numpy()])

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -198,20 +198,12 @@ class Judges:
             name = backbone.name
         case.progress.part("fitting heads")
         labels, device = images.labels, case.device
+        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
-            rows = features.to(device)
-            near = nearest(rows, NEIGHBOURS, labels)
-            return judge_features(
-                rows,
-                labels,
-                images.num_classes,
-                repeats=self.repeats,
-                seed=self.seed,
-                device=device,
-                neighbours=near,
-                classes=classes,
-            ), (near[0].cpu(), near[1].cpu())
+            near = nearest(rows := features.to(device), NEIGHBOURS, labels)
+            opinions = judge_features(rows, labels, images.num_classes, neighbours=near, **options)
+            return opinions, (near[0].cpu(), near[1].cpu())
 
         opinions, neighbours = case.ranks.from_first(judge)
         return Judgement(

@@ -125,10 +125,13 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
-        features = judgement.features[order]
-        similarities, which = judgement.neighbours or nearest(judgement.features.to(case.device), NEIGHBOURS)
-        near = similarities[order], torch.argsort(order)[which[order]]
-        table = add_likeness(table, features, near, arranged, case.device)
+        features = judgement.features[order].to(case.device)
+        if judgement.neighbours is None:
+            near = nearest(features, NEIGHBOURS, arranged.labels)
+        else:
+            similarities, which = judgement.neighbours
+            near = similarities[order].to(case.device), torch.argsort(order)[which[order]].to(case.device)
+        table = add_likeness(table, features, near, arranged)
         duplicates = duplicate_table(features, near, arranged)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)

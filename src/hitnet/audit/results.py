@@ -1,6 +1,6 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -123,24 +123,20 @@ class Audit:
 
     def probabilities(self, rows: slice = slice(None)) -> np.ndarray:
         """Probability of each class (n, K) for some rows of the table, or all (N, K); see `label_probabilities`."""
-        return self._calibrated(rows)
+        return label_probabilities(
+            self._all_distances(rows),
+            class_codes(self.table["given"].iloc[rows], self.class_names),
+            in_sample=self.summary.in_sample,
+            error_rate=self.summary.expected_errors / max(len(self.table), 1),
+            temperature=self._temperature,
+        )
 
     @cached_property
-    def _calibrated(self) -> Callable[[slice], np.ndarray]:
-        error_rate = self.summary.expected_errors / max(len(self.table), 1)
-        labels = class_codes(self.table["given"], self.class_names)
-        in_sample, every = (
-            self.summary.in_sample,
-            slice(0, None, -(-len(labels) * len(self.class_names) // MOST_FITTED)),
-        )
-        temperature = None if in_sample else fit_temperature(self._all_distances(every), labels[every])
-
-        def probabilities(rows: slice) -> np.ndarray:
-            return label_probabilities(
-                self._all_distances(rows), labels[rows], in_sample, error_rate, temperature=temperature
-            )
-
-        return probabilities
+    def _temperature(self) -> float | None:
+        if self.summary.in_sample:
+            return None
+        some = slice(None, None, -(-len(self.table) * len(self.class_names) // MOST_FITTED) or 1)
+        return fit_temperature(self._all_distances(some), class_codes(self.table["given"].iloc[some], self.class_names))
 
     def _all_distances(self, rows: slice) -> np.ndarray:
         """The distances of rows on all classes (n, K)."""
@@ -163,35 +159,32 @@ class Audit:
             The files that were written.
         """
         check_choice("export", "format", format, get_args(ExportFormat))
-        of = self.probabilities
+        names, probabilities = self.class_names, self.probabilities
         if format == "label-studio":
             root = export.local_files(self.summary.source) if image_root is None else image_root
-            return export.label_studio(self.table, of, self.class_names, out, image_root=root)
-        return export.write_pred_probs(self.table, of, self.class_names, out)
+            return export.label_studio(self.table, probabilities, names, out, image_root=root)
+        return export.write_pred_probs(self.table, probabilities, names, out)
 
     def write(self, folder: Path) -> None:
         """Write table, distances, page and, last, the summary: it shows that the audit is finished."""
         with files.replacing(folder / TABLE) as temporary:
             self.table.to_parquet(temporary, index=False)
         spreadsheets.write_csv(folder / "audit.csv", self.table)
-        for name, values in ((DISTANCES, self.distances), (CLASSES, self.classes)):
-            if values is None:
-                (folder / name).unlink(missing_ok=True)  # of an earlier audit
-                continue
+        for name in (CLASSES, DUPLICATES):  # of an earlier audit, by other judges
+            (folder / name).unlink(missing_ok=True)
+        arrays = {DISTANCES: self.distances} | ({} if self.classes is None else {CLASSES: self.classes})
+        for name, values in arrays.items():
             with files.replacing(folder / name) as temporary, temporary.open("wb") as opened:
                 np.save(opened, values, allow_pickle=False)
         if self.duplicates is not None:
             spreadsheets.write_csv(folder / DUPLICATES, self.duplicates)
-        else:
-            (folder / DUPLICATES).unlink(missing_ok=True)  # of an earlier audit, by other judges
         if self.kept is not None:
             write_kept(folder, self.kept)
         if self.images is not None:
             self._write_page(folder / PAGE, self.images)
         with files.replacing(folder / SUMMARY) as temporary:
             files.write_json(temporary, self.summary.to_json())
-            held = (TABLE, DISTANCES) if self.classes is None else (TABLE, DISTANCES, CLASSES)
-            checksums = {name: files.checksum(folder / name) for name in held}
+            checksums = {name: files.checksum(folder / name) for name in (TABLE, *arrays)}
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
     def _write_page(self, path: Path, images: Images) -> None:
@@ -269,7 +262,7 @@ def _check_sums(folder: Path) -> Mapping[str, str]:
 
 
 def label_probabilities(
-    distances: np.ndarray, labels: np.ndarray, in_sample: float, error_rate: float, *, temperature: float | None = None
+    distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float, temperature: float | None = None
 ) -> Floats:
     """Probability of each class (N, K), from the mean distances (N, K) of judges and the given labels (N,).
 

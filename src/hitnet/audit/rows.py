@@ -28,11 +28,7 @@ class Rows:
     """The audit's table as columns, most doubtful first; distances and classes (N, k) are in the same order."""
 
     def __init__(
-        self,
-        table: pd.DataFrame,
-        distances: np.ndarray,
-        class_names: tuple[str, ...],
-        classes: np.ndarray | None = None,
+        self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...], classes: Ints | None = None
     ) -> None:
         self.table, self.distances, self.class_names, self.classes = table, distances, class_names, classes
         self.ids: Ints = table["id"].to_numpy(np.int64)

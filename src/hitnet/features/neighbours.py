@@ -52,7 +52,7 @@ def _highest(block: Tensor, k: int) -> Neighbours:
     count = -(-block.shape[1] // RUN)
     if count <= 2 * k:
         return block.topk(k, dim=1)
-    runs = F.pad(block, (0, count * RUN - block.shape[1]), value=-torch.inf).view(len(block), count, RUN)
+    runs = F.pad(block, (0, count * RUN - block.shape[1]), value=-torch.inf).view(-1, count, RUN)
     first = runs.amax(dim=2).topk(k, dim=1).indices
     found = runs.gather(1, first[..., None].expand(-1, -1, RUN)).flatten(1).topk(k, dim=1)
     return found.values, first.gather(1, found.indices // RUN) * RUN + found.indices % RUN
@@ -72,7 +72,7 @@ def nearest(features: Tensor, k: int = 10, labels: Tensor | None = None) -> Neig
     found = []
     for part, block in _blocks(rows, torch.arange(len(rows), device=rows.device)):
         values, which = _highest(block, k)
-        if rows.is_cuda:  # the order of half precision is coarse: the chosen are compared anew
+        if rows.dtype == torch.float16:  # too coarse for an order: those chosen are compared anew
             values, order = torch.einsum("bd,bkd->bk", rows[part].float(), rows[which].float()).sort(descending=True)
             which = which.gather(1, order)
         found.append((values, which))
