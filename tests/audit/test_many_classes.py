@@ -17,10 +17,12 @@ from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.labels import judged_audit
 from hitnet.audit.margins import margins
 from hitnet.audit.noise_model import PULLS, beats_chance, error_matrix, fit_noise_model, label_chances, log_prior
+from hitnet.audit.rows import Rows
 from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.errors import HitNetError
 from hitnet.features import opinions as module
 from hitnet.features.opinions import Opinion, at_classes, class_at, column_of, near_classes, on_same_classes
+from hitnet.review.evidence import Evidence
 
 
 def simulated(count, classes, *, seed=0, hard=1.3, rate=0.1):
@@ -240,6 +242,28 @@ def test_an_audit_is_written_and_read(audit):
     assert (kept.opinions[3].classes == made.classes).all()
     nearest = np.take_along_axis(made.classes, made.distances[:, :-1].argmin(axis=1)[:, None], 1)[:, 0]
     assert (nearest == whole.argmin(axis=1)).all()
+
+
+def test_the_page_shows_the_classes_that_are_kept(audit):
+    made, dense = audit
+    rows = Rows(made.table, made.distances, made.class_names, made.classes)
+    every = np.arange(90)
+    columns = rows.columns(every)
+    for row, (near, distances) in enumerate(zip(columns["near"], columns["near_distance"], strict=True)):
+        assert {int(rows.given[row]), int(rows.suggested[row])} <= {*near} == {*made.classes[row, :-1].tolist()}
+        assert distances == sorted(distances)
+        assert distances == pytest.approx(dense[0].distances[rows.ids[row]][near], abs=1e-3)
+    evidence = Evidence(rows, audit_folder.read_kept(made.folder, 90, 9), None, None)
+    for row in every:
+        for judged, whole in zip(evidence.judges(row), dense, strict=True):
+            assert judged["kind"] == whole.kind
+            named = [k for k, _, _ in judged["nearest"]]
+            assert named[0] == whole.distances[rows.ids[row]].argmin()
+            assert judged["nearest"][0][1:] == [pytest.approx(whole.distances[rows.ids[row]].min(), abs=0.01), 1]
+    for k in range(9):
+        members = np.flatnonzero(rows.given == k)
+        own = dense[0].distances[rows.ids[members], k]
+        assert evidence.typical(k) == members[np.argsort(own, kind="stable")[:5]].tolist()
 
 
 def test_its_probabilities_are_near_those_of_all_classes(audit, tmp_path):

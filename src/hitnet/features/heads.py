@@ -12,6 +12,7 @@ out the images of its own fold.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -96,27 +97,10 @@ def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
     return dealt
 
 
-def fit_heads(
-    features: Tensor,
-    labels: Tensor,
-    num_classes: int,
-    *,
-    options: HeadOptions | None = None,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-) -> FittedHeads:
-    """Fit heads on features (N, D) and labels (N,), class indices below `num_classes`.
-
-    Args:
-        features: (N, D), floating-point; no need to standardise them.
-        labels: (N,).
-        num_classes: K.
-        options: How heads are trained; None: the defaults.
-        seed: Decides folds, first weights, batches and dropout.
-        device: Where to compute. Features that already are on it are not copied.
-    """
-    heads = train_heads(features, labels, num_classes, options=options, seed=seed, device=device)
-    everything = torch.arange(len(labels), device=device)
+def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any) -> FittedHeads:
+    """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
+    heads = train_heads(features, labels, num_classes, **options)
+    everything = torch.arange(len(labels), device=heads.dealt.device)
     return FittedHeads(heads.final_layer(), heads.judge(everything).cpu(), heads.left_out(everything).cpu())
 
 
@@ -129,7 +113,16 @@ def train_heads(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> "_Heads":
-    """The same, for callers that ask what the heads say of some images after the other."""
+    """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
+
+    Args:
+        features: (N, D), floating-point; no need to standardise them.
+        labels: (N,).
+        num_classes: K.
+        options: How heads are trained; None: the defaults.
+        seed: Decides folds, first weights, batches and dropout.
+        device: Where to compute. Features that already are on it are not copied.
+    """
     options = options or HeadOptions()
     _check(features, labels, num_classes)
     draw = torch.Generator().manual_seed(seed)
