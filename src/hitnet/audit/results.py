@@ -35,6 +35,7 @@ from hitnet.decisions.rules import Decisions, Settled, settled
 from hitnet.decisions.steps import read_steps
 from hitnet.errors import HitNetError, MissingFileError, check_choice
 from hitnet.features.neighbours import most_typical
+from hitnet.features.opinions import on_all_classes
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
 
@@ -140,12 +141,8 @@ class Audit:
 
     def _all_distances(self, rows: slice) -> np.ndarray:
         """The distances of rows on all classes (n, K)."""
-        distances = self.distances[rows]
-        if self.classes is None:
-            return distances
-        spread = np.repeat(distances[:, -1:], len(self.class_names), axis=1)
-        np.put_along_axis(spread, self.classes[rows, :-1].astype(np.int64), distances[:, :-1], axis=1)
-        return spread
+        classes = None if self.classes is None else self.classes[rows]
+        return on_all_classes(self.distances[rows], classes, len(self.class_names))
 
     def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
         """Write the audit for another tool.

@@ -112,6 +112,15 @@ def keep_near(
     return torch.cat(kept, dim=1).numpy(), torch.cat(chosen).numpy() if chosen else None
 
 
+def on_all_classes(values: np.ndarray, classes: Ints | None, number: int) -> np.ndarray:
+    """Values (N, k) at classes (N, k) as values of all K classes (N, K): those without a column have the last."""
+    if classes is None:
+        return values
+    spread = np.repeat(values[:, -1:], number, axis=1)
+    np.put_along_axis(spread, classes[:, :-1].astype(np.int64), values[:, :-1], axis=1)
+    return spread
+
+
 def on_same_classes(opinions: Sequence[Opinion], labels: Tensor) -> tuple[Opinion, ...]:
     """Opinions on all K classes as opinions on those near each image, where others are so or classes are many."""
     known = next((opinion.classes for opinion in opinions if opinion.classes is not None), None)
