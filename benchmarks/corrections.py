@@ -34,6 +34,7 @@ from hitnet.capsules import distances
 from hitnet.data import Images
 from hitnet.features.dataset_features import features_of
 from hitnet.features.heads import HeadOptions, deal, fit_heads
+from hitnet.features.opinions import class_at
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.device import pick_device
@@ -81,7 +82,8 @@ def network_errors(data: hitnet.Data, sets: list[Images], test: Images, model: s
         config, _ = configure(data, images, None, device=DEVICE, model=choose_model(model), recipe=recipe)
         config = replace(config, seed=seed, model=replace(config.model, decoder="none", extra_dim=0))
         jobs.append(Job(config, images))
-    said = collect(train_runs(jobs, resume=False, device=DEVICE), test, DEVICE).argmin(axis=2)
+    distances, classes = collect(train_runs(jobs, resume=False, device=DEVICE), test, DEVICE)
+    said = np.stack([class_at(each.argmin(axis=1), classes) for each in distances])
     return [float(each) for each in (said != test.labels.numpy()).mean(axis=1)]
 
 

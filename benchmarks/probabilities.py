@@ -77,7 +77,7 @@ def audit(seed: int, args: argparse.Namespace) -> list[Row]:
     )
     runs = [hitnet.open_run(path) for path in sorted((folder / "models").iterdir())]
     others = hitnet.open_data("mnist", data_dir=args.data_dir).load("train").first(HELD_OUT)
-    distances, truth = collect(runs, others, CPU, grey_shift=GREY_SHIFT).mean(axis=0), others.labels.numpy()
+    distances, truth = collect(runs, others, CPU, grey_shift=GREY_SHIFT)[0].mean(axis=0), others.labels.numpy()
     rate = result.summary.expected_errors / len(result.table)
     exported = class_probabilities(distances, TEMPERATURE, error_rate=rate)
     with tempfile.TemporaryDirectory() as temporary:

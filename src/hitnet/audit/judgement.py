@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Data, Images
+from hitnet.features.neighbours import Neighbours
 from hitnet.features.opinions import Opinion
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
@@ -49,6 +50,7 @@ class Judgement:
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         typical: Whether the prototypes are images of the data.
         features: Features (N, D) that show which images are alike, where there are some.
+        neighbours: The 20 most similar other images of each, by the features: similarities and numbers (N, 20).
     """
 
     opinions: tuple[Opinion, ...]
@@ -58,6 +60,7 @@ class Judgement:
     prototypes: Tensor | None = None
     typical: bool = False
     features: Tensor | None = None
+    neighbours: Neighbours | None = None
 
 
 def join(parts: Sequence[Judgement]) -> Judgement:
@@ -70,5 +73,5 @@ def join(parts: Sequence[Judgement]) -> Judgement:
         tuple(network for part in parts for network in part.networks),
         pictured.prototypes,
         pictured.typical,
-        next((part.features for part in parts if part.features is not None), None),
+        *next(((part.features, part.neighbours) for part in parts if part.features is not None), (None, None)),
     )

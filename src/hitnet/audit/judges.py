@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +26,8 @@ from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
-from hitnet.features.neighbours import most_typical
-from hitnet.features.opinions import Opinion, all_distances, judge_neighbours
+from hitnet.features.neighbours import Neighbours, most_typical, nearest
+from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -161,8 +161,9 @@ class Judges:
             raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
         left_out = deal(images.labels, len(planned), torch.Generator().manual_seed(self.seed))
         networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
-        opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels)
-        return join([replace(networks, opinions=opinions), self._judge_by_heads(case)])
+        classes = networks.opinions[0].classes
+        opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels, classes)
+        return join([replace(networks, opinions=opinions), self._judge_by_heads(case, classes)])
 
     def _tuned_model(self) -> Model:
         weights = None if self.weights is None else str(self.weights)
@@ -171,7 +172,7 @@ class Judges:
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
-        similar = judge_similar_images(case.images, case.device) if self.neighbours else ()
+        similar = judge_similar_images(case.images, case.device, judged.opinions[0].classes) if self.neighbours else ()
         if not similar:
             return judged
         return replace(judged, opinions=(*judged.opinions, *similar), model=f"{judged.model} and neighbours")
@@ -184,7 +185,7 @@ class Judges:
             return replace(recipe, epochs=self.epochs)
         return choose_recipe(recipe.name, **{**recipe.changes, "epochs": self.epochs})
 
-    def _judge_by_heads(self, case: Case) -> Judgement:
+    def _judge_by_heads(self, case: Case, classes: Ints | None = None) -> Judgement:
         images = case.images
         case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
         if self.features is not None:
@@ -196,10 +197,15 @@ class Judges:
             )
             name = backbone.name
         case.progress.part("fitting heads")
-        labels, options = images.labels, {"repeats": self.repeats, "seed": self.seed}
-        opinions = case.ranks.from_first(
-            lambda: judge_features(features, labels, images.num_classes, device=case.device, **options)
-        )
+        labels, device = images.labels, case.device
+        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
+
+        def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
+            near = nearest(rows := features.to(device), NEIGHBOURS, labels)
+            opinions = judge_features(rows, labels, images.num_classes, neighbours=near, **options)
+            return opinions, (near[0].cpu(), near[1].cpu())
+
+        opinions, neighbours = case.ranks.from_first(judge)
         return Judgement(
             opinions,
             images,
@@ -208,6 +214,7 @@ class Judges:
             typical_images(features, images),
             typical=True,
             features=features,
+            neighbours=neighbours,
         )
 
 
@@ -220,7 +227,7 @@ def typical_images(features: Tensor, images: Images) -> Tensor:
     return typical
 
 
-def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion, ...]:
+def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
     """Opinions by the labels of the most similar grey images; none where these know too little.
 
     They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
@@ -231,8 +238,9 @@ def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion,
         return ()
     blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
     rows = blurred.flatten(1).to(device)
-    opinions = tuple(judge_neighbours(rows, images.labels, images.num_classes, count) for count in SIMILAR)
-    agreement = float((opinions[0].distances.argmin(axis=1) == images.labels.numpy()).mean())
+    opinions = judge_neighbours(rows, images.labels, images.num_classes, SIMILAR, classes)
+    own = column_of(images.labels.numpy(), classes)
+    agreement = float((opinions[0].distances.argmin(axis=1) == own).mean())
     if agreement < LEAST_AGREEMENT:
         log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
         return ()

@@ -27,6 +27,8 @@ from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, Images, Source, open_data
 from hitnet.data.reading.entries import log_skipped
 from hitnet.errors import HitNetError
+from hitnet.features.neighbours import nearest
+from hitnet.features.opinions import NEIGHBOURS, on_same_classes
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
@@ -114,17 +116,23 @@ def finished(case: Case, judgement: Judgement, started: float) -> Audit:
 
 def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, without any training."""
-    images, opinions = judgement.images, judgement.opinions
-    scored = score_labels(opinions, images.labels.numpy())
+    images = judgement.images
+    opinions = on_same_classes(judgement.opinions, images.labels)
+    scored = score_labels(opinions, images.labels.numpy(), case.device)
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
     table = add_checksums(table, case.data.image_files(images), places)
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
-        features = judgement.features[order]
-        table = add_likeness(table, features, arranged, case.device)
-        duplicates = duplicate_table(features, arranged, case.device)
+        features = judgement.features[order].to(case.device)
+        if judgement.neighbours is None:
+            near = nearest(features, NEIGHBOURS, arranged.labels)
+        else:
+            similarities, which = judgement.neighbours
+            near = similarities[order].to(case.device), torch.argsort(order)[which[order]].to(case.device)
+        table = add_likeness(table, features, near, arranged)
+        duplicates = duplicate_table(features, near, arranged)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)
     summary = summarise(
@@ -154,6 +162,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         images.class_names,
         summary,
         images=arranged,
+        classes=None if (classes := opinions[0].classes) is None else classes[places],
         prototypes=judgement.prototypes,
         duplicates=duplicates,
         kept=Kept.of(opinions, judgement.features, order),

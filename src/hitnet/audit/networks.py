@@ -18,7 +18,7 @@ from hitnet import models
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.data import Images
 from hitnet.errors import HitNetError
-from hitnet.features.opinions import Opinion
+from hitnet.features.opinions import Ints, Opinion, keep_near
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.network import Network, class_distances
 from hitnet.models.registry import HEADS
@@ -111,6 +111,7 @@ def judge_by_networks(
         left_out: (N,), the network that is trained without each image. None: each is trained on all images.
     """
     judged: dict[int, tuple[Run, np.ndarray]] = {}
+    classes: Ints | None = None
     for pretrained in (False, True):
         places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
         if not places:
@@ -120,10 +121,11 @@ def judge_by_networks(
             seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
         trained = _train(networks, places, recipe, seed, replace(case, images=seen), left_out)
         by = GREY_SHIFT if shifted else 0
-        distances = case.ranks.from_first(partial(collect, trained, seen, case.device, grey_shift=by))
+        ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes)
+        distances, classes = case.ranks.from_first(ask)
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
-    return _judgement(runs, all_distances, case.images)
+    return _judgement(runs, all_distances, classes, case.images)
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
@@ -132,13 +134,15 @@ def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> 
     for run in runs:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
         check_fit(run.model, images)
-    return _judgement(runs, collect(runs, images, device), images)
+    return _judgement(runs, *collect(runs, images, device), images)
 
 
-def _judgement(runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, images: Images) -> Judgement:
+def _judgement(
+    runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, classes: Ints | None, images: Images
+) -> Judgement:
     configs = [run.config for run in runs]
     return Judgement(
-        tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances),
+        tuple(Opinion("networks", each, in_sample=True, capsules=True, classes=classes) for each in distances),
         images,
         ", ".join(dict.fromkeys(config.model_name for config in configs)),
         tuple({"model": c.model_name, "seed": c.seed, "recipe": c.recipe.to_dict()} for c in configs),
@@ -187,15 +191,19 @@ def same_images(images: Images, others: Images) -> Images:
     return replace(others, labels=images.labels, class_names=images.class_names)
 
 
-def collect(runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0) -> np.ndarray:
-    """Class distances (M, N, K) in float32: the mean over each image's views."""
-    distances = []
-    for run in runs:
-        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        parts = (part.to(device) for part in images.pixels.split(BATCH))
-        seen = [mean_distances(network, part, flip=images.flip, grey_shift=grey_shift) for part in parts]
-        distances.append(torch.cat(seen).numpy())
-    return np.stack(distances)
+def collect(
+    runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0, classes: Ints | None = None
+) -> tuple[np.ndarray, Ints | None]:
+    """Class distances (M, N, k) in float32, the mean over each image's views, and on which classes they are kept."""
+    options: dict[str, Any] = {"device": device, "memory_format": torch.channels_last}
+    networks = [run.model.to(**options) for run in runs]
+
+    def seen() -> Iterator[list[Tensor]]:
+        for part in images.pixels.split(BATCH):
+            here = part.to(device)
+            yield [mean_distances(each, here, flip=images.flip, grey_shift=grey_shift) for each in networks]
+
+    return keep_near(seen(), images.labels, classes)
 
 
 def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:

@@ -11,6 +11,8 @@ out the images of its own fold.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +97,14 @@ def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
     return dealt
 
 
-def fit_heads(
+def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any) -> FittedHeads:
+    """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
+    heads = train_heads(features, labels, num_classes, **options)
+    everything = torch.arange(len(labels), device=heads.dealt.device)
+    return FittedHeads(heads.final_layer(), heads.judge(everything).cpu(), heads.left_out(everything).cpu())
+
+
+def train_heads(
     features: Tensor,
     labels: Tensor,
     num_classes: int,
@@ -103,8 +112,8 @@ def fit_heads(
     options: HeadOptions | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
-) -> FittedHeads:
-    """Fit heads on features (N, D) and labels (N,), class indices below `num_classes`.
+) -> "_Heads":
+    """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
 
     Args:
         features: (N, D), floating-point; no need to standardise them.
@@ -121,13 +130,11 @@ def fit_heads(
     dealt = deal(labels, options.folds, draw).to(device)
     with torch.no_grad():
         squares = LeastSquares(features.to(device), labels.to(device), num_classes)
-        penalty = squares.choose_penalty(draw)
-        left_out = squares.leave_one_out(penalty)
+        penalty = squares.penalty = squares.choose_penalty(draw)
         first = torch.stack([squares.weights(penalty, dealt == fold) for fold in range(options.folds + 1)], dim=1)
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train()
-    layer = on_given_features(heads.layer(options.folds), squares.mean, squares.scale)
-    return FittedHeads(layer, heads.judge(), left_out.cpu())
+    return heads
 
 
 def batches(count: int, steps: int, size: int, draw: torch.Generator, device: torch.device | str) -> tuple[Tensor, ...]:
@@ -205,6 +212,7 @@ class LeastSquares:
             self.gram += rows.T @ rows
             self.sums.index_add_(0, labels[index], rows)
         self.counts = torch.bincount(labels, minlength=num_classes).float()
+        self.penalty = 0.0
 
     def rows(self, index: Tensor) -> Tensor:
         """Standardised features of images (B, D)."""
@@ -330,15 +338,28 @@ class _Heads:
         seen = self.dealt[index, None] != torch.arange(heads, device=index.device)
         return ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
 
+    @cached_property
+    def layers(self) -> list[HitOrMiss]:
+        """The heads that leave out a fold."""
+        return [self.layer(fold).float().to(self.dealt.device) for fold in range(self.shape[0] - 1)]
+
     @torch.no_grad()
-    def judge(self) -> Tensor:
-        """Distances (N, K), each image by the head that has not seen it."""
-        judged = torch.empty(len(self.dealt), self.shape[1])
-        for fold in range(self.shape[0] - 1):
-            layer = self.layer(fold).float().to(self.dealt.device)
-            for index in torch.nonzero(self.dealt == fold)[:, 0].split(BLOCK):
-                judged[index.cpu()] = distances(layer(self.data.rows(index))).cpu()
+    def judge(self, index: Tensor) -> Tensor:
+        """Distances (B, K) of images (B,), each by the head that has not seen it."""
+        judged = torch.empty(len(index), self.shape[1], device=index.device)
+        for fold, layer in enumerate(self.layers):
+            for places in torch.nonzero(self.dealt[index] == fold)[:, 0].split(BLOCK):
+                judged[places] = distances(layer(self.data.rows(index[places])))
         return judged
+
+    @torch.no_grad()
+    def left_out(self, index: Tensor) -> Tensor:
+        """What least squares that have not seen images (B,) say of them (B, K)."""
+        return self.data.leave_one_out(self.data.penalty, index)
+
+    def final_layer(self) -> HitOrMiss:
+        """The head that was trained on all images, on features as they are."""
+        return on_given_features(self.layer(self.options.folds), self.data.mean, self.data.scale)
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:
