@@ -1,7 +1,7 @@
 """Corrections by the audit alone: only where it is sure, and never against what people decided."""
 
 import pytest
-from review_samples import make_folder, open_folder
+from review_samples import open_folder
 
 from hitnet.audit import open_audit
 from hitnet.errors import HitNetError
