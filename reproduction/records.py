@@ -99,6 +99,8 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
     check_schema(list(history), HISTORY, "The run's history")
     if any(not 0 <= row["test_error"] <= 1 for row in history):
         raise HitNetError("The run's history: test_error must be in [0, 1].")
+    if any(row["beside"] < 1 for row in history):
+        raise HitNetError("The run's history: beside, how many networks were trained together, must be at least 1.")
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),

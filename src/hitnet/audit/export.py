@@ -79,9 +79,7 @@ def label_studio(
 def _task(row: dict[Any, Any], probability: float, root: str) -> dict[str, Any]:
     """One task of Label Studio, of a row of the table."""
     path = str(row["path"])
-    address = (LOCAL_FILES if path.startswith("/") else root) + quote(
-        path.lstrip("/").encode("utf-8", "surrogateescape")
-    )
+    address = (LOCAL_FILES if path.startswith("/") else root) + _quoted(path.lstrip("/"))
     data = {"image": address, "image_id": row["id"], "path": path, "given": row["given"], "label_score": row["score"]}
     choice = {"id": f"suggested-{row['id']}", "type": "choices", "from_name": "label", "to_name": "image"}
     predicted = [choice | {"value": {"choices": [row["suggested"]]}}]
@@ -98,7 +96,15 @@ def local_files(source: str) -> str:
     """
     path = Path(source)
     folder = path.parent if path.suffix.lower() in TABLES else path
-    return f"{LOCAL_FILES}{quote(folder.name)}/"
+    return f"{LOCAL_FILES}{_quoted(folder.name)}/"
+
+
+def _quoted(path: str) -> str:
+    """A path in an address; Python keeps bytes of a name that are not valid UTF-8 as surrogates."""
+    try:
+        return quote(path.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        raise HitNetError(f"{path!r} is no name that a file can have, so it has no address.") from error
 
 
 def label_studio_config(class_names: Sequence[str]) -> str:
