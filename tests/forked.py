@@ -101,7 +101,8 @@ def serve(address: str, owner: int) -> None:
     while True:
         for key, _ in chosen.select():
             if key.data == "owner":
-                Path(address).unlink(missing_ok=True)
+                for left in (address, f"{address}.lock"):
+                    Path(left).unlink(missing_ok=True)
                 return
             if key.data is None:
                 connection = listener.accept()[0]

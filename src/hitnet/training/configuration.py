@@ -104,7 +104,7 @@ def configure(
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
         network = Network(built)
         Objective(network, completed, epoch=1)
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = network.count_parameters()
     if parameters > MOST_PARAMETERS:
         raise HitNetError(
             f"This network would have {parameters:,} parameters, more than {MOST_PARAMETERS:,}. Choose a smaller "
