@@ -45,9 +45,10 @@ from torch import Tensor
 from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data import Images
+from hitnet.data import Data, ImageSet
+from hitnet.data.images import Streamed
 from hitnet.data.known.datasets import label_errors
-from hitnet.data.reading.stored import AnyFile, file_checksum
+from hitnet.data.reading.stored import file_checksum
 from hitnet.errors import HitNetError
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
 from hitnet.features.opinions import Opinion, all_distances
@@ -68,7 +69,7 @@ FORMAT = 1  # of a summary
 
 
 def make_table(
-    images: Images, opinions: Sequence[Opinion], scored: Scores
+    images: ImageSet, opinions: Sequence[Opinion], scored: Scores
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
     """The table, the mean distances (N, K) of the capsules in its order, and the place (N,) of each row's image."""
     labels, names = images.labels.numpy(), np.array(images.class_names, dtype=object)
@@ -96,12 +97,16 @@ def make_table(
     return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
 
 
-def add_checksums(table: pd.DataFrame, files: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
+def add_checksums(table: pd.DataFrame, data: Data, images: ImageSet, places: np.ndarray) -> pd.DataFrame:
     """The table with the checksum of each file; the same if there are none here. `places` (N,) are those of rows."""
+    files = data.image_files(images)
     if files is None or not isinstance(files[0], Path):
         return table
-    sums = in_threads(lambda place: file_checksum(files[place]), places.tolist())
-    return table.assign(checksum=list(sums))
+    known = images.entries.checksums if isinstance(images, Streamed) else None
+    if known is None:
+        return table.assign(checksum=list(in_threads(lambda place: file_checksum(files[place]), places.tolist())))
+    rows = ((files[place], known[place]) for place in places.tolist())
+    return table.assign(checksum=[key.tobytes().hex() if isinstance(file, Path) else "" for file, key in rows])
 
 
 def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.DataFrame:
@@ -162,7 +167,7 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
     return nearest.cpu()
 
 
-def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+def add_likeness(table: pd.DataFrame, features: Tensor, images: ImageSet, device: torch.device) -> pd.DataFrame:
     """The table with what features (N, D) show of each image, all in one order."""
     if len(images) > MOST_IMAGES[device.type]:
         log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
@@ -178,7 +183,7 @@ def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: 
     return compared
 
 
-def duplicate_table(features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+def duplicate_table(features: Tensor, images: ImageSet, device: torch.device) -> pd.DataFrame:
     """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
 
     Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most

@@ -23,6 +23,7 @@ log = logging.getLogger("hitnet")
 SPLITS = (TRAIN, TEST, VALIDATION)
 SHOWN = 10  # names of what is left out in a message
 Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]
+Checksums = npt.NDArray[np.void]  # (N,) of 16 bytes
 T = TypeVar("T")
 
 
@@ -94,6 +95,7 @@ class Entries(Sequence[Entry]):
     classes: tuple[str, ...]  # all that occur, and perhaps others
     labels: npt.NDArray[np.int32]  # indices into `classes`
     splits: npt.NDArray[np.uint8]  # indices into SPLITS
+    checksums: Checksums | None = None  # of the files' bytes, once a pass has read them
 
     @classmethod
     def of(
@@ -130,7 +132,8 @@ class Entries(Sequence[Entry]):
 
     def take(self, positions: Places) -> Entries:
         """The entries at these positions, or where a mask is true."""
-        columns = {name: getattr(self, name)[positions] for name in ("ids", "labels", "splits")}
+        names = ("ids", "labels", "splits", *(() if self.checksums is None else ("checksums",)))
+        columns = {name: getattr(self, name)[positions] for name in names}
         return replace(self, paths=self.paths.take(positions), **columns)
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:
