@@ -226,8 +226,7 @@ def test_a_file_that_is_gone_before_the_page_is_written(photos, heads, tmp_path,
     gone = AfterThePass(lambda: [path.unlink() for path in (photos / "red").iterdir()])
     audit = hitnet.audit_labels(photos, judges=heads, out=tmp_path / "audit", device="cpu", progress=gone)
     assert len(audit.table) == 60
-    assert (audit.prototypes[audit.class_names.index("red")] == 0).all()
-    assert (audit.prototypes[audit.class_names.index("blue")] > 0).any()
+    assert (audit.prototypes == 0).all()
     [said] = [
         record.message for record in caplog.records if record.levelno == logging.WARNING and "page" in record.message
     ]

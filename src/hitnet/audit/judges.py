@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -39,6 +40,8 @@ SIMILAR = (10, 20)  # grey images whose labels are asked for
 BLUR = 3  # pixels: similar digits need not lie exactly on each other
 MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
 LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
+
+PARTS = {"features": 5, "fitting heads": 4, "results": 1}  # of the work of heads, and how long each takes
 
 # The options that each kind of judges takes, beside the seed.
 FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
@@ -199,6 +202,7 @@ class Judges:
 
     def _judge_by_heads(self, case: Case) -> Judgement:
         images = case.images
+        case.progress.plan(PARTS)
         backbone = case.backbone or self.frozen_backbone()
         if backbone is None:
             assert self.features is not None  # else there is a backbone
@@ -229,9 +233,8 @@ def typical_images(features: Tensor, images: ImageSet) -> Tensor:
     typical = torch.zeros(images.num_classes, *images.shape, dtype=torch.uint8)
     members = most_typical(features, images.labels, images.num_classes, 1)
     first = {k: int(own[0]) for k, own in enumerate(members) if len(own)}
-    for k, pixels in zip(first, images.glance(list(first.values())), strict=True):
-        if pixels is not None:  # a file that is gone meanwhile
-            typical[k] = pixels
+    with suppress(HitNetError):  # a file is gone; the page shows the others
+        typical[list(first)] = images.select(list(first.values())).in_memory().pixels
     return typical
 
 

@@ -21,7 +21,7 @@ from hitnet.audit.audit_table import (
     verified_errors,
 )
 from hitnet.audit.judgement import Case, Judgement
-from hitnet.audit.judges import Judges
+from hitnet.audit.judges import PARTS, Judges
 from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, ImageSet, Source, open_data
@@ -74,9 +74,9 @@ def audit_labels(
         bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
         backbone, look = None, None
         if not judges.needs_pixels(opened, where):
-            bar.plan({"features": 5, "fitting heads": 4, "results": 1})
+            bar.plan(PARTS)
             backbone = judges.frozen_backbone()
-            look = OnePass(backbone, where, progress=bar, ranks=ranks)
+            look = OnePass(backbone, device=where, progress=bar, ranks=ranks)
         images = images_to_audit(opened, split, look)
         settings = Settings(opened.address, split, len(images))
         if ranks.from_first(lambda: settings) != settings:

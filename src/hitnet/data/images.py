@@ -161,10 +161,6 @@ class Images:
     def in_memory(self) -> Images:
         return self
 
-    def glance(self, index: Sequence[int]) -> Iterator[Tensor | None]:
-        """The pixels of single images; see `Streamed`."""
-        return iter(self.pixels[index])
-
     def first(self, limit: int | None) -> Images:
         """The first `limit` images, or all of them."""
         check_limit(limit)
@@ -207,19 +203,15 @@ class Streamed:
         """The set itself: the images stay on disk, and files have no masks."""
         return self
 
-    def select(self, index: Tensor) -> Streamed:
+    def select(self, index: Tensor | Sequence[int]) -> Streamed:
         """The images at `index`, in that order."""
-        return replace(self, entries=self.entries.take(index.numpy()), labels=self.labels[index])
+        i = torch.as_tensor(index, dtype=torch.long)
+        return replace(self, entries=self.entries.take(i.numpy()), labels=self.labels[i])
 
     def in_memory(self) -> Images:
         """The same images with their pixels."""
         [pixels] = self.read([torch.arange(len(self))])
         return Images(pixels, self.labels, self.class_names, self.name, self.ids, tuple(self.paths), self.flip)
-
-    def glance(self, index: Sequence[int]) -> Iterator[Tensor | None]:
-        """The pixels of single images; None where the file can no longer be decoded."""
-        for pixels in decoded((self.entries[i] for i in index), self.shape, crop=self.crop):
-            yield None if isinstance(pixels, Skipped) else torch.from_numpy(pixels)
 
     def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
         """uint8 (B, C, H, W) of the images at each part's indices."""

@@ -60,7 +60,7 @@ def extract_features(
         opened.check_outside(target)
         network = open_backbone(backbone, weights)
         with shown(progress, f"Features of {opened.name}") as bar:
-            look = OnePass(network, where, progress=bar, ranks=ranks)
+            look = OnePass(network, device=where, progress=bar, ranks=ranks)
             images = opened.looked_at(split or opened.audit_split, look)
             features = features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
         if ranks.first and opened.by_path:

@@ -89,7 +89,8 @@ class FileData(Data):
             found = look(surveyed.entries, np.ones(len(surveyed.entries), np.bool_))
             surveyed = replace(surveyed, entries=replace(surveyed.entries, checksums=found.checksums))
         self.size_note = surveyed.size_note
-        kept, labels = surveyed.without({item.path: item for item in found.all_odd()})
+        odd = (found.unreadable | found.undecodable).values()
+        kept, labels = surveyed.without({item.path: item for item in odd})
         log_skipped(self.name, kept.skipped, listing.ignored)
         about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape
         return self._with_flip(Streamed(kept.entries, *about, crop=options.crop))
@@ -187,7 +188,7 @@ class Survey:
 
 def headers_of(entries: Entries) -> Findings:
     """What the headers of all files say."""
-    found = Findings(np.zeros(len(entries), np.bool_))
+    found = Findings(np.zeros(len(entries), np.bool_), np.zeros(0, "V16"))
     for place, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
         found.note(place, header)
     return found

@@ -10,7 +10,7 @@ import logging
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +37,7 @@ class Lazy(Sequence[T], Generic[T]):
     def __len__(self) -> int:
         return len(self.positions)
 
-    @overload
-    def __getitem__(self, place: int) -> T: ...
-    @overload
-    def __getitem__(self, place: slice) -> Lazy[T]: ...
-    def __getitem__(self, place: int | slice) -> T | Lazy[T]:
-        if isinstance(place, slice):
-            return Lazy(self.make, self.positions[place])
+    def __getitem__(self, place: int) -> T:  # type: ignore[override]  # no slices
         return self.make(int(self.positions[place]))
 
 

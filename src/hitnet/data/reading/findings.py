@@ -1,7 +1,7 @@
 """What one pass over many image files finds: their headers, checksums, and which of them cannot be used."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hitnet.data.reading.decode import Header
 from hitnet.data.reading.entries import Checksums, Entries, Skipped
+from hitnet.runtime.ranks import Ranks
 
 
 @dataclass
@@ -17,14 +18,14 @@ class Findings:
 
     Attributes:
         decoded: (N,), the files of which it is known whether they can be decoded; of the others, only the header is.
-        checksums: Of the decoded files; zeros for others. None: not computed.
+        checksums: Of the decoded files; zeros for others.
         headers: How many files have each header.
         unreadable: The files without a sound header, by place, in order.
         undecodable: The decoded files with a sound header but no pixels, by place, in order.
     """
 
     decoded: npt.NDArray[np.bool_]
-    checksums: Checksums | None = None
+    checksums: Checksums
     headers: Counter[Header] = field(default_factory=Counter)
     unreadable: dict[int, Skipped] = field(default_factory=dict)
     undecodable: dict[int, Skipped] = field(default_factory=dict)
@@ -34,17 +35,17 @@ class Findings:
             self.unreadable[place] = header
         else:
             self.headers[header] += 1
-        if self.checksums is not None and checksum:
+        if checksum:
             self.checksums[place] = np.void(checksum)
 
-    def key(self, place: int) -> bytes:
-        """The checksum of a file; empty where none is known."""
-        return b"" if self.checksums is None else self.checksums[place].tobytes()
+    def joined(self, ranks: Ranks) -> "Findings":
+        """What all processes found, each of which looked at files of its own."""
+        parts = list(ranks.gather({ranks.rank: self}).values())
+        sums = np.bitwise_or.reduce([part.checksums.view(np.uint8) for part in parts]).view(self.checksums.dtype)
+        odd = [dict(sorted(item for part in parts for item in getattr(part, name).items())) for name in ODD]
+        return Findings(self.decoded, sums, sum((part.headers for part in parts), Counter()), *odd)
 
-    def all_odd(self) -> Iterator[Skipped]:
-        yield from self.unreadable.values()
-        yield from self.undecodable.values()
 
-
+ODD = ("unreadable", "undecodable")
 # Looks at files, and decodes those where the mask (N,) is true.
 Look = Callable[[Entries, npt.NDArray[np.bool_]], Findings]
