@@ -45,9 +45,10 @@ from torch import Tensor
 from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data import Images
+from hitnet.data import Data, ImageSet
+from hitnet.data.images import Streamed
 from hitnet.data.known.datasets import label_errors
-from hitnet.data.reading.stored import AnyFile, file_checksum
+from hitnet.data.reading.stored import file_checksum
 from hitnet.errors import HitNetError
 from hitnet.features.neighbours import MOST_DUPLICATES, Neighbours, directions, near_duplicates, strangeness
 from hitnet.features.opinions import Opinion, all_distances, column_of
@@ -68,7 +69,7 @@ FORMAT = 1  # of a summary
 
 
 def make_table(
-    images: Images, opinions: Sequence[Opinion], scored: Scores
+    images: ImageSet, opinions: Sequence[Opinion], scored: Scores
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
     """The table, the mean distances (N, k) of the capsules in its order, and the place (N,) of each row's image."""
     labels, names = images.labels.numpy(), np.array(images.class_names, dtype=object)
@@ -97,12 +98,16 @@ def make_table(
     return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
 
 
-def add_checksums(table: pd.DataFrame, files: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
+def add_checksums(table: pd.DataFrame, data: Data, images: ImageSet, places: np.ndarray) -> pd.DataFrame:
     """The table with the checksum of each file; the same if there are none here. `places` (N,) are those of rows."""
+    files = data.image_files(images)
     if files is None or not isinstance(files[0], Path):
         return table
-    sums = in_threads(lambda place: file_checksum(files[place]), places.tolist())
-    return table.assign(checksum=list(sums))
+    known = images.entries.checksums if isinstance(images, Streamed) else None
+    if known is None:
+        return table.assign(checksum=list(in_threads(lambda place: file_checksum(files[place]), places.tolist())))
+    rows = ((files[place], known[place]) for place in places.tolist())
+    return table.assign(checksum=[key.tobytes().hex() if isinstance(file, Path) else "" for file, key in rows])
 
 
 def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.DataFrame:
@@ -166,7 +171,7 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
     return nearest.cpu()
 
 
-def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: Images) -> pd.DataFrame:
+def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
     """The table with what features (N, D) and neighbours (N, k) show of each image, all in one order."""
     compared, ids = table.assign(unlike=strangeness(neighbours).cpu().numpy()), np.append(images.ids.numpy(), -1)
     members = np.bincount(images.labels, minlength=images.num_classes)
@@ -180,7 +185,7 @@ def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, 
     return compared
 
 
-def duplicate_table(features: Tensor, neighbours: Neighbours, images: Images) -> pd.DataFrame:
+def duplicate_table(features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
     """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
 
     Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most

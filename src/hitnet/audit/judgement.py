@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Images
+from hitnet.data import Data, ImageSet
 from hitnet.features.neighbours import Neighbours
 from hitnet.features.opinions import Opinion
+from hitnet.models.backbones import Backbone
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 
@@ -21,21 +22,23 @@ class Case:
 
     Attributes:
         data: The opened data.
-        images: The images of the split, with the labels to judge.
+        images: The images of the split, with the labels to judge; on disk where only heads need them.
         split: train, test or all.
         device: Where to compute.
         folder: Where to keep what is expensive, and to resume it from. None: nowhere.
         progress: Called for each part of the work, its steps, and the epochs of trainings.
         ranks: Processes that share features and trainings; all come to the same judgement.
+        backbone: Whose features of the images are kept already, if any.
     """
 
     data: Data
-    images: Images
+    images: ImageSet
     split: str
     device: torch.device
     folder: Path | None = None
     progress: Progress = field(default_factory=Progress)
     ranks: Ranks = SINGLE
+    backbone: Backbone | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Judgement:
     """
 
     opinions: tuple[Opinion, ...]
-    images: Images
+    images: ImageSet
     model: str
     networks: tuple[dict[str, Any], ...] = ()
     prototypes: Tensor | None = None

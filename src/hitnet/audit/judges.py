@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +22,8 @@ from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
-from hitnet.data import Images
+from hitnet.data import Data, Images, ImageSet
+from hitnet.data.formats.image_files import FileData, any_colour
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
@@ -38,6 +40,8 @@ SIMILAR = (10, 20)  # grey images whose labels are asked for
 BLUR = 3  # pixels: similar digits need not lie exactly on each other
 MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
 LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
+
+PARTS = {"features": 5, "fitting heads": 4, "results": 1}  # of the work of heads, and how long each takes
 
 # The options that each kind of judges takes, beside the seed.
 FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
@@ -117,7 +121,7 @@ class Judges:
         defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
         return {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
 
-    def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
+    def choose(self, images: ImageSet, device: torch.device) -> tuple[Judges, str]:
         """The same with a kind other than auto, and who judges and why; empty if the options say it."""
         kind = self.wanted(device)
         if kind != "auto":
@@ -135,6 +139,18 @@ class Judges:
         kind, who = next((kind, who) for holds, kind, who in table if holds)
         return replace(self, kind=kind, neighbours=kind == "scratch" and not gpu), who
 
+    def needs_pixels(self, data: Data, device: torch.device) -> bool:
+        """Whether all images have to be in memory; heads on a backbone need only their files."""
+        kind = self.wanted(device)
+        if type(self).judge is not Judges.judge or not isinstance(data, FileData) or kind in ("scratch", "runs"):
+            return True
+        entries = data.listing.entries  # if there are few, heads judge them in any case
+        return kind == "auto" and len(entries) >= FEW and not any_colour(entries)
+
+    def frozen_backbone(self) -> Backbone | None:
+        """The backbone that heads stand on; None for features of the user's own."""
+        return None if self.features is not None else open_backbone(self.backbone or DEFAULT, self.weights)
+
     def judge(self, case: Case) -> Judgement:
         """Judge the labels of a case; what is expensive is kept below its folder, and resumed from there."""
         chosen, who = self.choose(case.images, case.device)
@@ -142,7 +158,7 @@ class Judges:
             log.info("Labels are judged by %s. Set `judges` to choose otherwise.", who)
         if chosen.runs:
             runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
-            return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
+            return judge_by_runs(runs, match_classes(case.images.in_memory(), runs[0].class_names), case.device)
         if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
             case.data.log_size()
         tuned = chosen.kind == "fine-tuned"
@@ -172,7 +188,9 @@ class Judges:
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
-        similar = judge_similar_images(case.images, case.device, judged.opinions[0].classes) if self.neighbours else ()
+        if not self.neighbours:
+            return judged
+        similar = judge_similar_images(case.images.in_memory(), case.device, judged.opinions[0].classes)
         if not similar:
             return judged
         return replace(judged, opinions=(*judged.opinions, *similar), model=f"{judged.model} and neighbours")
@@ -187,11 +205,12 @@ class Judges:
 
     def _judge_by_heads(self, case: Case, classes: Ints | None = None) -> Judgement:
         images = case.images
-        case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
-        if self.features is not None:
+        case.progress.plan(PARTS)
+        backbone = case.backbone or self.frozen_backbone()
+        if backbone is None:
+            assert self.features is not None  # else there is a backbone
             features, name = read_features(self.features, images), Path(self.features).name
         else:
-            backbone = open_backbone(self.backbone or DEFAULT, self.weights)
             features = features_of(
                 case.data, images, backbone, device=case.device, progress=case.progress, ranks=case.ranks
             )
@@ -218,12 +237,13 @@ class Judges:
         )
 
 
-def typical_images(features: Tensor, images: Images) -> Tensor:
+def typical_images(features: Tensor, images: ImageSet) -> Tensor:
     """The most typical image of each class, uint8 (K, C, H, W); black for a class without images."""
     typical = torch.zeros(images.num_classes, *images.shape, dtype=torch.uint8)
-    for k, members in enumerate(most_typical(features, images.labels, images.num_classes, 1)):
-        if len(members):
-            typical[k] = images.pixels[members[0]]
+    members = most_typical(features, images.labels, images.num_classes, 1)
+    first = {k: int(own[0]) for k, own in enumerate(members) if len(own)}
+    with suppress(HitNetError):  # a file is gone; the page shows the others
+        typical[list(first)] = images.select(list(first.values())).in_memory().pixels
     return typical
 
 

@@ -9,10 +9,10 @@ import base64
 import hashlib
 import io
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from hitnet.features.opinions import Ints
 from hitnet.runtime.files import write_text
 from hitnet.runtime.threads import in_threads
 
+log = logging.getLogger("hitnet")
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = (
     *("basics.js", "local.js", "server.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
@@ -206,10 +207,15 @@ def show_pixels(images: Tensor) -> Show:
 
 def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
     """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone."""
+    gone: list[int] = []
 
     def show(row: int, side: int) -> Image.Image:
-        with suppress(HitNetError):
+        try:
             return read(int(rows.ids[row]), rows.paths[row], side)
+        except HitNetError as error:
+            if not gone:
+                log.warning("%s The page shows such images coarsely, or in black.", error)
+            gone.append(row)
         return otherwise(row, side)
 
     return show

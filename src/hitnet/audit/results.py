@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from hitnet.audit import export
@@ -26,7 +27,7 @@ from hitnet.audit.audit_folder import (
 )
 from hitnet.audit.audit_table import Summary, check_table, class_codes
 from hitnet.audit.report import write_page
-from hitnet.data import Data, Images, Source, open_data
+from hitnet.data import Data, Images, ImageSet, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
@@ -54,7 +55,8 @@ class Audit:
         class_names: The K classes.
         summary: Figures, as in summary.json.
         classes: (N, 33), of which classes these are: ascending numbers, the last is K, for all others. None: all K.
-        images: The images in the table's order; None for an audit that was opened from its folder.
+        images: The images in the table's order, on disk where judges needed only features; None for an audit that was
+            opened from its folder.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `duplicate_table`), where features were there to find them.
         kept: What judges saw and said, for the review.
@@ -67,7 +69,7 @@ class Audit:
     class_names: tuple[str, ...]
     summary: Summary
     classes: np.ndarray | None = None
-    images: Images | None = None
+    images: ImageSet | None = None
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
     kept: Kept | None = None
@@ -204,7 +206,7 @@ class Audit:
             checksums = {name: files.checksum(folder / name) for name in (TABLE, *arrays)}
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
-    def _write_page(self, path: Path, images: Images) -> None:
+    def _write_page(self, path: Path, images: ImageSet) -> None:
         typical: list[list[int]] = []
         if self.summary.prototypes == "typical" and self.kept is not None and self.kept.features is not None:
             members = most_typical(self.kept.features, images.labels, images.num_classes, 1)
@@ -213,7 +215,9 @@ class Audit:
             path,
             self.table,
             self.distances,
-            images.pixels,
+            images.pixels
+            if isinstance(images, Images)
+            else torch.zeros(images.shape, dtype=torch.uint8).expand(len(images), -1, -1, -1),
             classes=self.classes,
             title=f"Label audit: {self.summary.data}",
             prototypes=self.prototypes,
