@@ -143,7 +143,10 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
     if name is None:
         raise HitNetError(f"{file} must have a column `id` or `path`; it has {', '.join(map(str, frame.columns))}.")
     numbers = frame.drop(columns=["id", "path"], errors="ignore").select_dtypes("number")
-    return numbers.to_numpy(), frame[name].to_numpy(), name
+    values = numbers.to_numpy()
+    if values.dtype.kind == "O":  # of pandas' own types of columns, which other tools write
+        values = numbers.to_numpy(np.float64, na_value=np.nan)
+    return values, frame[name].to_numpy(), name
 
 
 def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: ImageSet, count: int) -> np.ndarray:
