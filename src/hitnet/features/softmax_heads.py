@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hitnet.features.heads import BLOCK, HeadOptions, batches, deal, drop, one_cycle, standardisation
+from hitnet.features.heads import BLOCK, HeadOptions, batches, deal, descend, drop, mean_of_seen, standardisation
 
 RATE = 1e-3  # the highest learning rate
 
@@ -41,16 +41,12 @@ def fit_softmax_heads(
         rows = drop((features[index].float() - mean) * scale, dropout, noise)
         return torch.log_softmax((rows @ weight + bias).view(len(index), -1, classes), dim=2)
 
-    steps, size = options.steps_for(count), min(options.batch, count)
-    optimizer = torch.optim.Adam([weight, bias], lr=RATE, fused=True)
-    schedule = one_cycle(optimizer, RATE, steps)
-    for index in batches(count, steps, size, draw, device):
+    def loss(index: Tensor) -> Tensor:
         losses = -torch.logsumexp(said(index, options.dropout) + chances[labels[index], None], dim=2)  # (B, F)
-        seen = dealt[index, None] != torch.arange(options.folds, device=device)
-        optimizer.zero_grad(set_to_none=True)
-        ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum().backward()
-        optimizer.step()
-        schedule.step()
+        return mean_of_seen(losses, dealt[index])
+
+    steps, size = options.steps_for(count), min(options.batch, count)
+    descend([weight, bias], RATE, batches(count, steps, size, draw, device), loss)
 
     @torch.no_grad()
     def judge(index: Tensor) -> Tensor:
