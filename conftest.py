@@ -91,7 +91,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def quick_heads(monkeypatch):
     """Heads learn for 20 steps, not 300: enough where a test does not look at how good they are."""
-    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
+    monkeypatch.setattr(HeadOptions, "steps_for", lambda *_: 20)
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from hitnet.capsules import distances
 from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.inference.prediction import misfit_limit
-from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
+from hitnet.probabilities import class_probabilities, fit_temperature
 from hitnet.training.frozen import class_sums, unseen_misfits
+from parts.calibration import expected_calibration_error
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "kept_heads.json"

@@ -30,7 +30,7 @@ def small_backbone(monkeypatch, tmp_path):
     monkeypatch.setattr(backbones, "architecture", architecture)
     monkeypatch.setattr(backbones, "read_weights", lambda module, *_: module.state_dict())
     monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(HeadOptions, "steps_for", lambda self, images: 20)
+    monkeypatch.setattr(HeadOptions, "steps_for", lambda *_: 20)
     monkeypatch.setattr("hitnet.training.recipes.LEAST_STEPS", 1)
 
 

@@ -10,7 +10,10 @@ out the images of its own fold.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +38,7 @@ class HeadOptions:
 
     Attributes:
         folds: Heads that each leave out 1/folds of the images, and judge these.
-        steps: Training steps; None: 300, and three passes over large datasets.
+        steps: Training steps; None: 300, and three passes over large datasets; fewer where classes are many.
         batch: Images per step.
         learning_rate: The highest of a schedule that rises and falls, for Adam.
         dropout: Share of the features that a step ignores, drawn per image. 0.8 suits labels of which some are wrong,
@@ -62,9 +65,10 @@ class HeadOptions:
             whole("HeadOptions", "steps", self.steps, 1)
         share("HeadOptions", "dropout", self.dropout, most=0.99)
 
-    def steps_for(self, images: int) -> int:
-        """300 steps, or three passes over the images if that is more."""
-        return self.steps or max(300, math.ceil(3 * images / self.batch))
+    def steps_for(self, images: int, classes: int = PAPER_CLASSES) -> int:
+        """300 steps, or three passes over the images if that is more; √(10 / K) of them where K is above 10."""
+        share = math.sqrt(PAPER_CLASSES / max(classes, PAPER_CLASSES))
+        return self.steps or math.ceil(share * max(300, math.ceil(3 * images / self.batch)))
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,14 @@ def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
     return dealt
 
 
-def fit_heads(
+def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any) -> FittedHeads:
+    """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
+    heads = train_heads(features, labels, num_classes, **options)
+    everything = torch.arange(len(labels), device=heads.dealt.device)
+    return FittedHeads(heads.final_layer(), heads.judge(everything).cpu(), heads.left_out(everything).cpu())
+
+
+def train_heads(
     features: Tensor,
     labels: Tensor,
     num_classes: int,
@@ -103,8 +114,8 @@ def fit_heads(
     options: HeadOptions | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
-) -> FittedHeads:
-    """Fit heads on features (N, D) and labels (N,), class indices below `num_classes`.
+) -> "_Heads":
+    """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
 
     Args:
         features: (N, D), floating-point; no need to standardise them.
@@ -121,13 +132,11 @@ def fit_heads(
     dealt = deal(labels, options.folds, draw).to(device)
     with torch.no_grad():
         squares = LeastSquares(features.to(device), labels.to(device), num_classes)
-        penalty = squares.choose_penalty(draw)
-        left_out = squares.leave_one_out(penalty)
+        penalty = squares.penalty = squares.choose_penalty(draw)
         first = torch.stack([squares.weights(penalty, dealt == fold) for fold in range(options.folds + 1)], dim=1)
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train()
-    layer = on_given_features(heads.layer(options.folds), squares.mean, squares.scale)
-    return FittedHeads(layer, heads.judge(), left_out.cpu())
+    return heads
 
 
 def batches(count: int, steps: int, size: int, draw: torch.Generator, device: torch.device | str) -> tuple[Tensor, ...]:
@@ -136,11 +145,17 @@ def batches(count: int, steps: int, size: int, draw: torch.Generator, device: to
     return torch.cat(passes)[: steps * size].to(device).split(size)
 
 
-def one_cycle(optimizer: torch.optim.Optimizer, rate: float, steps: int) -> torch.optim.lr_scheduler.OneCycleLR:
-    """A learning rate that rises to `rate` and falls again."""
-    return torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, rate, total_steps=max(steps, 2), pct_start=WARM_UP, cycle_momentum=False
+def descend(weights: list[Tensor], rate: float, indices: tuple[Tensor, ...], loss: Callable[[Tensor], Tensor]) -> None:
+    """A step of Adam for the images of each index, by their loss; the learning rate rises to `rate` and falls again."""
+    optimizer = torch.optim.Adam(weights, lr=rate, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, rate, total_steps=max(len(indices), 2), pct_start=WARM_UP, cycle_momentum=False
     )
+    for index in indices:
+        optimizer.zero_grad()
+        loss(index).backward()
+        optimizer.step()
+        schedule.step()
 
 
 def drop(rows: Tensor, share: float, draw: torch.Generator) -> Tensor:
@@ -148,6 +163,12 @@ def drop(rows: Tensor, share: float, draw: torch.Generator) -> Tensor:
     if not share:
         return rows
     return rows * (torch.rand(rows.shape, generator=draw, device=rows.device) >= share) / (1 - share)
+
+
+def mean_of_seen(losses: Tensor, dealt: Tensor) -> Tensor:
+    """The sum over the heads of the mean loss of the images that each may see, from losses (B, H) and folds (B,)."""
+    seen = dealt[:, None] != torch.arange(losses.shape[1], device=losses.device)
+    return ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
 
 
 def _check(features: Tensor, labels: Tensor, num_classes: int) -> None:
@@ -205,6 +226,7 @@ class LeastSquares:
             self.gram += rows.T @ rows
             self.sums.index_add_(0, labels[index], rows)
         self.counts = torch.bincount(labels, minlength=num_classes).float()
+        self.penalty = 0.0
 
     def rows(self, index: Tensor) -> Tensor:
         """Standardised features of images (B, D)."""
@@ -276,8 +298,12 @@ class _Heads:
 
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
-        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses."""
-        heads, _, n = self.shape
+        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses.
+
+        Members beyond the centre would miss. Where classes are many, members differ more, and up to one standard
+        deviation above the mean hits.
+        """
+        heads, classes, n = self.shape
         some = torch.randperm(len(self.dealt), generator=self.draw)[:2048].to(self.dealt.device)
         rows, labels = self.data.rows(some), self.data.labels[some]
         dropped = drop(rows, self.options.dropout, self.noise) @ self.weight
@@ -288,34 +314,22 @@ class _Heads:
         members = -(own * unseen).sum() / unseen.sum()  # of the heads that have not seen them
         if not members > 0:
             return  # least squares know nothing of these images: begin as any head does
+        members = members + (1 - PAPER_CLASSES / max(classes, PAPER_CLASSES)) * own[unseen].std(correction=0)
         reach = float(torch.logit(torch.tensor(CENTRE + min(MISS_RADIUS / math.sqrt(n), 0.49))))
         gain.copy_(self.running_variance.sqrt() * reach / members)
         bias.copy_((members + self.running_mean) * reach / members)
 
     def capsules(self, rows: Tensor, *, training: bool) -> Tensor:
         """(B, D) → (B, H, K, n)."""
-        normalised = F.batch_norm(
-            rows @ self.weight,
-            self.running_mean,
-            self.running_variance,
-            self.gain,
-            self.bias,
-            training=training,
-            momentum=QUICK_MOMENTUM,
-            eps=1e-3,
-        )
+        linear, running = rows @ self.weight, (self.running_mean, self.running_variance)
+        normalised = F.batch_norm(linear, *running, self.gain, self.bias, training, QUICK_MOMENTUM, eps=1e-3)
         return torch.sigmoid(normalised.view(-1, *self.shape))
 
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
-        steps, size = options.steps_for(count), min(options.batch, count)
-        optimizer = torch.optim.Adam([self.weight, self.gain, self.bias], lr=options.learning_rate, fused=True)
-        schedule = one_cycle(optimizer, options.learning_rate, steps)
-        for index in batches(count, steps, size, self.draw, self.dealt.device):
-            optimizer.zero_grad(set_to_none=True)
-            self.loss(index).backward()
-            optimizer.step()
-            schedule.step()
+        steps, size = options.steps_for(count, self.shape[1]), min(options.batch, count)
+        indices = batches(count, steps, size, self.draw, self.dealt.device)
+        descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss)
 
     def loss(self, index: Tensor) -> Tensor:
         """The sum over the heads of the mean loss of the images (B,) that each may see."""
@@ -327,18 +341,30 @@ class _Heads:
         # As many wrong classes as the paper's ten have: with more classes, each counts for less.
         weight = MISS_WEIGHT * (PAPER_CLASSES - 1) / (classes - 1)
         losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused).view(-1, heads)
-        seen = self.dealt[index, None] != torch.arange(heads, device=index.device)
-        return ((losses * seen).sum(dim=0) / seen.sum(dim=0).clamp_min(1)).sum()
+        return mean_of_seen(losses, self.dealt[index])
+
+    @cached_property
+    def layers(self) -> list[HitOrMiss]:
+        """The heads that leave out a fold."""
+        return [self.layer(fold).float().to(self.dealt.device) for fold in range(self.shape[0] - 1)]
 
     @torch.no_grad()
-    def judge(self) -> Tensor:
-        """Distances (N, K), each image by the head that has not seen it."""
-        judged = torch.empty(len(self.dealt), self.shape[1])
-        for fold in range(self.shape[0] - 1):
-            layer = self.layer(fold).float().to(self.dealt.device)
-            for index in torch.nonzero(self.dealt == fold)[:, 0].split(BLOCK):
-                judged[index.cpu()] = distances(layer(self.data.rows(index))).cpu()
+    def judge(self, index: Tensor) -> Tensor:
+        """Distances (B, K) of images (B,), each by the head that has not seen it."""
+        judged = torch.empty(len(index), self.shape[1], device=index.device)
+        for fold, layer in enumerate(self.layers):
+            for places in torch.nonzero(self.dealt[index] == fold)[:, 0].split(BLOCK):
+                judged[places] = distances(layer(self.data.rows(index[places])))
         return judged
+
+    @torch.no_grad()
+    def left_out(self, index: Tensor) -> Tensor:
+        """What least squares that have not seen images (B,) say of them (B, K)."""
+        return self.data.leave_one_out(self.data.penalty, index)
+
+    def final_layer(self) -> HitOrMiss:
+        """The head that was trained on all images, on features as they are."""
+        return on_given_features(self.layer(self.options.folds), self.data.mean, self.data.scale)
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:
@@ -348,12 +374,8 @@ class _Heads:
             layer = HitOrMiss(len(self.weight), classes, n, norm="each", momentum=QUICK_MOMENTUM).double()
         own = slice(head * classes * n, (head + 1) * classes * n)
         layer.linear.weight.copy_(self.weight[:, own].T)
-        norm = {
-            "weight": self.gain,
-            "bias": self.bias,
-            "running_mean": self.running_mean,
-            "running_var": self.running_variance,
-        }
+        norm = {"weight": self.gain, "bias": self.bias}
+        norm |= {"running_mean": self.running_mean, "running_var": self.running_variance}
         for name, values in norm.items():
             getattr(layer.norm, name).copy_(values[own])
         return layer.eval()

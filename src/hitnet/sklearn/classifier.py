@@ -18,8 +18,8 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, HitOrMiss, distances
 from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
-from hitnet.features.cache import cached_features
 from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
+from hitnet.features.one_pass import cached_features
 from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.inference.pictures import batches_of
 from hitnet.models import ModelChoice, Network, choose_model, unit_images
