@@ -254,8 +254,13 @@ class Summary:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the summary of an audit that this version of hitnet can read.")
         schemas.check_schema(value, schemas.schema_of(cls), where)
-        known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
-        return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})
+        classes = [ClassHealth(**_known(ClassHealth, each)) for each in value["classes"]]
+        return cls(**_known(cls, value) | {"classes": classes})
+
+
+def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """The entries that a dataclass has."""
+    return {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}
 
 
 def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> Summary:

@@ -38,7 +38,7 @@ class HeadOptions:
 
     Attributes:
         folds: Heads that each leave out 1/folds of the images, and judge these.
-        steps: Training steps; None: 300, and three passes over large datasets; fewer where classes are many.
+        steps: Training steps; None: 300, and three passes over large datasets.
         batch: Images per step.
         learning_rate: The highest of a schedule that rises and falls, for Adam.
         dropout: Share of the features that a step ignores, drawn per image. 0.8 suits labels of which some are wrong,
@@ -65,10 +65,9 @@ class HeadOptions:
             whole("HeadOptions", "steps", self.steps, 1)
         share("HeadOptions", "dropout", self.dropout, most=0.99)
 
-    def steps_for(self, images: int, classes: int = PAPER_CLASSES) -> int:
-        """300 steps, or three passes over the images if that is more; √(10 / K) of them where K is above 10."""
-        share = math.sqrt(PAPER_CLASSES / max(classes, PAPER_CLASSES))
-        return self.steps or math.ceil(share * max(300, math.ceil(3 * images / self.batch)))
+    def steps_for(self, images: int) -> int:
+        """300 steps, or three passes over the images if that is more."""
+        return self.steps or max(300, math.ceil(3 * images / self.batch))
 
 
 @dataclass(frozen=True)
@@ -298,12 +297,8 @@ class _Heads:
 
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
-        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses.
-
-        Members beyond the centre would miss. Where classes are many, members differ more, and up to one standard
-        deviation above the mean hits.
-        """
-        heads, classes, n = self.shape
+        """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses."""
+        heads, _, n = self.shape
         some = torch.randperm(len(self.dealt), generator=self.draw)[:2048].to(self.dealt.device)
         rows, labels = self.data.rows(some), self.data.labels[some]
         dropped = drop(rows, self.options.dropout, self.noise) @ self.weight
@@ -314,7 +309,6 @@ class _Heads:
         members = -(own * unseen).sum() / unseen.sum()  # of the heads that have not seen them
         if not members > 0:
             return  # least squares know nothing of these images: begin as any head does
-        members = members + (1 - PAPER_CLASSES / max(classes, PAPER_CLASSES)) * own[unseen].std(correction=0)
         reach = float(torch.logit(torch.tensor(CENTRE + min(MISS_RADIUS / math.sqrt(n), 0.49))))
         gain.copy_(self.running_variance.sqrt() * reach / members)
         bias.copy_((members + self.running_mean) * reach / members)
@@ -327,7 +321,7 @@ class _Heads:
 
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
-        steps, size = options.steps_for(count, self.shape[1]), min(options.batch, count)
+        steps, size = options.steps_for(count), min(options.batch, count)
         indices = batches(count, steps, size, self.draw, self.dealt.device)
         descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss)
 
