@@ -17,6 +17,7 @@ from hitnet.features.cache import FeatureCache, file_key
 from hitnet.features.extraction import extract
 from hitnet.features.one_pass import cached_features
 from hitnet.models.backbones import open_backbone
+from hitnet.runtime.files import replacing
 from toy import Counted
 
 
@@ -237,3 +238,10 @@ def test_what_is_no_shard_is_passed_over_and_numbers_that_are_none_are_computed_
     again, computed = count()
     assert computed == 12
     assert torch.equal(again, first)
+
+
+def test_a_shard_that_another_pass_still_writes_is_left_alone(tmp_path):
+    with replacing(tmp_path / "0123456789abcdef.safetensors") as unfinished:
+        unfinished.write_bytes(b"half of it")
+        assert FeatureCache(tmp_path, 6).shards == []
+        assert unfinished.exists()

@@ -43,7 +43,7 @@ class FeatureCache:
         self.shards: list[Path] = []
         remove_litter(folder, shared=True)
         keys, places = [_as_keys(b"")], [np.zeros((0, 2), np.int64)]
-        for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
+        for path in sorted(folder.glob("[!.]*.safetensors")) if folder.is_dir() else ():
             own = self._keys(path)
             if own is None:
                 path.unlink(missing_ok=True)
