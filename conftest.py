@@ -129,6 +129,11 @@ def command(monkeypatch, capsys):
     """Call the command line as the installed program does, into a pipe."""
     for console in (terminal.console, terminal.errors):
         monkeypatch.setattr(console, "width", 1000)
+    # The option --data-dir sets it; what a monkeypatch has set once, it puts back.
+    before = os.environ.get("HITNET_DATA")
+    monkeypatch.setenv("HITNET_DATA", before or "")
+    if before is None:
+        monkeypatch.delenv("HITNET_DATA")
 
     def call(*arguments, program=app):
         monkeypatch.setattr(sys, "argv", ["hitnet", *map(str, arguments)])

@@ -20,7 +20,9 @@ import argparse
 import contextlib
 import io
 import itertools
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,7 @@ import hitnet
 from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.audit.scoring import logits_by_kind, score_labels
+from hitnet.features.opinions import Opinion, on_all_classes
 from parts.kept_features import Case, read_case
 from parts.noisy_labels import KINDS
 from parts.record import Row, about, replace_rows
@@ -47,7 +50,8 @@ def keep_features(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for folder in args.folders:
         data = hitnet.open_data(folder)
-        features = np.asarray(hitnet.extract_features(data), np.float16)
+        with tempfile.TemporaryDirectory(dir=args.out) as spare:
+            features = np.asarray(hitnet.extract_features(data, out=Path(spare) / "features.npy", split="all"))
         np.savez(args.out / f"{Path(folder).name}.npz", x=features, y=data.load("all").labels.numpy())
 
 
@@ -60,6 +64,16 @@ def datalab(given: np.ndarray, probabilities: np.ndarray, wrong: np.ndarray) -> 
     return {"flagged": int(flagged.sum()), "precision": float(wrong[flagged].mean()) if flagged.any() else None}
 
 
+def probabilities(opinions: Sequence[Opinion], labels: torch.Tensor, number: int) -> np.ndarray:
+    """Those of all classes (N, K) by the judges together."""
+    classes = opinions[0].classes
+    at = None if classes is None else torch.from_numpy(classes)
+    logs = fit_noise_model(logits_by_kind(opinions), labels, at).log_prior.numpy()
+    if classes is not None:  # the last is that of all others together
+        logs[:, -1] -= np.log(number - classes.shape[1] + 1)
+    return np.exp(on_all_classes(logs, classes, number))
+
+
 def judged(case: Case, seed: int) -> Row:
     """The figures of one case."""
     given, truth, wrong, labels = case.given, case.truth, case.wrong, torch.from_numpy(case.given)
@@ -68,7 +82,7 @@ def judged(case: Case, seed: int) -> Row:
     scored = score_labels(opinions, given)
     seconds = time.perf_counter() - started
     flagged = np.array(scored.flag) == "wrong"
-    same = fit_noise_model(logits_by_kind(opinions), labels).log_prior.exp().numpy()
+    same = probabilities(opinions, labels, case.classes)
     rivals = {
         method: float(average_precision_score(wrong, -get_label_quality_scores(given, same, method=method)))
         for method in METHODS

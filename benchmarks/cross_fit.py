@@ -72,17 +72,18 @@ def judge(args: argparse.Namespace) -> None:
         np.savez(args.kept / f"{name}.npz", given=case.images.labels.numpy(), truth=truth, seconds=seconds)
         for j, each in enumerate(opinions):
             facts = {"kind": each.kind, "in_sample": each.in_sample, "capsules": each.capsules}
-            weight = {} if each.weight is None else {"weight": each.weight}
-            np.savez_compressed(args.kept / f"{name}-{j}.npz", d=each.distances.astype(np.float16), **facts, **weight)
+            facts |= {} if each.weight is None else {"weight": each.weight}
+            facts |= {} if each.classes is None else {"classes": each.classes}
+            np.savez_compressed(args.kept / f"{name}-{j}.npz", d=each.distances.astype(np.float16), **facts)
         print(name, round(seconds), flush=True)
 
 
 def read_opinion(path: Path) -> Opinion:
     kept = np.load(path, allow_pickle=False)
     weight = float(kept["weight"]) if "weight" in kept else None
-    return Opinion(
-        str(kept["kind"]), kept["d"].astype(np.float32), bool(kept["in_sample"]), bool(kept["capsules"]), weight
-    )
+    classes = kept.get("classes")
+    distances, in_sample, capsules = kept["d"].astype(np.float32), bool(kept["in_sample"]), bool(kept["capsules"])
+    return Opinion(str(kept["kind"]), distances, in_sample, capsules, weight, classes)
 
 
 def scored(kept: Path, name: str) -> Row:
@@ -94,7 +95,7 @@ def scored(kept: Path, name: str) -> Row:
     networks = [each for each in opinions if each.kind == "networks"]
     frozen = [each for each in opinions if each.kind != "networks"]
     unseen, seen = ([each for each in networks if each.in_sample is kind] for kind in (False, True))
-    row: Row = {"images": len(given), "classes": unseen[0].distances.shape[1], "wrong": int(wrong.sum())}
+    row: Row = {"images": len(given), "classes": int(given.max()) + 1, "wrong": int(wrong.sum())}
     for who, judges in {"frozen": frozen, "networks": unseen, "both": [*unseen, *frozen], "all": opinions}.items():
         result = score_labels(judges, given)
         flagged = np.array(result.flag) == "wrong"

@@ -1,14 +1,12 @@
-"""How cost grows: time with the number of images, memory with files on disk, and heads with the classes.
+"""How cost grows: time with the number of images, memory with files on disk, and the head with the classes.
 
-    python benchmarks/growth.py [--parts images memory head heads] [--steps N] [--repeats 3] [--threads N] [--tiny]
+    python benchmarks/growth.py [--parts images memory head] [--steps N] [--repeats 3] [--threads N] [--tiny]
 
     images  seconds of an epoch of hitnet-small over N, 2N, 4N and 8N images in memory
     memory  peak memory of training hitnet-small from a folder of 10,000 and of 200,000 JPEG files, which the script
             makes and removes, and the share of an epoch that steps wait for a batch; each in its own process
     head    a training step of a ResNet-9 with Hit-or-Miss layer and centripetal loss (n = 16) compared with one with a
             linear layer, softmax and cross-entropy, for 10, 100 and 1000 classes
-    heads   six heads, as an audit fits them, on the same 4,096 rows of random features for 10, 100 and 1000 classes; on
-            a CPU, seconds are those that the process used, which other work on the machine changes little
 
 Runs on a GPU if there is one, otherwise on the CPU. Contestants take turns and each time is the best of `--repeats`.
 `--steps N` ends the epoch of `memory` after N steps; the whole set is still listed, labelled and shuffled. Writes
@@ -30,7 +28,6 @@ import torch
 
 import hitnet
 from hitnet import models
-from hitnet.features.heads import HeadOptions, fit_heads
 from hitnet.runtime.device import pick_device
 from hitnet.runtime.progress import Progress
 from hitnet.training.augmentation import draw
@@ -42,7 +39,7 @@ from parts.streamed import BATCH, measured, write_files
 from parts.timing import best_of
 
 RECORDS = Path(__file__).with_name("records") / "growth.json"
-PARTS = ("images", "memory", "head", "heads")
+PARTS = ("images", "memory", "head")
 
 
 def finish(device: torch.device) -> None:
@@ -177,40 +174,6 @@ def head_part(device: torch.device, args: argparse.Namespace) -> list[dict[str, 
     return rows
 
 
-def fit_clock(features: torch.Tensor, classes: int, device: torch.device) -> Callable[[], float]:
-    labels, clock = torch.arange(len(features)) % classes, time.perf_counter
-    if device.type == "cpu":
-        clock = time.process_time
-
-    def run() -> float:
-        finish(device)
-        started = clock()
-        fit_heads(features, labels, classes, device=device)
-        finish(device)
-        return clock() - started
-
-    return run
-
-
-def heads_part(device: torch.device, args: argparse.Namespace) -> list[dict[str, Any]]:
-    images, width, counts = (64, 16, (2, 20)) if args.tiny else (4096, 3568, (10, 100, 1000))
-    features = torch.randn(images, width, generator=torch.Generator().manual_seed(0)).to(device)
-    seconds = best_of({str(k): fit_clock(features, k, device) for k in counts}, args.repeats)
-    row = {
-        "experiment": "heads",
-        "images": images,
-        "features": width,
-        "threads": torch.get_num_threads(),
-        "seconds_by_classes": {classes: round(value, 2) for classes, value in seconds.items()},
-        "steps_by_classes": {str(k): HeadOptions().steps_for(images, k) for k in counts},
-        "relative_to_a_tenth_of_the_classes": {
-            str(k): round(seconds[str(k)] / seconds[str(k // 10)], 2) for k in counts if str(k // 10) in seconds
-        },
-    }
-    print(row, flush=True)
-    return [row]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -226,7 +189,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     device = pick_device(args.device)
-    measure = {"images": images_part, "memory": memory_part, "head": head_part, "heads": heads_part}
+    measure = {"images": images_part, "memory": memory_part, "head": head_part}
     told = about(device) | {"cores": os.cpu_count(), "repeats": args.repeats}
     for part in args.parts:
         replace_rows(args.out, [row | told for row in measure[part](device, args)], "experiment", "device")

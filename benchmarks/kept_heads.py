@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from hitnet.capsules import distances
-from hitnet.features.heads import CLEAN, fit_heads
+from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
 from hitnet.inference.prediction import misfit_limit
-from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
+from hitnet.probabilities import class_probabilities, fit_temperature
 from hitnet.training.frozen import class_sums, unseen_misfits
+from parts.calibration import expected_calibration_error
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "kept_heads.json"
@@ -57,7 +57,7 @@ def measure(features: torch.Tensor, labels: torch.Tensor, foreign: torch.Tensor,
     half, classes = len(labels) // 2, int(labels.max()) + 1
     train, test = (features[:half], labels[:half]), (features[half:], labels[half:])
     began = time.perf_counter()
-    fit = fit_heads(*train, classes, options=replace(CLEAN, capsule_dim=16), seed=seed)
+    fit = fit_heads(*train, classes, options=HeadOptions(dropout=CLEAN_DROPOUT, capsule_dim=16), seed=seed)
     seconds = time.perf_counter() - began
     found = distances(fit.layer(test[0].double())).detach().numpy()
     temperature = fit_temperature(fit.distances.double().numpy(), train[1].numpy())

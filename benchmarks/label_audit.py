@@ -105,7 +105,7 @@ def run_audit(name: str, args: argparse.Namespace) -> None:
         seconds = time.perf_counter() - started
         summary = files.read_json(out / "summary.json")
         trained = [hitnet.open_run(out / "models" / f"seed-{network['seed']}") for network in summary["networks"]]
-        distances = collect(trained, images, pick_device("auto"))
+        distances, _ = collect(trained, images, pick_device("auto"))
     kinds = Counter((network["model"], network["recipe"]["epochs"]) for network in summary["networks"])
     np.savez_compressed(
         args.out / f"{name}.audit.npz",

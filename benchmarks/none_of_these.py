@@ -43,9 +43,9 @@ import torch
 from torch import Tensor
 
 import hitnet
-from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
 from hitnet.features.heads import standardisation
+from hitnet.features.one_pass import cached_features
 from hitnet.models import open_backbone
 from hitnet.models.network import Network, evaluating, to_device
 from hitnet.models.registry import Head, HitOrMissHead

@@ -35,8 +35,9 @@ from hitnet.audit.networks import GREY_SHIFT, collect
 from hitnet.audit.results import TEMPERATURE
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.known import datasets as samples
-from hitnet.probabilities import class_probabilities, expected_calibration_error, fit_temperature
+from hitnet.probabilities import class_probabilities, fit_temperature
 from hitnet.sklearn import HitNetClassifier
+from parts.calibration import expected_calibration_error
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).with_name("records") / "probabilities.json"
@@ -76,7 +77,7 @@ def audit(seed: int, args: argparse.Namespace) -> list[Row]:
     )
     runs = [hitnet.open_run(path) for path in sorted((folder / "models").iterdir())]
     others = hitnet.open_data("mnist", data_dir=args.data_dir).load("train").first(HELD_OUT)
-    distances, truth = collect(runs, others, CPU, grey_shift=GREY_SHIFT).mean(axis=0), others.labels.numpy()
+    distances, truth = collect(runs, others, CPU, grey_shift=GREY_SHIFT)[0].mean(axis=0), others.labels.numpy()
     rate = result.summary.expected_errors / len(result.table)
     exported = class_probabilities(distances, TEMPERATURE, error_rate=rate)
     with tempfile.TemporaryDirectory() as temporary:

@@ -94,6 +94,7 @@ class Ledger:
         self.entries: dict[Key, Entry] = {}
         self.lines: dict[Key, int] = {}
         self.unended = False
+        self.counted: dict[str, tuple[Any, Any]] = {}  # see `records.full_runs`
         self.read()
 
     def read(self) -> None:
@@ -105,6 +106,7 @@ class Ledger:
         text = _read_text(self.path)
         self.entries.clear()
         self.lines.clear()
+        self.counted.clear()
         self.unended = bool(text) and not text.endswith("\n")
         lines = text.split("\n")
         if self.unended and _is_torn(lines[-1]):

@@ -99,6 +99,8 @@ def history_facts(history: Sequence[dict[str, Any]], tested: int, final_test_sec
     check_schema(list(history), HISTORY, "The run's history")
     if any(not 0 <= row["test_error"] <= 1 for row in history):
         raise HitNetError("The run's history: test_error must be in [0, 1].")
+    if any(row["beside"] < 1 for row in history):
+        raise HitNetError("The run's history: beside, how many networks were trained together, must be at least 1.")
     seconds = [row["seconds"] / row["beside"] for row in history]
     return {
         "epochs": len(history),
@@ -158,9 +160,14 @@ def same_recipe(recipe: dict[str, Any], experiment: Experiment) -> bool:
 def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
     """The runs that count, by seed: of full length, with the experiment's recipe, on the whole data.
 
+    The ledger keeps them until it is read again: pages ask for the same runs many times.
+
     Raises:
         HitNetError: A run is recorded as full but is not, or runs were tested on different test sets.
     """
+    asked, kept = ledger.counted.get(experiment.name, (None, {}))
+    if asked == experiment:
+        return dict(kept)
     records = {}
     for entry in ledger.select(RUN, experiment.name):
         record = records[entry.seeds[0]] = read_record(entry, ledger)
@@ -176,7 +183,8 @@ def full_runs(ledger: Ledger, experiment: Experiment) -> dict[int, RunRecord]:
             f"{ledger.path}: runs of {experiment.name} were tested on {' and '.join(tested_on)}, which have no "
             "common mean. Keep the runs on each test set in a ledger of their own."
         )
-    return records
+    ledger.counted[experiment.name] = experiment, records
+    return dict(records)
 
 
 def diverged_runs(ledger: Ledger, experiment: Experiment) -> dict[int, str]:

@@ -163,7 +163,7 @@ def test_formats_of_files_are_those_that_are_promised():
 def test_figures_of_the_readme_are_those_of_the_records():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = json.loads((ROOT / "benchmarks" / "records" / "audits.json").read_text())
-    rows = [row for row in rows if row["noise"] == "uniform, 5%"]
+    rows = [row for row in rows if row["noise"] == "uniform, 5%" and row["seed"] == 0]
     unseen, clothes = [row for row in rows if not row["chosen_on"]], [row for row in rows if row["set"] == "clothing"]
     assert len(unseen) == 8
     sizes = [row["images"] for row in unseen]

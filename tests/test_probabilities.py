@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.parts.calibration import expected_calibration_error
 from hitnet.errors import HitNetError
 from hitnet.probabilities import (
     COLDEST,
     HOTTEST,
     class_probabilities,
-    expected_calibration_error,
     fit_temperature,
     mean_surprise,
 )

@@ -1,12 +1,12 @@
 """Start two processes that work together: by torchrun, or as torchrun starts them."""
 
-import os
 import subprocess
 import sys
 from datetime import timedelta
-from tempfile import TemporaryFile
 
 from torch.distributed import TCPStore
+
+from forked import Forked
 
 
 def torchrun(*arguments):
@@ -23,20 +23,11 @@ def two_processes(*arguments):
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(minutes=5))
     together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     together |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *map(str, arguments)]
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:  # no process waits until another one is read
-        processes = [
-            subprocess.Popen(
-                command, stdout=out, stderr=err, env={**os.environ, **together, "RANK": rank, "LOCAL_RANK": rank}
-            )
-            for rank in ("0", "1")
-        ]
-        try:
-            codes = [process.wait() for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        out.seek(0)
-        err.seek(0)
-        return subprocess.CompletedProcess(command, next(filter(None, codes), 0), out.read(), err.read())
+    first = Forked(*arguments, **together, RANK="0", LOCAL_RANK="0")
+    processes = [first, Forked(*arguments, files=first.files, **together, RANK="1", LOCAL_RANK="1")]
+    try:
+        codes = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return subprocess.CompletedProcess(arguments, next(filter(None, codes), 0), first.out, first.err)

@@ -1,5 +1,6 @@
 """`python -m reproduction`: the list, the work, the page, and mistakes."""
 
+import re
 import shutil
 
 import pytest
@@ -10,7 +11,6 @@ from reproduction import Ledger
 from reproduction.missing_runs import OWN_LEDGER
 from reproduction.provenance import LABORATORY
 from reproduction.records import full_runs
-from reproduction.verdicts import AGREES, DIFFERS, UNDECIDED
 
 
 @pytest.fixture
@@ -147,10 +147,10 @@ def test_the_pages_in_the_repository_are_those_of_the_ledger(command, tmp_path):
 
 
 def test_the_readme_counts_the_verdicts():
-    rows = paper.PAPER.findings(paper.PAPER, Ledger(OWN_LEDGER))
-    agree, differ, undecided = ([row.verdict for row in rows].count(name) for name in (AGREES, DIFFERS, UNDECIDED))
-    words = f"Of {len(rows)} results, {agree} agree, {differ} differ, {undecided} are undecided"
-    assert words in (LABORATORY.parent / "README.md").read_text(encoding="utf-8")
+    page = (LABORATORY / "README.md").read_text(encoding="utf-8")  # which the test above compares with the ledger
+    counted = r"Of (\d+) results .*?\*\*(\d+ agree, \d+ differ, \d+ are undecided)"
+    results, verdicts = re.search(counted, page).groups()
+    assert f"Of {results} results, {verdicts}" in (LABORATORY.parent / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_discussion_belongs_to_a_result():

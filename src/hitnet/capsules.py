@@ -218,7 +218,7 @@ class CapsuleLayer(nn.Module):
         if features.shape[1] != self.linear.in_features:
             raise HitNetError(f"{owner}: features must be {shape}; got shape {tuple(features.shape)}.")
         linear = self.linear(in_precision_of(self.linear.weight, features))  # the backbone's precision may differ
-        normalised: Tensor = self.norm(full_precision(linear).view(self.normalised_shape))
+        normalised = self.norm(full_precision(linear).view(self.normalised_shape))
         return normalised.view(-1, self.num_classes, self.capsule_dim)
 
 

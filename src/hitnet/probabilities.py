@@ -1,4 +1,4 @@
-"""Probabilities of classes from distances of capsules, and how well they are calibrated.
+"""Probabilities of classes from distances of capsules.
 
 Shapes: distances and probabilities (N, K) of N images and K classes, labels (N,).
 """
@@ -29,8 +29,7 @@ def class_probabilities(distances: np.ndarray, temperature: float = HIT_RADIUS, 
     finite("class_probabilities", "temperature", temperature, above_0=True)
     share("class_probabilities", "error_rate", error_rate)
     softmax = np.exp(_log_probabilities(distances, temperature))
-    mixed: Floats = (1 - error_rate) * softmax + error_rate / distances.shape[1]
-    return mixed
+    return (1 - error_rate) * softmax + error_rate / distances.shape[1]
 
 
 def _log_probabilities(distances: np.ndarray, temperature: float) -> Floats:
@@ -38,8 +37,7 @@ def _log_probabilities(distances: np.ndarray, temperature: float) -> Floats:
         raise HitNetError(f"distances must be finite and of shape (N, K); got shape {distances.shape}.")
     exponents = -distances.astype(np.float64) / temperature
     exponents -= exponents.max(axis=1, keepdims=True, initial=-np.inf)
-    logs: Floats = exponents - np.log(np.exp(exponents).sum(axis=1, keepdims=True))
-    return logs
+    return exponents - np.log(np.exp(exponents).sum(axis=1, keepdims=True))
 
 
 def mean_surprise(distances: np.ndarray, labels: np.ndarray, temperature: float) -> float:
@@ -66,14 +64,3 @@ def fit_temperature(distances: np.ndarray, labels: np.ndarray) -> float:
         method="bounded",
     )
     return float(np.exp(best.x))
-
-
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
-    """How far the probability of the likeliest class is from the share of correct predictions (Guo et al., 2017).
-
-    The mean of that gap over `bins` equally wide intervals of the probability, weighted by their numbers of images.
-    """
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    interval = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = np.bincount(interval, weights=right - confidence, minlength=bins)
-    return float(np.abs(gaps).sum() / len(labels))

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -149,7 +150,10 @@ def run_join(args: argparse.Namespace) -> None:
     runs = [{key: value for key, value in part.items() if key not in left_out} for part in parts]
     totals: dict[str, object] = {key: sum(part.get(key, 0) for part in parts) for key in counted}
     totals["findings"] = sum(part["findings"] if "kinds" in part else len(part["findings"]) for part in parts)
-    details = {key: value for part in parts for key, value in part.items() if key in ("commands", "statuses")}
+    details: dict[str, dict[str, Counter[str]]] = {}
+    for key, name, row in ((k, n, r) for k in ("commands", "statuses") for p in parts for n, r in p.get(k, {}).items()):
+        own = details.setdefault(key, {}).setdefault(name, Counter())
+        own.update(row if isinstance(row, dict) else {"answers": row})
     write(args.out, {**totals, "kinds": kinds, **details, "runs": runs})
 
 

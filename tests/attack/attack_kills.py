@@ -34,7 +34,7 @@ from hitnet import cli
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.labels import judged_audit
 from hitnet.data import save_npz
-from hitnet.features import cache
+from hitnet.features import one_pass
 from hitnet.runtime import files
 from hitnet.training import engine
 from toy import toy_images
@@ -185,7 +185,7 @@ def run_apply(root: Path, resume: bool) -> None:
 def run_features(root: Path, resume: bool) -> None:
     """Judge photographs by features: the pass over the images is kept shard by shard."""
     os.environ["HITNET_CACHE"] = str(root / "cache")
-    cache.PER_SHARD = 4
+    one_pass.PER_SHARD = 4
     heads = hitnet.Judges("features", backbone=hitnet.open_backbone(Tiny(), input_size=8), repeats=1)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "audit")

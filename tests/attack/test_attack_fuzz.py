@@ -1,11 +1,11 @@
 """A short run of the fuzzer and of the attack on servers, and every input that once broke something."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forked import Forked
 
 ATTACK = Path(__file__).with_name("attack.py")
 CASES = Path(__file__).with_name("cases")
@@ -50,10 +50,9 @@ with attack_fuzz.samples() as root:
 def attacked(tmp_path_factory):
     """What the attacks printed, the record of the fuzzer, and the folder of all records."""
     folder = tmp_path_factory.mktemp("attack")
-    command = [sys.executable, "-c", SCRIPT, ATTACK.parent, CASES, folder]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout, json.loads((folder / "fuzz.json").read_text()), folder
+    process = Forked("-c", SCRIPT, ATTACK.parent, CASES, folder)
+    assert process.wait(1800) == 0, process.out + process.err
+    return process.out, json.loads((folder / "fuzz.json").read_text()), folder
 
 
 @pytest.mark.slow(seconds=600)

@@ -1,11 +1,11 @@
 """A short run of the killer: every long command is killed, resumed and compared with an undisturbed run."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forked import Forked
 
 ATTACK = Path(__file__).with_name("attack.py")
 COMMANDS = {"train", "audit", "reproduce", "apply", "features"}
@@ -15,8 +15,8 @@ COMMANDS = {"train", "audit", "reproduce", "apply", "features"}
 def test_killed_commands_lose_nothing(tmp_path):
     """Two kills of each command; `make attack` makes hundreds."""
     arguments = ["kill", "--kills", "10", "--minutes", "60", "--out", tmp_path]
-    ended = subprocess.run([sys.executable, ATTACK, *arguments], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    process = Forked(ATTACK, *arguments)
+    assert process.wait() == 0, process.out + process.err
     record = json.loads((tmp_path / "kills.json").read_text())
     assert record["findings"] == []
     assert {name for name, row in record["commands"].items() if row["kills"]} == COMMANDS, record

@@ -4,7 +4,7 @@ import torch
 
 from feature_samples import blobs
 from hitnet.audit.feature_judges import judge_features
-from hitnet.features.neighbours import neighbour_votes
+from hitnet.features.neighbours import nearest, neighbour_votes
 from hitnet.features.opinions import FLOOR, NEIGHBOURS
 
 
@@ -16,7 +16,7 @@ def test_heads_come_first_and_neighbours_last():
     assert [opinion.capsules for opinion in opinions] == [True, True, False, False, False, False]
     assert not any(opinion.in_sample for opinion in opinions)
     assert {(opinion.distances.shape, opinion.distances.dtype.name) for opinion in opinions} == {((120, 3), "float32")}
-    votes = neighbour_votes(features, labels, 3, NEIGHBOURS)
+    votes = neighbour_votes(nearest(features, NEIGHBOURS), labels, 3)
     torch.testing.assert_close(torch.from_numpy(opinions[5].distances), -0.1 * torch.log(votes + FLOOR))
     for first in (0, 2):
         assert (opinions[first].distances != opinions[first + 1].distances).any()

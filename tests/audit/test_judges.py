@@ -206,7 +206,7 @@ def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
     left_out = deal(images.labels, 2, torch.Generator().manual_seed(5))
     runs = [hitnet.open_run(tmp_path / "kept" / "models" / f"seed-{seed}") for seed in (5, 6)]
     assert [run.config.data["images"] for run in runs] == [int((left_out != i).sum()) for i in range(2)]
-    networks = cross_fitted(collect(runs, images, CPU), left_out, images.labels)
+    networks = cross_fitted(collect(runs, images, CPU)[0], left_out, images.labels)
     heads = judged(Judges("features", **tiny, seed=5), images)
     same(together.opinions, (*networks, *heads.opinions))
     assert together.opinions[1].weight == networks[1].weight

@@ -43,7 +43,7 @@ def test_the_networks_are_kept_and_only_the_first_has_a_decoder(audited):
     kept = [open_run(audited.folder / "models" / f"seed-{seed}") for seed in (0, 1)]
     assert [run.config.model.decoder for run in kept] == ["standardised", "none"]
     assert [(run.config.seed, run.config.recipe.epochs) for run in kept] == [(0, 10), (1, 10)]
-    again = judged_table(collect(kept, mislabelled(), torch.device("cpu")), mislabelled())
+    again = judged_table(collect(kept, mislabelled(), torch.device("cpu"))[0], mislabelled())
     pd.testing.assert_frame_equal(again, audited.table)
 
 

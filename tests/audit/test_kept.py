@@ -58,11 +58,24 @@ def test_features_of_another_kind_are_not_used(kept, tmp_path):
         assert read_kept(tmp_path, 5, 3) is None
 
 
-def test_a_huge_one_is_not_kept(kept, tmp_path, monkeypatch):
+def test_huge_features_are_not_kept(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(audit_folder, "MOST_FEATURES", kept.features.nbytes - 1)
     write_kept(tmp_path, kept)
-    monkeypatch.setattr(audit_folder, "MOST_JUDGED", 100)
-    write_kept(tmp_path, kept)
-    assert not (tmp_path / JUDGED).exists()
+    again = read_kept(tmp_path, 5, 3)
+    assert again.features is None
+    assert np.array_equal(again.opinions[0].distances, kept.opinions[0].distances)
+
+
+def test_classes_are_kept_and_must_fit(kept, tmp_path):
+    classes = np.array([[0, 2, 9], [3, 4, 9], [0, 1, 9], [7, 8, 9], [1, 8, 9]])
+    some = [Opinion(each.kind, each.distances, classes=classes) for each in kept.opinions]
+    arranged = Kept.of(some, None, torch.tensor([4, 0, 3, 1, 2]))
+    write_kept(tmp_path, arranged)
+    again = read_kept(tmp_path, 5, 9)
+    assert all((each.classes == classes[[4, 0, 3, 1, 2]]).all() for each in again.opinions)
+    for wrong in (classes[:, ::-1], classes - 1, classes[:4], classes[:, :2], classes * 0):
+        write_kept(tmp_path, Kept(tuple(Opinion("j", each.distances, classes=wrong) for each in some)))
+        assert read_kept(tmp_path, 5, 9) is None
 
 
 @pytest.mark.parametrize("scale", [1e9, 1.0, 1e-9])

@@ -17,7 +17,7 @@ from hitnet.probabilities import class_probabilities
 def tasks(tmp_path):
     """The tasks of an audit as `hitnet export-audit` writes them."""
     table, distances, _, names = make_audit()
-    label_studio(table, class_probabilities(distances), names, tmp_path / "tasks.json")
+    label_studio(table, class_probabilities(distances).__getitem__, names, tmp_path / "tasks.json")
     return table, json.loads((tmp_path / "tasks.json").read_text()), names
 
 

@@ -10,8 +10,7 @@ import torch
 from hitnet.audit import audit_table
 from hitnet.audit.audit_table import add_likeness, duplicate_table, nearest_with_label
 from hitnet.data import Images
-
-CPU = torch.device("cpu")
+from hitnet.features.neighbours import nearest
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_the_columns_hold_ids(features, images):
     names = np.array(images.class_names, dtype=object)
     suggested = (images.labels + 1) % 4
     table = pd.DataFrame({"given": names[images.labels.numpy()], "suggested": names[suggested.numpy()]})
-    compared = add_likeness(table, features, images, CPU)
+    compared = add_likeness(table, features, nearest(features, 20), images)
     assert list(table) == ["given", "suggested"]  # the table that was given stays as it is
     assert compared["like_given"].tolist() == [100 + j for j in naive(features, images.labels, images.labels)]
     expected = [100 + j if j >= 0 else -1 for j in naive(features, images.labels, suggested)]
@@ -76,20 +75,20 @@ def test_the_columns_hold_ids(features, images):
     assert compared["unlike"].to_numpy() == pytest.approx(1 - similarities.numpy(), abs=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_one_and_two_images(features, images, count):
-    few = images.select(torch.arange(count))
-    table = pd.DataFrame({"given": ["a", "b"][:count], "suggested": ["a", "a"][:count]})
-    compared = add_likeness(table, features[:count], few, CPU)
-    assert compared["like_given"].tolist() == [-1] * count
-    assert compared["like_suggested"].tolist() == [-1, 100][:count]
-    assert duplicate_table(features[:count], few, CPU).empty
+def test_two_images(features, images):
+    few = images.select(torch.arange(2))
+    near = nearest(features[:2], 20)
+    table = pd.DataFrame({"given": ["a", "b"], "suggested": ["a", "a"]})
+    compared = add_likeness(table, features[:2], near, few)
+    assert compared["like_given"].tolist() == [-1, -1]
+    assert compared["like_suggested"].tolist() == [-1, 100]
+    assert duplicate_table(features[:2], near, few).empty
 
 
 def test_planted_duplicates_come_with_those_under_other_labels_first(features, images):
     features[9] = features[3]  # both a
     features[20] = features[1] + 0.02  # c and b
-    table = duplicate_table(features, images, CPU)
+    table = duplicate_table(features, nearest(features, 20), images)
     assert list(table) == ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
     pairs = table[["id_a", "id_b"]].to_numpy().tolist()
     assert pairs[:2] == [[101, 120], [103, 109]]
@@ -102,30 +101,30 @@ def test_planted_duplicates_come_with_those_under_other_labels_first(features, i
 
 def test_an_image_with_many_duplicates_is_listed_with_some_of_them(features, images, caplog):
     with caplog.at_level(logging.INFO, "hitnet"):
-        duplicate_table(features, images, CPU)
+        duplicate_table(features, nearest(features, 20), images)
     assert not caplog.text
     features[10:30] = features[10]
     with caplog.at_level(logging.INFO, "hitnet"):
-        table = duplicate_table(features, images, CPU)
+        table = duplicate_table(features, nearest(features, 20), images)
     assert "Some images have many near-duplicates. At least 10 of each are listed" in caplog.text
     assert set(range(110, 130)) <= set(table["id_a"]) | set(table["id_b"])
 
 
 def test_no_duplicates_and_images_without_paths(features, images):
-    empty = duplicate_table(torch.eye(40), images, CPU)
+    empty = duplicate_table(torch.eye(40), nearest(torch.eye(40), 20), images)
     assert len(empty) == 0
     assert int(empty["labels_differ"].sum()) == 0
     bare = Images(images.pixels, images.labels, images.class_names, images.name, images.ids)
     features[9] = features[3]
-    assert duplicate_table(features, bare, CPU)["path_a"].tolist() == [""]
+    assert duplicate_table(features, nearest(features, 20), bare)["path_a"].tolist() == [""]
 
 
 def test_too_many_images_are_not_compared(features, images, monkeypatch, caplog):
-    monkeypatch.setitem(audit_table.MOST_IMAGES, "cpu", 39)
+    monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13 - 1)  # given a, suggested b
     table = pd.DataFrame({"given": ["a"] * 40, "suggested": ["b"] * 40})
     with caplog.at_level(logging.INFO, "hitnet"):
-        compared = add_likeness(table, features, images, CPU)
-    assert compared is table
+        compared = add_likeness(table, features, nearest(features, 20), images)
+    assert list(compared) == ["given", "suggested", "unlike"]
     assert "Similar images are not looked for: 40 images are too many for this device." in caplog.text
-    features[9] = features[3]
-    assert duplicate_table(features, images, CPU).empty
+    monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13)
+    assert "like_given" in add_likeness(table, features, nearest(features, 20), images)

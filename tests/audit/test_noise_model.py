@@ -5,7 +5,15 @@ import math
 import pytest
 import torch
 
-from hitnet.audit.noise_model import PULLS, error_matrix, fit_noise_model, improve_weights, log_prior, posterior
+from hitnet.audit.noise_model import (
+    PULLS,
+    error_matrix,
+    fit_noise_model,
+    improve_weights,
+    log_prior,
+    posterior,
+    surest,
+)
 
 
 def simulated(count, classes, *, rate=0.1, pairs=False, seed=0, knowledge=(3.0, 2.0)):
@@ -39,20 +47,40 @@ def test_the_posterior_against_loops():
 @pytest.mark.parametrize("pull", [4.0, 256.0])
 def test_the_matrix_of_errors_against_loops(pull):
     logits, labels, _ = simulated(200, 3)
-    posteriors = torch.softmax(logits[0], dim=1)
-    found = error_matrix(posteriors, labels, pull)
-    counts = [[sum(float(posteriors[i, z]) for i in range(200) if labels[i] == g) for g in range(3)] for z in range(3)]
+    prior = torch.log_softmax(logits[0], dim=1)
+    posteriors, sure = prior.exp(), surest(prior)
+    best = prior.amax(dim=1)
+    assert int(sure.sum()) == 101  # as many as the median and above
+    assert float(best[sure].min()) > float(best[~sure].max())
+    found = error_matrix(posteriors, labels, sure, pull)
+    counts = [
+        [sum(float(posteriors[i, z]) for i in range(200) if sure[i] and labels[i] == g) for g in range(3)]
+        for z in range(3)
+    ]
     wrong = [sum(counts[z]) - counts[z][z] for z in range(3)]
-    overall = (sum(wrong) + math.sqrt(200) / 2) / (200 + math.sqrt(200))
+    all_wrong = sum(1 - float(posteriors[i, labels[i]]) for i in range(200))
+    overall = (all_wrong + math.sqrt(200) / 2) / (200 + math.sqrt(200))
     for z in range(3):
+        rate = (wrong[z] + pull) / (sum(counts[z]) + pull / overall)
         for g in range(3):
-            drawn = []
-            for strength in (pull, PULLS[-1]):
-                rate = (wrong[z] + strength) / (sum(counts[z]) + strength / overall)
-                share = (counts[z][g] + strength / 2) / (wrong[z] + strength)
-                drawn.append(1 - rate if g == z else rate * share)
-            assert float(found[z, g]) == pytest.approx(sum(drawn) / 2)
+            share = (counts[z][g] + pull / 2) / (wrong[z] + pull)
+            assert float(found[z, g]) == pytest.approx(1 - rate if g == z else rate * share)
     torch.testing.assert_close(found.sum(dim=1), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_judges_confuse_on_unclear_images_is_not_taken_for_errors_between_pairs(seed):
+    """Errors are even. But on a quarter of the images judges cannot tell two classes apart and prefer the wrong one."""
+    logits, given, truth = simulated(4000, 6, rate=0.05, seed=seed, knowledge=(4.0, 4.0))
+    draw = torch.Generator().manual_seed(seed)
+    unclear = torch.rand(4000, generator=draw) < 0.25
+    rows, following = torch.arange(4000)[unclear], ((truth + 1) % 6)[unclear]
+    lead = 2 * torch.randn(len(rows), generator=draw, dtype=torch.float64) + 1
+    logits[:, rows, following] = logits[:, rows, truth[unclear]] + lead
+    model = fit_noise_model(logits, given)
+    off_diagonal = model.errors[~torch.eye(6, dtype=torch.bool)]
+    assert model.pull == PULLS[-1]
+    assert float(off_diagonal.max()) < 1.2 * float(off_diagonal.min())
 
 
 def test_a_step_of_the_weights_is_that_of_newtons_method():

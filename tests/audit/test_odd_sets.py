@@ -66,9 +66,7 @@ def test_twenty_classes_of_twelve_fifteen_wrong():
     assert len(flagged) >= 10
 
 
-@pytest.mark.parametrize(
-    ("features", "classes"), [("identical", 2), ("identical", 8), ("zeros", 3), ("noise", 2), ("noise", 8)]
-)
+@pytest.mark.parametrize(("features", "classes"), [("identical", 2), ("zeros", 3), ("noise", 8)])
 def test_images_that_cannot_be_told_apart(classes, features):
     labels = np.arange(24 * classes) % classes
     draw = np.random.default_rng(5)
@@ -89,7 +87,7 @@ def test_uneven_classes_of_identical_images():
     assert_nothing_told(audited(np.ones((50, WIDTH)), np.repeat([0, 1], [45, 5]), 2))
 
 
-@pytest.mark.parametrize(("images", "classes"), [(1, 2), (2, 10), (3, 2), (3, 10), (4, 2), (4, 10)])
+@pytest.mark.parametrize(("images", "classes"), [(1, 2), (2, 10), (3, 2), (4, 10)])
 def test_classes_of_a_few_images_are_neither_counted_nor_flagged(images, classes, caplog):
     labels = np.repeat(np.arange(classes), images)
     with caplog.at_level(logging.WARNING, logger="hitnet"):

@@ -3,13 +3,32 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import growth
+from forked import Forked
+from parts import streamed
 
 ROOT = Path(__file__).parents[2]
+
+
+class Quick(Forked):
+    """A forked process with what the benchmark asks of a `Popen`."""
+
+    def __init__(self, command, **options):
+        super().__init__(*command[1:])
+
+    def poll(self):
+        with suppress(TimeoutError):
+            return self.wait(0.001)
+
+    def communicate(self):
+        self.wait()
+        return self.out, self.err
 
 
 @pytest.mark.slow
@@ -20,9 +39,10 @@ def test_every_part_measures_something(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     words = ["--tiny", "--device", "cpu", "--repeats", "1", "--steps", "2", "--out", str(out)]
     monkeypatch.setattr(growth, "BATCH", 32)
+    monkeypatch.setattr(streamed, "subprocess", SimpleNamespace(Popen=Quick, PIPE=None))
     monkeypatch.setattr(sys, "argv", ["growth.py", *words])
     growth.main()
-    images, small, large, head, heads = json.loads(out.read_text())
+    images, small, large, head = json.loads(out.read_text())
     assert images["time_an_image_relative_to_smallest"]["1"] == 1
     assert all(seconds > 0 for seconds in images["seconds_an_epoch_by_multiple"].values())
     assert (small["files"], large["files"], small["steps"], large["steps"]) == (400, 800, 2, 2)
@@ -31,9 +51,6 @@ def test_every_part_measures_something(tmp_path, monkeypatch):
     assert min(small["peak_bytes"], large["peak_bytes"]) > 100 * 2**20
     assert 0 <= large["share_of_time_waiting_for_a_batch"] <= 1
     assert head["hit_or_miss_relative_to_softmax"] > 0
-    assert heads["relative_to_a_tenth_of_the_classes"]["20"] == pytest.approx(
-        heads["seconds_by_classes"]["20"] / heads["seconds_by_classes"]["2"], abs=0.02
-    )
 
 
 def test_a_tiny_run_leaves_the_record_alone(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import hitnet
+from forked import Forked
 from hitnet.cli import MODULES, app, first_sentence
 from hitnet.cli.options import RecipeName
 from hitnet.cli.terminal import short_name
@@ -222,14 +223,13 @@ def test_hitnet_traceback_shows_where_it_happened(monkeypatch):
 def test_an_interruption_has_its_code_and_leaves_a_run_that_can_be_resumed(toy_run, tmp_path, number, code):
     out = tmp_path / "run"
     options = ("--model", "hitnet-small", "--device", "cpu", "--epochs", 100_000)
-    process = start("train", toy_run[1], "--out", out, *options)
+    process = Forked("-c", PROGRAM, "train", toy_run[1], "--out", out, *options)
     wait_until((out / "config.json").exists, "the run has begun")
     time.sleep(0.2)
     process.send_signal(number)
-    printed, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code
-    assert printed == ""
-    assert complaints == "Interrupted. Progress is saved; run the command again with --resume.\n"
+    assert process.wait(PATIENCE) == code
+    assert process.out == ""
+    assert process.err == "Interrupted. Progress is saved; run the command again with --resume.\n"
     assert not (out / "weights.safetensors").exists()
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
@@ -341,8 +341,8 @@ def test_other_libraries_are_quiet_unless_asked_for():
         "    except SystemExit as end:\n"
         "        print('end', end.code, file=sys.stderr)\n"
     )
-    process = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, env=ENVIRONMENT)
-    assert (process.returncode, process.stderr.split()) == (
+    process = Forked("-c", words)
+    assert (process.wait(PATIENCE), process.err.split()) == (
         0,
         ["ours", "end", "0", "end", "0", "ours", "theirs", "end", "0"],
     )

@@ -35,13 +35,6 @@ def test_the_file_predicts_as_the_run_does(command, toy_run, tmp_path, pictures)
     assert len(table.splitlines()) == 8  # with a line on what near means
 
 
-def test_the_decoder_is_a_file_of_its_own(command, toy_run, tmp_path, pictures):
-    run, _ = toy_run
-    assert command("export", run, "--part", "decoder", "--out", tmp_path / "decoder.onnx").code == 0
-    refused = command("predict", tmp_path / "decoder.onnx", pictures[0])
-    assert (refused.code, "holds a decoder" in refused.err) == (1, True)
-
-
 def test_mistakes_end_in_a_sentence(command, toy_run, tmp_path, pictures):
     run, _ = toy_run
     (tmp_path / "broken.onnx").write_bytes(b"not a graph")

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import urllib.request
 from http.cookiejar import CookieJar
@@ -11,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from patience import PATIENCE
+from forked import Forked
+from patience import PATIENCE, wait_until
 
 sys.path[:0] = [str(Path(__file__).parents[1] / room) for room in ("audit", "review")]
 
@@ -25,17 +25,16 @@ def served(tmp_path):
     processes = []
 
     def start(*options):
-        command = [sys.executable, "-u", "-m", "hitnet", "review", str(folder), "--no-open", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = Forked("-m", "hitnet", "review", folder, "--no-open", *options)
         processes.append(process)
-        line = process.stdout.readline()
-        assert line.startswith("review page: http://127.0.0.1:"), process.stderr.read()
-        return process, line.split(": ", 1)[1].strip()
+        wait_until(lambda: "\n" in process.out, "the page is served")
+        line = process.out.splitlines()[0]
+        assert line.startswith("review page: http://127.0.0.1:"), process.err
+        return process, line.split(": ", 1)[1]
 
     yield folder, start
     for process in processes:
         process.kill()
-        process.communicate()
 
 
 class Page:
@@ -68,10 +67,9 @@ def test_what_the_page_shows_as_saved_survives_kill_9_and_ctrl_c_and_is_applied(
     process, again = start("--reviewer", "ben", "--port", "0")
     assert Page(again).decide([int(second["id"]), "neither", ""])["counts"]["disputed"] == 1
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err) == (0, "")
+    assert (process.wait(PATIENCE), process.err) == (0, "")
     apply = f"To write the corrected data: hitnet apply {folder} --out NEW"
-    assert out.splitlines()[-1] == f"2 decisions are saved. {apply}"
+    assert process.out.splitlines()[-1] == f"2 decisions are saved. {apply}"
     ended = command("apply", folder, "--out", tmp_path / "new")
     assert ended.code == 0
     assert ended.out.splitlines()[0] == "0 relabelled, 1 dropped, 0 kept, 0 unsure, 58 not looked at"

@@ -191,7 +191,7 @@ def test_files_that_have_changed_since_the_audit_stay_as_they_are(folder, tmp_pa
     ids = {path: int(i) for path, i in zip(images.paths, images.ids, strict=True)}
     table = audit_of(images)
     places = np.array([images.ids.tolist().index(number) for number in table["id"]])
-    table = add_checksums(table, opened.image_files(images), places)
+    table = add_checksums(table, opened, images, places)
     decided = {"cat/0.png": "dog", "cat/1.png": "dog", "cat/2.png": "dog", "dog/0.png": "cat"}
     csv = write_csv(tmp_path / "c.csv", table, {ids[path]: ("relabel", label) for path, label in decided.items()})
     (folder / "cat" / "1.png").write_bytes((folder / "dog" / "4.png").read_bytes())  # overwritten

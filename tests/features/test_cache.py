@@ -12,10 +12,12 @@ from PIL import Image
 from torch import nn
 
 from hitnet.errors import HitNetError
-from hitnet.features import cache
-from hitnet.features.cache import FeatureCache, cached_features, file_key
+from hitnet.features import cache, one_pass
+from hitnet.features.cache import FeatureCache, file_key
 from hitnet.features.extraction import extract
+from hitnet.features.one_pass import cached_features
 from hitnet.models.backbones import open_backbone
+from hitnet.runtime.files import replacing
 from toy import Counted
 
 
@@ -94,24 +96,23 @@ def test_sizes_and_backbones_are_kept_apart(count, backbone):
 
 
 def test_a_killed_pass_resumes(count, photos, monkeypatch):
-    monkeypatch.setattr(cache, "PER_SHARD", 4)
-    monkeypatch.setattr("hitnet.features.extraction.PER_TASK", 2)
-    whole = cache.Extractor.run
+    monkeypatch.setattr(one_pass, "PER_SHARD", 4)
+    whole = one_pass.Extractor.run
 
     def killed(self, source):
-        for part in whole(self, source):
-            if part[0].stop > 8:
+        for done, part in enumerate(whole(self, source)):
+            if done == 2:  # of four images each
                 raise KeyboardInterrupt
             yield part
 
-    monkeypatch.setattr(cache.Extractor, "run", killed)
+    monkeypatch.setattr(one_pass.Extractor, "run", killed)
     with pytest.raises(KeyboardInterrupt):
         count()
-    monkeypatch.setattr(cache.Extractor, "run", whole)
+    monkeypatch.setattr(one_pass.Extractor, "run", whole)
     seen = Counted()
     found, computed = count(progress=seen)
     assert computed == 4
-    assert seen.steps[0] == 8
+    assert seen.parts == [("features", 12, "images")]
     assert sum(seen.steps) == 12
     assert len(found) == 12
 
@@ -237,3 +238,10 @@ def test_what_is_no_shard_is_passed_over_and_numbers_that_are_none_are_computed_
     again, computed = count()
     assert computed == 12
     assert torch.equal(again, first)
+
+
+def test_a_shard_that_another_pass_still_writes_is_left_alone(tmp_path):
+    with replacing(tmp_path / "0123456789abcdef.safetensors") as unfinished:
+        unfinished.write_bytes(b"half of it")
+        assert FeatureCache(tmp_path, 6).shards == []
+        assert unfinished.exists()

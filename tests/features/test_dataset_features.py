@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import hitnet
-from hitnet.features.cache import cached_features
 from hitnet.features.extraction import extract
+from hitnet.features.one_pass import cached_features
 from hitnet.models.backbones import open_backbone
 from torchrun import torchrun, two_processes
 from toy import TinyBackbone, colour_images, write_images
@@ -31,7 +31,7 @@ def test_features_of_files_are_written_in_order_and_kept(folder, backbone, monke
     assert np.array_equal(np.load(tmp_path / "f.npy"), features.numpy())
     data = hitnet.open_data(folder)
     files = data.image_files(data.load("all"))
-    monkeypatch.setattr("hitnet.features.cache.Extractor", None)  # nothing is left to compute
+    monkeypatch.setattr("hitnet.features.one_pass.Extractor", None)  # nothing is left to compute
     assert torch.equal(cached_features(files, backbone), features)
 
 

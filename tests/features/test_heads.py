@@ -7,7 +7,7 @@ from torch import nn
 from feature_samples import blobs
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
-from hitnet.features.heads import CLEAN, HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation
+from hitnet.features.heads import HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation
 from hitnet.losses import CentripetalLoss
 
 QUICK = HeadOptions(steps=5, capsule_dim=4)
@@ -97,7 +97,7 @@ def test_all_heads_at_once_are_as_one_after_the_other(ghosts):
     naive = [naive_head(heads, fold, options, batches, labels, standardised(features)) for fold in range(4)]
     draw.set_state(state)
     heads.train()
-    found = heads.judge()
+    found = heads.judge(torch.arange(len(dealt)))
     expected = torch.stack([naive[fold][i] for i, fold in enumerate(dealt.tolist())])
     torch.testing.assert_close(found.double(), expected, rtol=5e-3, atol=5e-3)
     with torch.no_grad():
@@ -111,18 +111,6 @@ def test_heads_begin_with_hits_of_their_class_and_misses_of_others():
     own = fitted.distances[torch.arange(300), labels]
     others = fitted.distances[torch.arange(300), (labels + 1) % 3]
     assert own.median() < 0.5 < others.median()
-
-
-def test_heads_of_many_classes_begin_as_good_as_least_squares():
-    features, labels = blobs(count=900, classes=60, width=40, spread=4.0)
-    fitted = fit_heads(features, labels, 60, options=HeadOptions(steps=1, learning_rate=1e-9))
-    squares, heads = (
-        float((judged.argmax(dim=1) != labels).float().mean()) for judged in (fitted.least_squares, -fitted.distances)
-    )
-    assert 0.3 < squares < 0.6  # hard enough to tell
-    assert heads < squares + 0.05
-    slow = fit_heads(features, labels, 60, options=HeadOptions(steps=1, learning_rate=1e-9, quick=False))
-    assert float((slow.distances.argmin(dim=1) != labels).float().mean()) > squares + 0.1
 
 
 def test_wrong_labels_are_far_from_their_class():
@@ -214,13 +202,6 @@ def test_steps_grow_with_the_dataset():
     assert HeadOptions().steps_for(100) == HeadOptions().steps_for(5_000) == 300
     assert HeadOptions().steps_for(1_000_000) == 11_719
     assert HeadOptions(steps=7).steps_for(1_000_000) == 7
-
-
-def test_steps_shrink_with_the_classes():
-    assert [HeadOptions().steps_for(100, k) for k in (2, 10, 40, 1000)] == [300, 300, 150, 30]
-    assert HeadOptions().steps_for(1_000_000, 1000) == 1172
-    assert HeadOptions(steps=7).steps_for(100, 1000) == 7
-    assert CLEAN.steps_for(100, 1000) == 300
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hitnet.features.neighbours import (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(neighbours, "BLOCK", 7 * 30)
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", 7 * 30)
+    monkeypatch.setattr(neighbours, "ROWS", 7)
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def test_thousands_of_the_same_image_give_few_pairs():
 
 def test_votes_are_shares_of_neighbours(features):
     labels = torch.arange(30) % 3
-    votes = neighbour_votes(features, labels, 4, k=5)
     similarities, which = nearest(features, 5)
+    votes = neighbour_votes((similarities, which), labels, 4)
     for i in (0, 11, 29):
         weights = similarities[i].clamp_min(1e-6)
         expected = [float(weights[labels[which[i]] == k].sum() / weights.sum()) for k in range(4)]
@@ -96,4 +97,48 @@ def test_the_odd_one_out_is_the_strangest():
     generator = torch.Generator().manual_seed(0)
     features = torch.cat([torch.randn(20, 16, generator=generator) * 0.1 + 3 * torch.eye(16)[k] for k in (0, 1)])
     features = torch.cat([features, 3 * torch.eye(16)[5:6]])
-    assert strangeness(features, k=5).argmax() == 40
+    assert strangeness(nearest(features, 6), k=5).argmax() == 40
+
+
+@pytest.mark.parametrize("count", [300, 1000])
+def test_neighbours_are_found_by_runs(count):
+    features = torch.randn(count, 5, generator=torch.Generator().manual_seed(3))
+    rows = directions(features)
+    expected = (rows @ rows.T).fill_diagonal_(-torch.inf).topk(3, dim=1)
+    similarities, which = nearest(features, 3)
+    assert torch.equal(which, expected.indices)
+    torch.testing.assert_close(similarities, expected.values)
+
+
+def test_neighbours_in_the_nearest_classes(monkeypatch):
+    draw = torch.Generator().manual_seed(4)
+    labels = torch.randint(40, (900,), generator=draw)
+    features = 2 * torch.randn(40, 16, generator=draw)[labels] + torch.randn(900, 16, generator=draw)
+    labels[:90] = torch.randint(40, (90,), generator=draw)
+    _, which = nearest(features, 5)
+    monkeypatch.setattr(neighbours, "MOST_COMPARED", 899)
+    near, found = nearest(features, 5, labels)
+    rows = directions(features)
+    torch.testing.assert_close(near, (rows[:, None] * rows[found]).sum(dim=2))
+    assert (near.diff(dim=1) <= 0).all()
+    assert (found != torch.arange(900)[:, None]).all()
+    shared = (found[:, :, None] == which[:, None]).any(dim=2)
+    assert shared.float().mean() > 0.95
+    few = nearest(features[:60], 50, torch.arange(60) // 2 % 30)
+    assert few[1].shape == (60, 50)
+    monkeypatch.setattr(neighbours, "MOST_COMPARED", 59)
+    lonely, which = nearest(features[:60], 50, torch.arange(60) // 2 % 30)  # 8 classes have 16 images
+    assert (lonely[:, -1] == -1).all()
+    assert (which != torch.arange(60)[:, None]).all()
+
+
+def test_half_precision_as_on_a_gpu(features, monkeypatch):
+    similarities, which = nearest(features, 4)
+    exact = directions(features)
+    monkeypatch.setattr(neighbours, "directions", lambda rows: directions(rows).half())
+    near, found = nearest(features, 4)
+    assert near.dtype == torch.float32
+    assert (found == which).float().mean() > 0.95
+    torch.testing.assert_close(near, (exact[:, None] * exact[found]).sum(dim=2), rtol=0, atol=1e-3)
+    assert (near.diff(dim=1) <= 0).all()
+    torch.testing.assert_close(near, similarities, rtol=0, atol=2e-3)

@@ -46,7 +46,7 @@ def test_all_heads_at_once_are_as_one_after_the_other(monkeypatch):
     rows = (rows - rows.mean(dim=0)) / rows.std(dim=0, correction=0)
     naive = [naive_head(fold, dealt, batches, labels, rows, errors.double()) for fold in range(5)]
     expected = torch.stack([naive[fold][i] for i, fold in enumerate(dealt.tolist())])
-    found = fit_softmax_heads(features, labels, errors, seed=3)
+    found = fit_softmax_heads(features, labels, errors, seed=3)(torch.arange(120))
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
 
 
@@ -54,7 +54,7 @@ def test_heads_that_know_of_errors_confirm_fewer_of_them():
     features, labels = blobs(count=400)
     given = labels.clone()
     given[:40] = (labels[:40] + 1) % 3
-    told, untold = (fit_softmax_heads(features, given, matrix(3, rate)) for rate in (0.1, 1e-6))
+    told, untold = (fit_softmax_heads(features, given, matrix(3, rate))(torch.arange(400)) for rate in (0.1, 1e-6))
     wrong = torch.arange(40)
     assert told[wrong, given[:40]].mean() < untold[wrong, given[:40]].mean()
     assert (told.argmax(dim=1) == labels).float().mean() > 0.97
@@ -62,7 +62,7 @@ def test_heads_that_know_of_errors_confirm_fewer_of_them():
 
 def test_features_of_half_precision_and_tiny_sets():
     features, labels = blobs(count=4, classes=2)
-    found = fit_softmax_heads(features.half(), labels, matrix(2, 0.05))
+    found = fit_softmax_heads(features.half(), labels, matrix(2, 0.05))(torch.arange(4))
     assert found.shape == (4, 2)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.exp().sum(dim=1), torch.ones(4))
@@ -70,6 +70,6 @@ def test_features_of_half_precision_and_tiny_sets():
 
 def test_a_seed_repeats_the_result():
     features, labels = blobs()
-    found = [fit_softmax_heads(features, labels, matrix(3, 0.05), seed=seed) for seed in (7, 7, 8)]
+    found = [fit_softmax_heads(features, labels, matrix(3, 0.05), seed=seed)(torch.arange(120)) for seed in (7, 7, 8)]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])

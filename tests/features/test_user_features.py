@@ -188,3 +188,15 @@ def test_keys_that_come_twice(tmp_path, images):
     assert said(file, images) == f"{file} has two rows for the id 3."
     file = write(tmp_path / "f.parquet", features=ROWS, path=[*PATHS[:4], PATHS[0]])
     assert said(file, images) == f"{file} has two rows for the path 'a/0.png'."
+
+
+def test_columns_of_pandas_own_types(images, tmp_path):
+    """As Ray Data writes them."""
+    frame = pd.DataFrame({"id": range(5), "a": [1.5, 2.5, 3.5, 4.5, 5.5]}).convert_dtypes()
+    frame.to_parquet(tmp_path / "f.parquet")
+    assert pd.read_parquet(tmp_path / "f.parquet")["a"].dtype == "Float64"
+    assert read_features(tmp_path / "f.parquet", images).tolist() == [[1.5], [2.5], [3.5], [4.5], [5.5]]
+    frame.loc[2, "a"] = pd.NA
+    frame.to_parquet(tmp_path / "f.parquet")
+    with pytest.raises(HitNetError, match="finite numbers"):
+        read_features(tmp_path / "f.parquet", images)

@@ -84,21 +84,7 @@ def test_attention_is_exported(tmp_path, monkeypatch):
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-@pytest.mark.parametrize("changes", [{"decoder": "conv", "extra_dim": 3}, {"decoder": "paper"}])
-def test_the_decoder_draws_what_pytorch_draws(tmp_path, changes):
-    run = new_run("hitnet-small", (1, 18, 14), **changes)
-    network = run.model
-    session = onnxruntime.InferenceSession(run.export(tmp_path / "decoder.onnx", part="decoder"))
-    output = network(torch.rand(5, 1, 18, 14))
-    inputs = {"capsules": output.capsules, "classes": torch.arange(5) % CLASSES, "extra": output.extra}
-    expected = network.decoder(*inputs.values()).detach().numpy()
-    given = {key: value.detach().numpy() for key, value in inputs.items() if value is not None}
-    for batch in (1, 5):
-        (images,) = session.run(None, {key: value[:batch] for key, value in given.items()})
-        np.testing.assert_allclose(images, expected[:batch], atol=1e-4)
-
-
-def test_the_classifier_gives_what_the_decoder_takes(tmp_path):
+def test_capsules_and_extra_components_come_too(tmp_path):
     run = new_run("hitnet-small", (1, 18, 14), extra_dim=3)
     session = onnxruntime.InferenceSession(run.export(tmp_path / "network.onnx"))
     pixels = torch.randint(0, 256, (2, 1, 18, 14), dtype=torch.uint8)
@@ -115,7 +101,7 @@ def test_the_file_says_what_a_prediction_needs(tmp_path):
     about = json.loads({entry.key: entry.value for entry in model.metadata_props}[ENTRY])
     assert about["in_shape"] == [3, 18, 14]
     assert about["class_names"] == ["class 0", "class 1", "class 2", "class 3"]
-    assert (about["radii"], about["nearest_wins"], about["part"]) == ([0.1, 0.9], True, "classifier")
+    assert (about["radii"], about["nearest_wins"]) == ([0.1, 0.9], True)
     assert about["largest_misfit"] is None
     assert about["crop"] is False
     assert model.producer_name == "hitnet"
@@ -131,18 +117,9 @@ def test_the_run_stays_as_it_is(tmp_path):
     assert [type(layer) for layer in run.model.modules()] == layers
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
-        ({}, {"out": "network.pb"}, "ends in .onnx"),
-        ({}, {"part": "head"}, "`part` must be one of classifier, decoder"),
-        ({"decoder": "none"}, {"part": "decoder"}, "has no decoder"),
-    ],
-)
-def test_mistakes_are_named(tmp_path, changes, options, message):
-    out = tmp_path / options.pop("out", "network.onnx")
-    with pytest.raises(HitNetError, match=message):
-        new_run("hitnet-small", (1, 12, 12), **changes).export(out, **options)
+def test_a_file_of_another_name_is_refused(tmp_path):
+    with pytest.raises(HitNetError, match=r"ends in \.onnx"):
+        new_run("hitnet-small", (1, 12, 12)).export(tmp_path / "network.pb")
     assert not list(tmp_path.iterdir())
 
 
@@ -184,13 +161,13 @@ def test_values_are_compared_by_their_size():
             return [value.numpy() * (1 + self.error) for value in Sums()(torch.from_numpy(given["images"]))]
 
     class Sums(torch.nn.Module):
-        inputs, outputs = ("images",), ("misfit",)
+        outputs = ("misfit",)
 
         def forward(self, images):
             return (2000 + images,)
 
         def examples(self, count):
-            return (torch.rand(count, 3),)
+            return torch.rand(count, 3)
 
     onnx_export.check_same_values(Sums(), b"", Rounded(3e-7))
     with pytest.raises(HitNetError, match="computes other values"):

@@ -15,12 +15,12 @@ from hitnet.inference import DecisionRule, open_onnx
 from hitnet.inference.onnx_file import CHECKSUM, About, write_about
 
 
-def about_of(part, in_shape, class_names, radii, *, format):
+def about_of(in_shape, class_names, radii, *, format):
     facts = {"class_names": class_names, "nearest_wins": True, "radii": radii, "format": format}
-    return About(part=part, in_shape=in_shape, model_name="m", data="d", hitnet="0", **facts)
+    return About(in_shape=in_shape, model_name="m", data="d", hitnet="0", **facts)
 
 
-ABOUT = about_of("classifier", (1, 4, 4), ("a", "b"), (0.1, 0.9), format=1)
+ABOUT = about_of((1, 4, 4), ("a", "b"), (0.1, 0.9), format=1)
 NAMES = ["images"], ["distances"]
 
 
@@ -258,24 +258,18 @@ def test_a_graph_that_cannot_be_run_is_refused(tmp_path):
         open_onnx(save(tmp_path / "x.onnx", graph_of([node])))
 
 
-def test_a_decoder_classifies_nothing(tmp_path):
-    about = about_of("decoder", (1, 4, 4), ("a", "b"), (0.1, 0.9), format=1)
-    with pytest.raises(HitNetError, match="holds a decoder"):
-        open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
-
-
 @pytest.mark.parametrize(
     ("shape", "names", "version"),
     [((1, 4), ("a", "b"), 1), ((7, 4, 4), ("a", "b"), 1), ((1, 4, 4), ("a",), 1), ((1, 4, 4), ("a", "b"), 2)],
 )
 def test_odd_metadata_is_refused(tmp_path, shape, names, version):
-    about = about_of("classifier", shape, names, None, format=version)
+    about = about_of(shape, names, None, format=version)
     with pytest.raises(HitNetError):
         open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
 
 
 def test_metadata_that_does_not_fit_the_graph_is_refused(tmp_path):
-    about = about_of("classifier", (1, 4, 4), ("a", "b", "c"), None, format=1)
+    about = about_of((1, 4, 4), ("a", "b", "c"), None, format=1)
     network = open_onnx(save(tmp_path / "x.onnx", network_graph(), about))
     with pytest.raises(HitNetError, match=r"distances .*\(2, 2\)"):
         network.distances(np.zeros((2, 1, 4, 4), np.uint8))

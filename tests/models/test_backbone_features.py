@@ -135,7 +135,7 @@ def test_load_pretrained_takes_a_file_or_what_is_published(weights):
     with pytest.raises(HitNetError, match=r"No weights .* timm:tiny"):
         network().load_pretrained()
     with pytest.raises(HitNetError, match=r"no file .*gone.safetensors"):
-        network(weights="gone.safetensors").check_pretrained()
+        network(weights="gone.safetensors").features.check_pretrained("gone.safetensors")
 
 
 def test_the_network_of_the_package_starts_from_its_weights():
@@ -153,7 +153,7 @@ def test_the_network_of_the_package_starts_from_its_weights():
 def test_other_networks_have_nothing_to_load():
     model = hitnet.models.build("hitnet-small", (1, 12, 12), 3)
     before = [p.detach().clone() for p in model.parameters()]
-    model.check_pretrained()
+    model.features.check_pretrained(model.config.weights)
     model.load_pretrained()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 

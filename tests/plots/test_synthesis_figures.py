@@ -57,12 +57,12 @@ def test_long_capsules_take_several_pages():
     assert all(figure.get_size_inches()[1] <= 9.7 for figure in figures)
 
 
-@pytest.mark.slow
 def test_nothing_global_is_touched(tmp_path, caplog):
     before = dict(mpl.rcParams)
     had_pyplot = "matplotlib.pyplot" in sys.modules
     with caplog.at_level(logging.INFO):
-        plots.save([figure for kind in FIGURES.values() for figure in kind()], tmp_path / "a.pdf")
+        drawn = [figure for kind in FIGURES.values() for figure in kind()]
+        plots.save(drawn[:2], tmp_path / "a.pdf")
     assert dict(mpl.rcParams) == before
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot
     assert not [record for record in caplog.records if record.name.startswith("fontTools")]

@@ -2,8 +2,8 @@
 
 import json
 import signal
-import subprocess
-import sys
+
+from forked import Forked
 
 SCRIPT = """
 import json, os, signal, sys, hitnet
@@ -26,5 +26,5 @@ hitnet.train(data, model="hitnet-small", recipe=recipe, device="cpu", out=option
 def train_until_killed(data, out, *, step, recipe, stream=None):
     """Train `hitnet-small` with a checkpoint at every step, until it is killed at number `step`."""
     options = {"data": str(data), "out": str(out), "step": step, "recipe": recipe, "stream": stream}
-    command = [sys.executable, "-c", SCRIPT, json.dumps(options)]
-    assert subprocess.run(command).returncode == -signal.SIGKILL
+    process = Forked("-c", SCRIPT, json.dumps(options))
+    assert process.wait() == -signal.SIGKILL, process.err

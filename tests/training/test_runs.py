@@ -79,8 +79,6 @@ def test_an_onnx_file_holds_the_limit(folder, tmp_path):
     assert len({each.label is None for each in by_file}) == 2  # some are none, some are not
     with pytest.raises(HitNetError, match="`keep` and `known`"):
         hitnet.predict(file, paths, keep=0.75)
-    with pytest.raises(HitNetError, match=r"`keep` is for the classifier"):
-        hitnet.open_run(folder).export(tmp_path / "decoder.onnx", part="decoder", keep=0.75)
 
 
 @pytest.mark.parametrize(

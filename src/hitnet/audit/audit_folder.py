@@ -2,6 +2,7 @@
 
 audit.parquet, audit.csv   the table, one row per image, worst first
 distances.npy              mean distance of each image to each class, in the table's order
+classes.npy                where classes are many, of which classes these distances are (see `Opinion`)
 duplicates.csv             pairs of near-duplicates, where features were there to find them
 judged.safetensors         the opinion of each judge, and the features that it stood on, for the review
 decisions.jsonl            what people decided in the review, step by step
@@ -32,9 +33,10 @@ from hitnet.runtime import files, locks, schemas
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 
 log = logging.getLogger("hitnet")
-TABLE, DISTANCES, SUMMARY, CHECKSUMS = "audit.parquet", "distances.npy", "summary.json", "checksums.json"
+TABLE, DISTANCES, CLASSES, SUMMARY = "audit.parquet", "distances.npy", "classes.npy", "summary.json"
+CHECKSUMS = "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
-JUDGED, MOST_JUDGED = "judged.safetensors", 4 << 30  # bytes: more are not kept for the review
+JUDGED, MOST_FEATURES = "judged.safetensors", 4 << 30  # bytes: of more, features are not kept for the review
 CLAIM = ".auditing"  # exists while a process audits into a folder
 LARGEST = 64 << 30  # bytes of a file that is read
 
@@ -128,14 +130,17 @@ def check_in_place(folder: Path) -> None:
 class Kept:
     """What judges saw and said of N images, in the order of the audit's table, for the review."""
 
-    opinions: tuple[Opinion, ...]  # kinds, and distances (N, K) in float16
+    opinions: tuple[Opinion, ...]  # kinds, classes, and distances (N, k) in float16
     features: Tensor | None = None  # (N, D) float16, where judges stood on features
 
     @classmethod
     def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Self:
         """From opinions and features (N, D) in another order."""
-        kept = (Opinion(each.kind, each.distances[order.numpy()].astype(np.float16)) for each in opinions)
-        return cls(tuple(kept), None if features is None else _rescaled(features[order]))
+        place, classes = order.numpy(), opinions[0].classes
+        classes = None if classes is None else classes[place]
+        halves = ((each.kind, each.distances[place].astype(np.float16)) for each in opinions)
+        kept = tuple(Opinion(kind, half, classes=classes) for kind, half in halves)
+        return cls(kept, None if features is None else _rescaled(features[order]))
 
 
 def _rescaled(features: Tensor) -> Tensor:
@@ -146,16 +151,23 @@ def _rescaled(features: Tensor) -> Tensor:
 
 
 def write_kept(folder: Path, kept: Kept) -> None:
-    """Write the file, unless it would be huge: a review then has only the order and the evidence of the table."""
+    """Write the file; without the features if these are huge: a review then has only the evidence of the table."""
     tensors = {"distances": torch.from_numpy(all_distances(kept.opinions))}
-    if kept.features is not None:
+    if kept.opinions[0].classes is not None:
+        tensors["classes"] = torch.from_numpy(kept.opinions[0].classes.astype(np.int32))
+    if kept.features is not None and kept.features.nbytes <= MOST_FEATURES:
         tensors["features"] = kept.features
-    size = sum(tensor.nbytes for tensor in tensors.values())
-    if size > MOST_JUDGED:
-        log.info("What the judges saw is not kept for the review: it would take %.1f GB.", size / 1e9)
-        (folder / JUDGED).unlink(missing_ok=True)
-        return
+    elif kept.features is not None:
+        log.info("Features are not kept for the review: they would take %.1f GB.", kept.features.nbytes / 1e9)
     write_tensors(folder / JUDGED, tensors, {"judges": json.dumps([each.kind for each in kept.opinions])})
+
+
+def are_classes(classes: np.ndarray, shape: tuple[int, ...], number: int) -> bool:
+    """Whether an array holds the classes (N, k) of distances: ascending numbers, the last that of the classes."""
+    sound = classes.shape == shape and classes.dtype.kind == "i" and shape[1] >= 2
+    if not sound or not classes.size:
+        return sound
+    return bool((classes[:, 0] >= 0).all() and (classes[:, -1] == number).all() and (np.diff(classes) > 0).all())
 
 
 def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
@@ -166,8 +178,11 @@ def read_kept(folder: Path, images: int, classes: int) -> Kept | None:
         tensors, metadata = read_tensors(own_file(folder, JUDGED))
         distances, features = tensors["distances"], tensors.get("features")
         kinds = json.loads(metadata["judges"])
-        opinions = tuple(Opinion(str(kind), each) for kind, each in zip(kinds, distances.numpy(), strict=True))
-        fits = distances.shape[1:] == (images, classes) and distances.dtype == torch.float16
+        at = tensors["classes"].numpy() if "classes" in tensors else None
+        named = zip(kinds, distances.numpy(), strict=True)
+        opinions = tuple(Opinion(str(kind), each, classes=at) for kind, each in named)
+        fits = distances.dtype == torch.float16 and distances.ndim == 3 and distances.shape[1] == images
+        fits &= distances.shape[2] == classes if at is None else are_classes(at, distances.shape[1:], classes)
         if features is not None:
             fits &= features.ndim == 2 and len(features) == images and features.dtype == torch.float16
     except (HitNetError, KeyError, TypeError, ValueError, RecursionError):

@@ -45,17 +45,18 @@ from torch import Tensor
 from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
-from hitnet.data import Images
+from hitnet.data import Data, ImageSet
+from hitnet.data.images import Streamed
 from hitnet.data.known.datasets import label_errors
-from hitnet.data.reading.stored import AnyFile, file_checksum
+from hitnet.data.reading.stored import file_checksum
 from hitnet.errors import HitNetError
-from hitnet.features.neighbours import MOST_DUPLICATES, directions, near_duplicates, strangeness
-from hitnet.features.opinions import Opinion, all_distances
+from hitnet.features.neighbours import MOST_DUPLICATES, Neighbours, directions, near_duplicates, strangeness
+from hitnet.features.opinions import Opinion, all_distances, column_of
 from hitnet.runtime import schemas
 from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
-MOST_IMAGES = {"cpu": 50_000, "cuda": 1_000_000}  # to compare: the work grows with the square of their number
+MOST_PAIRS = {"cpu": 5e9, "cuda": 1e12}  # of images of one class, to compare
 BLOCK = 1024  # images that are compared at once
 # Columns by the kinds of their types: i and u whole numbers, f fractions, O text.
 COLUMNS = {
@@ -68,12 +69,13 @@ FORMAT = 1  # of a summary
 
 
 def make_table(
-    images: Images, opinions: Sequence[Opinion], scored: Scores
+    images: ImageSet, opinions: Sequence[Opinion], scored: Scores
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """The table, the mean distances (N, K) of the capsules in its order, and the place (N,) of each row's image."""
+    """The table, the mean distances (N, k) of the capsules in its order, and the place (N,) of each row's image."""
     labels, names = images.labels.numpy(), np.array(images.class_names, dtype=object)
-    shown: Margins = margins(all_distances(capsule_opinions(opinions)), labels)
-    nearest = all_distances(opinions).argmin(axis=2)
+    classes = opinions[0].classes
+    shown: Margins = margins(all_distances(capsule_opinions(opinions)), labels, classes)
+    nearest, suggested = all_distances(opinions).argmin(axis=2), column_of(scored.suggested, classes)
     table = pd.DataFrame(
         {
             "id": images.ids.numpy(),
@@ -82,7 +84,7 @@ def make_table(
             "suggested": names[scored.suggested],
             "score": scored.score,
             "hits": shown.hits,
-            "votes": (nearest == scored.suggested).sum(axis=0),
+            "votes": (nearest == suggested).sum(axis=0),
             "models": len(opinions),
             "margin_mean": shown.margin_mean,
             "margin_std": shown.margin_std,
@@ -96,12 +98,16 @@ def make_table(
     return table.iloc[order].reset_index(drop=True), shown.mean[order].astype(np.float32), order
 
 
-def add_checksums(table: pd.DataFrame, files: Sequence[AnyFile] | None, places: np.ndarray) -> pd.DataFrame:
+def add_checksums(table: pd.DataFrame, data: Data, images: ImageSet, places: np.ndarray) -> pd.DataFrame:
     """The table with the checksum of each file; the same if there are none here. `places` (N,) are those of rows."""
+    files = data.image_files(images)
     if files is None or not isinstance(files[0], Path):
         return table
-    sums = in_threads(lambda place: file_checksum(files[place]), places.tolist())
-    return table.assign(checksum=list(sums))
+    known = images.entries.checksums if isinstance(images, Streamed) else None
+    if known is None:
+        return table.assign(checksum=list(in_threads(lambda place: file_checksum(files[place]), places.tolist())))
+    rows = ((files[place], known[place]) for place in places.tolist())
+    return table.assign(checksum=[key.tobytes().hex() if isinstance(file, Path) else "" for file, key in rows])
 
 
 def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.DataFrame:
@@ -150,8 +156,11 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
     rows = directions(features)
     nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
     labels, wanted = labels.to(rows.device), wanted.to(rows.device)
-    for k in range(num_classes):
-        members, asking = torch.nonzero(labels == k)[:, 0], torch.nonzero(wanted == k)[:, 0]
+    by_label, by_wanted = (
+        each.argsort(stable=True).split(torch.bincount(each, minlength=num_classes).tolist())
+        for each in (labels, wanted)
+    )
+    for members, asking in zip(by_label, by_wanted, strict=True):
         if not len(members):
             continue
         for part in asking.split(BLOCK):
@@ -162,31 +171,27 @@ def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_cla
     return nearest.cpu()
 
 
-def add_likeness(table: pd.DataFrame, features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
-    """The table with what features (N, D) show of each image, all in one order."""
-    if len(images) > MOST_IMAGES[device.type]:
+def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
+    """The table with what features (N, D) and neighbours (N, k) show of each image, all in one order."""
+    compared, ids = table.assign(unlike=strangeness(neighbours).cpu().numpy()), np.append(images.ids.numpy(), -1)
+    members = np.bincount(images.labels, minlength=images.num_classes)
+    asked = {column: class_codes(table[column], images.class_names) for column in ("given", "suggested")}
+    if sum(float(members[wanted].sum()) for wanted in asked.values()) > MOST_PAIRS[features.device.type]:
         log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
-        return table
-    features = features.to(device)
-    ids = np.append(images.ids.numpy(), -1)
-    compared = table.copy()
-    for column in ("given", "suggested"):
-        wanted = torch.from_numpy(class_codes(table[column], images.class_names))
-        nearest = nearest_with_label(features, images.labels, wanted, images.num_classes)
-        compared[f"like_{column}"] = ids[nearest.numpy()]
-    compared["unlike"] = strangeness(features, min(5, len(images) - 1)).cpu().numpy() if len(images) > 1 else 1.0
+        return compared
+    for at, (column, wanted) in enumerate(asked.items()):
+        nearest = nearest_with_label(features, images.labels, torch.from_numpy(wanted), images.num_classes)
+        compared.insert(len(table.columns) + at, f"like_{column}", ids[nearest.numpy()])
     return compared
 
 
-def duplicate_table(features: Tensor, images: Images, device: torch.device) -> pd.DataFrame:
+def duplicate_table(features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
     """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
 
     Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most
     10 others that it chooses, those under other labels first.
     """
-    pairs, similarity = torch.zeros((0, 2), dtype=torch.int64), torch.zeros(0)
-    if len(images) <= MOST_IMAGES[device.type]:
-        pairs, similarity = near_duplicates(features.to(device), labels=images.labels)
+    pairs, similarity = near_duplicates(features, labels=images.labels, neighbours=neighbours)
     if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
         log.info(
             "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
@@ -249,8 +254,13 @@ class Summary:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise HitNetError(f"{where} is not the summary of an audit that this version of hitnet can read.")
         schemas.check_schema(value, schemas.schema_of(cls), where)
-        known = {entry.name: value[entry.name] for entry in fields(cls) if entry.name in value}
-        return cls(**known | {"classes": [ClassHealth(**each) for each in value["classes"]]})
+        classes = [ClassHealth(**_known(ClassHealth, each)) for each in value["classes"]]
+        return cls(**_known(cls, value) | {"classes": classes})
+
+
+def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """The entries that a dataclass has."""
+    return {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}
 
 
 def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> Summary:

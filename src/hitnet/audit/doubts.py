@@ -1,6 +1,6 @@
 """How doubtful labels are by networks that were trained on them: pure functions on arrays.
 
-Shapes: distances (M, N, K) of M networks, N images and K classes; labels (N,). The centripetal loss pulls every image
+Shapes: N images, K classes, k columns (see margins.py); labels (N,). The centripetal loss pulls every image
 towards its given class, so a given class's capsule that stays far from the centre is strong evidence.
 """
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hitnet.audit.margins import Floats, Ints, Margins
+from hitnet.audit.margins import Floats, Margins
 from hitnet.capsules import HIT_RADIUS
+from hitnet.features.opinions import Ints, class_at, column_of
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,22 @@ class Doubt:
 
 def doubt(evidence: Margins, labels: Ints) -> Doubt:
     """How doubtful each label (N,) is, and in favour of which class: the highest of `advantages` plus `pair_prior`."""
-    advantage = advantages(evidence, labels)
-    prior = pair_prior(highest(advantage), labels, advantage.shape[1])
-    return highest(advantage + prior[labels])
+    advantage, at = advantages(evidence, labels), evidence.classes
+    if at is None:
+        prior = pair_prior(highest(advantage), labels, advantage.shape[1])[labels]
+    else:
+        columns, classes = at.clip(max=at[0, -1] - 1), int(at[0, -1])  # that of all others is −∞ already
+        prior = pair_prior(highest(advantage, at), labels, classes)[labels[:, None], columns]
+    return highest(advantage + prior, at)
 
 
-def highest(advantage: Floats) -> Doubt:
-    """The class with the highest advantage (N, K) per image, and that advantage."""
-    return Doubt(advantage.max(axis=1), advantage.argmax(axis=1))
+def highest(advantage: Floats, classes: Ints | None = None) -> Doubt:
+    """The class with the highest advantage (N, k) per image, and that advantage."""
+    return Doubt(advantage.max(axis=1), class_at(advantage.argmax(axis=1), classes))
 
 
 def advantages(evidence: Margins, labels: Ints) -> Floats:
-    """By how much each class fits better than the given class (N, K); −∞ for the given class itself.
+    """By how much each class fits better than the given class (N, k); −∞ for that itself, and for all without a column.
 
     The mean of d_given − d_k, minus half its spread over the networks (networks that disagree prove less), minus half
     of the difference between the class's median margin and the overall median (a hard class is not a wrong class).
@@ -48,7 +53,9 @@ def advantages(evidence: Margins, labels: Ints) -> Floats:
     for k in np.unique(labels):
         members = labels == k
         advantage[members] -= 0.5 * (np.median(evidence.margin_mean[members]) - overall)
-    advantage[np.arange(len(labels)), labels] = -np.inf
+    advantage[np.arange(len(labels)), column_of(labels, evidence.classes)] = -np.inf
+    if evidence.classes is not None:
+        advantage[:, -1] = -np.inf
     return advantage
 
 

@@ -1,6 +1,6 @@
 """Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,11 +15,13 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import expand, replacing, write_json, write_text
 from hitnet.runtime.spreadsheets import without_formulas
 
+Rows = Callable[[slice], np.ndarray]  # the probabilities (n, K) of some rows of the table
+BLOCK = 16_384  # rows
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below its document root
 
 
 def write_pred_probs(
-    table: pd.DataFrame, probabilities: np.ndarray, class_names: Sequence[str], path: str | Path
+    table: pd.DataFrame, probabilities: Rows, class_names: Sequence[str], path: str | Path
 ) -> list[Path]:
     """Write class probabilities (N, K) as a .npy file, by id, and what each row is beside them as .rows.csv.
 
@@ -27,22 +29,27 @@ def write_pred_probs(
     in the array. Texts that a spreadsheet would run as formulas have a ' before them. Call
     `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
     """
-    target = _target(path, ".npy", table, probabilities)
+    target = _target(path, ".npy")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)
     rows.insert(0, "row", rows.index)
     rows["label"] = class_codes(rows["given"], class_names)
     text = without_formulas(rows).to_csv(index=False, lineterminator="\n")
     beside = _free(target.with_suffix(".rows.csv"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
-    with replacing(target) as temporary, temporary.open("wb") as file:
-        np.save(file, probabilities[order], allow_pickle=False)
+    place = np.argsort(order)
+    with replacing(target) as temporary:
+        shape = (len(table), len(class_names))
+        written = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
+        for part in _parts(table):
+            written[place[part]] = probabilities(part)
+        written.flush()
     write_text(*beside)
     return [target, beside[0]]
 
 
 def label_studio(
     table: pd.DataFrame,
-    probabilities: np.ndarray,
+    probabilities: Rows,
     class_names: Sequence[str],
     path: str | Path,
     *,
@@ -54,13 +61,16 @@ def label_studio(
     flag and rule are columns of the task. `image_root` is put before each image's path (see `local_files`); an absolute
     path is put behind `LOCAL_FILES`, without its first "/".
     """
-    target = _target(path, ".json", table, probabilities)
+    target = _target(path, ".json")
     beside = _free(target.with_suffix(".xml"), label_studio_config(class_names))
     if not all(table["path"].fillna("")):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
-    sure = probabilities[np.arange(len(table)), class_codes(table["suggested"], class_names)]
+    suggested = class_codes(table["suggested"], class_names)[:, None]
+    sure = [
+        float(p) for part in _parts(table) for p in np.take_along_axis(probabilities(part), suggested[part], 1)[:, 0]
+    ]
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
-    rows = zip(table.to_dict("records"), sure.tolist(), strict=True)
+    rows = zip(table.to_dict("records"), sure, strict=True)
     write_json(target, [_task(row, probability, root) for row, probability in rows])
     write_text(*beside)
     return [target, beside[0]]
@@ -69,9 +79,7 @@ def label_studio(
 def _task(row: dict[Any, Any], probability: float, root: str) -> dict[str, Any]:
     """One task of Label Studio, of a row of the table."""
     path = str(row["path"])
-    address = (LOCAL_FILES if path.startswith("/") else root) + quote(
-        path.lstrip("/").encode("utf-8", "surrogateescape")
-    )
+    address = (LOCAL_FILES if path.startswith("/") else root) + _quoted(path.lstrip("/"))
     data = {"image": address, "image_id": row["id"], "path": path, "given": row["given"], "label_score": row["score"]}
     choice = {"id": f"suggested-{row['id']}", "type": "choices", "from_name": "label", "to_name": "image"}
     predicted = [choice | {"value": {"choices": [row["suggested"]]}}]
@@ -88,7 +96,15 @@ def local_files(source: str) -> str:
     """
     path = Path(source)
     folder = path.parent if path.suffix.lower() in TABLES else path
-    return f"{LOCAL_FILES}{quote(folder.name)}/"
+    return f"{LOCAL_FILES}{_quoted(folder.name)}/"
+
+
+def _quoted(path: str) -> str:
+    """A path in an address; Python keeps bytes of a name that are not valid UTF-8 as surrogates."""
+    try:
+        return quote(path.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        raise HitNetError(f"{path!r} is no name that a file can have, so it has no address.") from error
 
 
 def label_studio_config(class_names: Sequence[str]) -> str:
@@ -105,10 +121,13 @@ def label_studio_config(class_names: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _target(path: str | Path, suffix: str, table: pd.DataFrame, probabilities: np.ndarray) -> Path:
-    """The file to write; raises HitNetError for a name with another suffix, and for arrays that do not fit."""
-    if len(table) != len(probabilities):
-        raise HitNetError(f"The audit table has {len(table)} rows, but probabilities has {len(probabilities)}.")
+def _parts(table: pd.DataFrame) -> list[slice]:
+    """Rows whose probabilities are computed at once."""
+    return [slice(start, start + BLOCK) for start in range(0, len(table), BLOCK)]
+
+
+def _target(path: str | Path, suffix: str) -> Path:
+    """The file to write; raises HitNetError for a name with another suffix."""
     if expand(path).suffix.lower() != suffix:
         raise HitNetError(f"{path}: choose a file name that ends in {suffix}.")
     return expand(path)

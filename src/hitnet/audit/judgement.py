@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Images
+from hitnet.data import Data, ImageSet
+from hitnet.features.neighbours import Neighbours
 from hitnet.features.opinions import Opinion
+from hitnet.models.backbones import Backbone
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 
@@ -20,21 +22,23 @@ class Case:
 
     Attributes:
         data: The opened data.
-        images: The images of the split, with the labels to judge.
+        images: The images of the split, with the labels to judge; on disk where only heads need them.
         split: train, test or all.
         device: Where to compute.
         folder: Where to keep what is expensive, and to resume it from. None: nowhere.
         progress: Called for each part of the work, its steps, and the epochs of trainings.
         ranks: Processes that share features and trainings; all come to the same judgement.
+        backbone: Whose features of the images are kept already, if any.
     """
 
     data: Data
-    images: Images
+    images: ImageSet
     split: str
     device: torch.device
     folder: Path | None = None
     progress: Progress = field(default_factory=Progress)
     ranks: Ranks = SINGLE
+    backbone: Backbone | None = None
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,17 @@ class Judgement:
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         typical: Whether the prototypes are images of the data.
         features: Features (N, D) that show which images are alike, where there are some.
+        neighbours: The 20 most similar other images of each, by the features: similarities and numbers (N, 20).
     """
 
     opinions: tuple[Opinion, ...]
-    images: Images
+    images: ImageSet
     model: str
     networks: tuple[dict[str, Any], ...] = ()
     prototypes: Tensor | None = None
     typical: bool = False
     features: Tensor | None = None
+    neighbours: Neighbours | None = None
 
 
 def join(parts: Sequence[Judgement]) -> Judgement:
@@ -70,5 +76,5 @@ def join(parts: Sequence[Judgement]) -> Judgement:
         tuple(network for part in parts for network in part.networks),
         pictured.prototypes,
         pictured.typical,
-        next((part.features for part in parts if part.features is not None), None),
+        *next(((part.features, part.neighbours) for part in parts if part.features is not None), (None, None)),
     )

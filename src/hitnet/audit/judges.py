@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -21,13 +22,14 @@ from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
-from hitnet.data import Images
+from hitnet.data import Data, Images, ImageSet
+from hitnet.data.formats.image_files import FileData, any_colour
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
-from hitnet.features.neighbours import most_typical
-from hitnet.features.opinions import Opinion, all_distances, judge_neighbours
+from hitnet.features.neighbours import Neighbours, most_typical, nearest
+from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -38,6 +40,8 @@ SIMILAR = (10, 20)  # grey images whose labels are asked for
 BLUR = 3  # pixels: similar digits need not lie exactly on each other
 MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
 LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
+
+PARTS = {"features": 5, "fitting heads": 4, "results": 1}  # of the work of heads, and how long each takes
 
 # The options that each kind of judges takes, beside the seed.
 FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
@@ -117,7 +121,7 @@ class Judges:
         defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
         return {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
 
-    def choose(self, images: Images, device: torch.device) -> tuple[Judges, str]:
+    def choose(self, images: ImageSet, device: torch.device) -> tuple[Judges, str]:
         """The same with a kind other than auto, and who judges and why; empty if the options say it."""
         kind = self.wanted(device)
         if kind != "auto":
@@ -135,6 +139,18 @@ class Judges:
         kind, who = next((kind, who) for holds, kind, who in table if holds)
         return replace(self, kind=kind, neighbours=kind == "scratch" and not gpu), who
 
+    def needs_pixels(self, data: Data, device: torch.device) -> bool:
+        """Whether all images have to be in memory; heads on a backbone need only their files."""
+        kind = self.wanted(device)
+        if type(self).judge is not Judges.judge or not isinstance(data, FileData) or kind in ("scratch", "runs"):
+            return True
+        entries = data.listing.entries  # if there are few, heads judge them in any case
+        return kind == "auto" and len(entries) >= FEW and not any_colour(entries)
+
+    def frozen_backbone(self) -> Backbone | None:
+        """The backbone that heads stand on; None for features of the user's own."""
+        return None if self.features is not None else open_backbone(self.backbone or DEFAULT, self.weights)
+
     def judge(self, case: Case) -> Judgement:
         """Judge the labels of a case; what is expensive is kept below its folder, and resumed from there."""
         chosen, who = self.choose(case.images, case.device)
@@ -142,7 +158,7 @@ class Judges:
             log.info("Labels are judged by %s. Set `judges` to choose otherwise.", who)
         if chosen.runs:
             runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
-            return judge_by_runs(runs, match_classes(case.images, runs[0].class_names), case.device)
+            return judge_by_runs(runs, match_classes(case.images.in_memory(), runs[0].class_names), case.device)
         if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
             case.data.log_size()
         tuned = chosen.kind == "fine-tuned"
@@ -161,8 +177,9 @@ class Judges:
             raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
         left_out = deal(images.labels, len(planned), torch.Generator().manual_seed(self.seed))
         networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
-        opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels)
-        return join([replace(networks, opinions=opinions), self._judge_by_heads(case)])
+        classes = networks.opinions[0].classes
+        opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels, classes)
+        return join([replace(networks, opinions=opinions), self._judge_by_heads(case, classes)])
 
     def _tuned_model(self) -> Model:
         weights = None if self.weights is None else str(self.weights)
@@ -171,7 +188,9 @@ class Judges:
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
-        similar = judge_similar_images(case.images, case.device) if self.neighbours else ()
+        if not self.neighbours:
+            return judged
+        similar = judge_similar_images(case.images.in_memory(), case.device, judged.opinions[0].classes)
         if not similar:
             return judged
         return replace(judged, opinions=(*judged.opinions, *similar), model=f"{judged.model} and neighbours")
@@ -184,22 +203,28 @@ class Judges:
             return replace(recipe, epochs=self.epochs)
         return choose_recipe(recipe.name, **{**recipe.changes, "epochs": self.epochs})
 
-    def _judge_by_heads(self, case: Case) -> Judgement:
+    def _judge_by_heads(self, case: Case, classes: Ints | None = None) -> Judgement:
         images = case.images
-        case.progress.plan({"features": 5, "fitting heads": 4, "results": 1})
-        if self.features is not None:
+        case.progress.plan(PARTS)
+        backbone = case.backbone or self.frozen_backbone()
+        if backbone is None:
+            assert self.features is not None  # else there is a backbone
             features, name = read_features(self.features, images), Path(self.features).name
         else:
-            backbone = open_backbone(self.backbone or DEFAULT, self.weights)
             features = features_of(
                 case.data, images, backbone, device=case.device, progress=case.progress, ranks=case.ranks
             )
             name = backbone.name
         case.progress.part("fitting heads")
-        labels, options = images.labels, {"repeats": self.repeats, "seed": self.seed}
-        opinions = case.ranks.from_first(
-            lambda: judge_features(features, labels, images.num_classes, device=case.device, **options)
-        )
+        labels, device = images.labels, case.device
+        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
+
+        def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
+            near = nearest(rows := features.to(device), NEIGHBOURS, labels)
+            opinions = judge_features(rows, labels, images.num_classes, neighbours=near, **options)
+            return opinions, (near[0].cpu(), near[1].cpu())
+
+        opinions, neighbours = case.ranks.from_first(judge)
         return Judgement(
             opinions,
             images,
@@ -208,19 +233,21 @@ class Judges:
             typical_images(features, images),
             typical=True,
             features=features,
+            neighbours=neighbours,
         )
 
 
-def typical_images(features: Tensor, images: Images) -> Tensor:
+def typical_images(features: Tensor, images: ImageSet) -> Tensor:
     """The most typical image of each class, uint8 (K, C, H, W); black for a class without images."""
     typical = torch.zeros(images.num_classes, *images.shape, dtype=torch.uint8)
-    for k, members in enumerate(most_typical(features, images.labels, images.num_classes, 1)):
-        if len(members):
-            typical[k] = images.pixels[members[0]]
+    members = most_typical(features, images.labels, images.num_classes, 1)
+    first = {k: int(own[0]) for k, own in enumerate(members) if len(own)}
+    with suppress(HitNetError):  # a file is gone; the page shows the others
+        typical[list(first)] = images.select(list(first.values())).in_memory().pixels
     return typical
 
 
-def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion, ...]:
+def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
     """Opinions by the labels of the most similar grey images; none where these know too little.
 
     They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
@@ -231,8 +258,9 @@ def judge_similar_images(images: Images, device: torch.device) -> tuple[Opinion,
         return ()
     blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
     rows = blurred.flatten(1).to(device)
-    opinions = tuple(judge_neighbours(rows, images.labels, images.num_classes, count) for count in SIMILAR)
-    agreement = float((opinions[0].distances.argmin(axis=1) == images.labels.numpy()).mean())
+    opinions = judge_neighbours(rows, images.labels, images.num_classes, SIMILAR, classes)
+    own = column_of(images.labels.numpy(), classes)
+    agreement = float((opinions[0].distances.argmin(axis=1) == own).mean())
     if agreement < LEAST_AGREEMENT:
         log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
         return ()

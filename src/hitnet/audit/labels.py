@@ -21,12 +21,15 @@ from hitnet.audit.audit_table import (
     verified_errors,
 )
 from hitnet.audit.judgement import Case, Judgement
-from hitnet.audit.judges import Judges
+from hitnet.audit.judges import PARTS, Judges
 from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
-from hitnet.data import Data, Images, Source, open_data
-from hitnet.data.reading.entries import log_skipped
+from hitnet.data import Data, ImageSet, Source, open_data
+from hitnet.data.reading.findings import Look
 from hitnet.errors import HitNetError
+from hitnet.features.neighbours import nearest
+from hitnet.features.one_pass import OnePass
+from hitnet.features.opinions import NEIGHBOURS, on_same_classes
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
 from hitnet.runtime.device import pick_device
@@ -70,15 +73,20 @@ def audit_labels(
         if out is not None:
             ranks.from_first(lambda: audit_folder.has_begun(files.expand(out), resume=resume))
         split = split or opened.audit_split
-        images = images_to_audit(opened, split)
+        bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
+        backbone, look = None, None
+        if not judges.needs_pixels(opened, where):
+            bar.plan(PARTS)
+            backbone = judges.frozen_backbone()
+            look = OnePass(backbone, device=where, progress=bar, ranks=ranks)
+        images = images_to_audit(opened, split, look)
         settings = Settings(opened.address, split, len(images))
         if ranks.from_first(lambda: settings) != settings:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
         may_grow = opened.by_path and opened.options.limit is None
         claim = claimed(out, settings, resume=resume, may_grow=may_grow)
         folder = ranks.from_first(lambda: stack.enter_context(claim))
-        bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
-        case = Case(opened, images, split, where, folder, bar, ranks)
+        case = Case(opened, images, split, where, folder, bar, ranks, backbone)
         judgement = judges.judge(case)
         if ranks.size == 1:
             return finished(case, judgement, started)
@@ -86,11 +94,9 @@ def audit_labels(
         return open_audit(str(folder))
 
 
-def images_to_audit(data: Data, split: str) -> Images:
-    """The images of a split; HitNetError if these cannot be audited."""
-    report = data.report(split)
-    images = report.images
-    log_skipped(images.name, report.skipped, report.ignored)
+def images_to_audit(data: Data, split: str, look: Look | None = None) -> ImageSet:
+    """The images of a split, in memory or as `look` sees their files; HitNetError if these cannot be audited."""
+    images = data.looked_at(split, look)
     if len(images) < 2:
         raise HitNetError(
             f"{images.name}: an audit needs at least two images; the split {split} has one. Choose another `split`, or "
@@ -114,17 +120,23 @@ def finished(case: Case, judgement: Judgement, started: float) -> Audit:
 
 def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, without any training."""
-    images, opinions = judgement.images, judgement.opinions
-    scored = score_labels(opinions, images.labels.numpy())
+    images = judgement.images
+    opinions = on_same_classes(judgement.opinions, images.labels)
+    scored = score_labels(opinions, images.labels.numpy(), case.device)
     table, distances, places = make_table(images, opinions, scored)
     table = add_annotators(table, case.data.annotations())
-    table = add_checksums(table, case.data.image_files(images), places)
+    table = add_checksums(table, case.data, images, places)
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
-        features = judgement.features[order]
-        table = add_likeness(table, features, arranged, case.device)
-        duplicates = duplicate_table(features, arranged, case.device)
+        features = judgement.features[order].to(case.device)
+        if judgement.neighbours is None:
+            near = nearest(features, NEIGHBOURS, arranged.labels)
+        else:
+            similarities, which = judgement.neighbours
+            near = similarities[order].to(case.device), torch.argsort(order)[which[order]].to(case.device)
+        table = add_likeness(table, features, near, arranged)
+        duplicates = duplicate_table(features, near, arranged)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)
     summary = summarise(
@@ -154,6 +166,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         images.class_names,
         summary,
         images=arranged,
+        classes=None if (classes := opinions[0].classes) is None else classes[places],
         prototypes=judgement.prototypes,
         duplicates=duplicates,
         kept=Kept.of(opinions, judgement.features, order),

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from hitnet import models
 from hitnet.audit.judgement import Case, Judgement
-from hitnet.data import Images
+from hitnet.data import Images, ImageSet
+from hitnet.data.images import Streamed
 from hitnet.errors import HitNetError
-from hitnet.features.opinions import Opinion
+from hitnet.features.opinions import Ints, Opinion, keep_near
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.network import Network, class_distances
 from hitnet.models.registry import HEADS
@@ -53,7 +54,7 @@ class Planned:
 
 
 def plan(
-    images: Images, *, model: Model | Sequence[Model] | None = None, count: int | None = None, device: torch.device
+    images: ImageSet, *, model: Model | Sequence[Model] | None = None, count: int | None = None, device: torch.device
 ) -> list[Planned]:
     """The networks in the order of their seeds, kinds in turn; by default those that suit the images and the device."""
     given = [model] if isinstance(model, Model) else list(model or default_kinds(images, device))
@@ -65,7 +66,7 @@ def plan(
     return list(islice(cycle(kinds), count))
 
 
-def default_kinds(images: Images, device: torch.device) -> list[Model]:
+def default_kinds(images: ImageSet, device: torch.device) -> list[Model]:
     """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one.
 
     The paper's network judges with batch-norm of each class, as it was measured.
@@ -75,7 +76,7 @@ def default_kinds(images: Images, device: torch.device) -> list[Model]:
     return [models.default_name(images.shape, device.type)]
 
 
-def planned(choice: models.ModelChoice, images: Images) -> Planned:
+def planned(choice: models.ModelChoice, images: ImageSet) -> Planned:
     built = choice.config(images.shape, images.num_classes)
     need_hit_or_miss(str(choice.name), HEADS[built.head].loss)
     epochs = GREY_EPOCHS if images.shape[0] == 1 else EPOCHS
@@ -111,19 +112,19 @@ def judge_by_networks(
         left_out: (N,), the network that is trained without each image. None: each is trained on all images.
     """
     judged: dict[int, tuple[Run, np.ndarray]] = {}
+    classes: Ints | None = None
     for pretrained in (False, True):
         places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
         if not places:
             continue
-        seen = case.images
-        if pretrained:
-            seen = same_images(seen, at_backbone_size(case.data, networks[places[0]].choice).load(case.split))
-        trained = _train(networks, places, recipe, seed, replace(case, images=seen), left_out)
+        seen = _at_backbone_size(case, networks[places[0]].choice) if pretrained else case.images.in_memory()
+        trained = _train(networks, places, recipe, seed, seen, case, left_out)
         by = GREY_SHIFT if shifted else 0
-        distances = case.ranks.from_first(partial(collect, trained, seen, case.device, grey_shift=by))
+        ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes)
+        distances, classes = case.ranks.from_first(ask)
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
-    return _judgement(runs, all_distances, case.images)
+    return _judgement(runs, all_distances, classes, case.images)
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
@@ -132,13 +133,15 @@ def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> 
     for run in runs:
         need_hit_or_miss(run.config.model_name, run.model.head.loss)
         check_fit(run.model, images)
-    return _judgement(runs, collect(runs, images, device), images)
+    return _judgement(runs, *collect(runs, images, device), images)
 
 
-def _judgement(runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, images: Images) -> Judgement:
+def _judgement(
+    runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, classes: Ints | None, images: ImageSet
+) -> Judgement:
     configs = [run.config for run in runs]
     return Judgement(
-        tuple(Opinion("networks", each, in_sample=True, capsules=True) for each in distances),
+        tuple(Opinion("networks", each, in_sample=True, capsules=True, classes=classes) for each in distances),
         images,
         ", ".join(dict.fromkeys(config.model_name for config in configs)),
         tuple({"model": c.model_name, "seed": c.seed, "recipe": c.recipe.to_dict()} for c in configs),
@@ -151,13 +154,14 @@ def _train(
     places: Sequence[int],
     recipe: Recipe | RecipeChoice,
     seed: int,
+    seen: Images,
     case: Case,
     left_out: Tensor | None,
 ) -> list[Run]:
     """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
 
     def job(i: int) -> Job:
-        images = case.images if left_out is None else case.images.select(torch.nonzero(left_out != i)[:, 0])
+        images = seen if left_out is None else seen.select(torch.nonzero(left_out != i)[:, 0])
         own = _own_recipe(recipe, networks[i])
         config, _ = configure(case.data, images, None, device=case.device, model=networks[i].choice, recipe=own)
         config = replace(config, seed=seed + i)
@@ -166,7 +170,7 @@ def _train(
         folder = None if case.folder is None else RunFolder(case.folder / "models" / f"seed-{config.seed}")
         return Job(config, images, folder=folder)
 
-    together = left_out is None or case.images.pixels.nbytes * len(places) <= AT_ONCE_BYTES
+    together = left_out is None or seen.pixels.nbytes * len(places) <= AT_ONCE_BYTES
     groups = [places] if together else [[i] for i in places]
     options: dict[str, Any] = {"resume": True, "device": case.device, "progress": case.progress}
     return [run for group in groups for run in train_runs([job(i) for i in group], ranks=case.ranks, **options)]
@@ -180,22 +184,35 @@ def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | Rec
     return choose_recipe("fast", **{"epochs": network.epochs, **tuned, **recipe.changes})
 
 
-def same_images(images: Images, others: Images) -> Images:
+def _at_backbone_size(case: Case, choice: models.ModelChoice) -> Images:
+    """The images of a case at the size that a pretrained network takes."""
+    data, images = at_backbone_size(case.data, choice), case.images
+    if isinstance(images, Streamed) and data.options.image_size is not None:
+        shape = (images.shape[0], *data.options.image_size)
+        return replace(images, shape=shape, crop=data.options.crop).in_memory()
+    return same_images(images, data.load(case.split))
+
+
+def same_images(images: ImageSet, others: Images) -> Images:
     """The others, once it is sure that they are the same images at another size."""
     if not torch.equal(images.ids, others.ids):
         raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
     return replace(others, labels=images.labels, class_names=images.class_names)
 
 
-def collect(runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0) -> np.ndarray:
-    """Class distances (M, N, K) in float32: the mean over each image's views."""
-    distances = []
-    for run in runs:
-        network = run.model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        parts = (part.to(device) for part in images.pixels.split(BATCH))
-        seen = [mean_distances(network, part, flip=images.flip, grey_shift=grey_shift) for part in parts]
-        distances.append(torch.cat(seen).numpy())
-    return np.stack(distances)
+def collect(
+    runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0, classes: Ints | None = None
+) -> tuple[np.ndarray, Ints | None]:
+    """Class distances (M, N, k) in float32, the mean over each image's views, and on which classes they are kept."""
+    options: dict[str, Any] = {"device": device, "memory_format": torch.channels_last}
+    networks = [run.model.to(**options) for run in runs]
+
+    def seen() -> Iterator[list[Tensor]]:
+        for part in images.pixels.split(BATCH):
+            here = part.to(device)
+            yield [mean_distances(each, here, flip=images.flip, grey_shift=grey_shift) for each in networks]
+
+    return keep_near(seen(), images.labels, classes)
 
 
 def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: int = 0) -> Tensor:

@@ -9,12 +9,16 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 - T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
   on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
   out: little where errors follow pairs of classes, else much. Judges confuse pairs of classes too, which looks like
-  errors: so half of T is drawn by this pull, and half by the strongest.
+  errors. But they do so on images of which they are not sure: so only the surer half of the images is counted and held
+  out, and errors are even unless pairs of classes make the labels likelier by two standard errors.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
 
 How much a judge counts can only be learned where it has not seen the label that it judges.
+
+Where opinions are kept on the classes near an image (see features/opinions.py), these are the columns of its logits,
+and the last column is all others together. Labels go from these to the given one as from the mean of all classes.
 """
 
 import math
@@ -27,100 +31,148 @@ from torch import Tensor
 PULLS = (4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_RATE = 0.05  # of wrong labels, to begin with
 ROUNDS = 30
+MOST_IMAGES = 200_000  # that weights and pull are fitted to
 TOLERANCE = 1e-3  # of weights and rates
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """The fitted model.
+    """The fitted model."""
 
-    Attributes:
-        weights: (J,), how much each judge counts.
-        errors: T, (K, K).
-        pull: The chosen strength, in imagined errors per class.
-        log_prior: ln q, (N, K).
-        posterior: (N, K), probability of each class given the label.
+    weights: Tensor  # (J,), how much each judge counts
+    errors: Tensor  # T, (K, K)
+    pull: float  # the chosen strength, in imagined errors per class
+    log_prior: Tensor  # ln q, (N, K)
+    posterior: Tensor  # (N, K), probability of each class given the label
+
+
+def fit_noise_model(
+    logits: Tensor, labels: Tensor, classes: Tensor | None = None, device: torch.device | str = "cpu"
+) -> NoiseModel:
+    """Fit the model to logits (J, N, K) of J judges and to the given labels (N,), on a device; the model is on the CPU.
+
+    Logits may also be (J, N, k) at classes (N, k), see `Opinion`. Of more than 200,000 images, as many that are drawn
+    tell weights and pull; all tell T.
     """
-
-    weights: Tensor
-    errors: Tensor
-    pull: float
-    log_prior: Tensor
-    posterior: Tensor
-
-
-def fit_noise_model(logits: Tensor, labels: Tensor) -> NoiseModel:
-    """Fit the model to logits (J, N, K) of J judges and to the given labels (N,)."""
-    judges, classes = len(logits), logits.shape[2]
+    logits, labels = logits.to(device), labels.to(device)
+    classes = None if classes is None else classes.to(device)
+    judges, count = logits.shape[:2]
+    number = logits.shape[2] if classes is None else int(classes[0, -1])
     weights = logits.new_full((judges,), 1 / judges)
-    errors = logits.new_full((classes, classes), FIRST_RATE / (classes - 1)).fill_diagonal_(1 - FIRST_RATE)
-    weights, errors = _fit(logits, labels, weights, errors, PULLS[len(PULLS) // 2])
-    pull = choose_pull(log_prior(logits, weights), labels, errors)
-    weights, errors = _fit(logits, labels, weights, errors, pull)
-    prior = log_prior(logits, weights)
-    return NoiseModel(weights, errors, pull, prior, posterior(prior, labels, errors))
+    errors = logits.new_full((number, number), FIRST_RATE / (number - 1)).fill_diagonal_(1 - FIRST_RATE)
+    drawn = slice(None) if count <= MOST_IMAGES else _shuffled(labels)[:MOST_IMAGES]
+    some = logits[:, drawn], labels[drawn], None if classes is None else classes[drawn]
+    weights, errors = _fit(*some, weights, errors, PULLS[len(PULLS) // 2])
+    pull = choose_pull(log_prior(some[0], weights, some[2]), some[1], errors, some[2])
+    weights, errors = _fit(*some, weights, errors, pull)
+    prior = log_prior(logits, weights, classes)
+    for _ in range(0 if count <= MOST_IMAGES else 3):
+        errors = error_matrix(posterior(prior, labels, errors, classes), labels, surest(prior, classes), pull, classes)
+    posteriors = posterior(prior, labels, errors, classes)
+    return NoiseModel(weights.cpu(), errors.cpu(), pull, prior.cpu(), posteriors.cpu())
 
 
-def log_prior(logits: Tensor, weights: Tensor) -> Tensor:
-    """ln q (N, K), from logits (J, N, K) and weights (J,)."""
-    return torch.log_softmax(torch.einsum("j,jnk->nk", weights, logits), dim=1)
+def _shuffled(labels: Tensor) -> Tensor:
+    """The numbers of images in an order that is always the same."""
+    return torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device)
 
 
-def posterior(prior: Tensor, labels: Tensor, errors: Tensor) -> Tensor:
-    """Probability of each class (N, K) given the labels (N,): q(z) T[z, given], made to sum to 1."""
-    return torch.softmax(prior + errors.log().T[labels], dim=1)
+def log_prior(logits: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
+    """ln q (N, k), from logits (J, N, k) and weights (J,)."""
+    logs = torch.einsum("j,jnk->nk", weights, logits)
+    if classes is not None:
+        logs[:, -1] += math.log(int(classes[0, -1]) - classes.shape[1] + 1)
+    return torch.log_softmax(logs, dim=1)
 
 
-def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor) -> bool:
+def label_chances(errors: Tensor, labels: Tensor, classes: Tensor | None = None) -> Tensor:
+    """ln T[z, given] (N, k) of labels (N,), for each class z."""
+    if classes is None:
+        return errors.log().T[labels]
+    others = (errors.sum(dim=0) - errors.diagonal()) / (len(errors) - 1)
+    chances = torch.cat([errors, others[None]]).log().flatten()
+    return chances.index_select(0, _cells(labels, classes, len(errors))).view(classes.shape)
+
+
+def _cells(labels: Tensor, classes: Tensor, number: int) -> Tensor:
+    """The places (N · k,) of all pairs of true and given class in a flattened matrix (K + 1, K)."""
+    return torch.add(labels[:, None], classes, alpha=number).flatten()
+
+
+def posterior(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> Tensor:
+    """Probability of each class (N, k) given the labels (N,): q(z) T[z, given], made to sum to 1."""
+    return torch.softmax(prior + label_chances(errors, labels, classes), dim=1)
+
+
+def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor, classes: Tensor | None = None) -> bool:
     """Whether judges make the labels (N,) likelier than the shares of the classes do, by two standard errors.
 
     The likelihood is (1 − r) q + r (1 − q) / (K − 1), q that of the given class by ln q (N, K) and r the rate of errors
     by the posteriors (N, K), at most (K − 1) / K: it tells nothing that judges are always wrong. Else the images, or
     the labels, are such that nobody can tell them apart.
     """
-    classes, given = prior.shape[1], labels[:, None]
-    shares = torch.bincount(labels, minlength=classes).double() / len(labels)
-    rate = (1 - posteriors.gather(1, given).double().mean()).clamp_max(1 - 1 / classes)
+    number = prior.shape[1] if classes is None else int(classes[0, -1])
+    given = given_column(labels, classes)
+    shares = torch.bincount(labels, minlength=number).double() / len(labels)
+    rate = (1 - posteriors.gather(1, given).double().mean()).clamp_max(1 - 1 / number)
     q = prior.gather(1, given)[:, 0].double().exp()
-    gain = ((1 - rate) * q + rate * (1 - q) / (classes - 1)).log() - shares.log()[labels]
-    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(labels)) + 1e-9)  # of rounding
+    return proven(((1 - rate) * q + rate * (1 - q) / (number - 1)).log() - shares.log()[labels])
 
 
-def error_matrix(posteriors: Tensor, labels: Tensor, pull: float) -> Tensor:
-    """T (K, K) from the posteriors (N, K) of labels (N,): the mean of what this pull and the strongest give.
+def given_column(labels: Tensor, classes: Tensor | None) -> Tensor:
+    """The columns (N, 1) of the given classes (N,)."""
+    return labels[:, None] if classes is None else (classes == labels[:, None]).int().argmax(dim=1, keepdim=True)
 
-    Of n images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes; among
-    wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
-    (E + √N / 2) / (N + √N) for E wrong labels of N: it does not fall to 0 where judges err more often than labels.
+
+def proven(gain: Tensor) -> bool:
+    """Whether the mean of gains (N,) in log-likelihood is more than two standard errors above 0."""
+    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
+
+
+def surest(prior: Tensor, classes: Tensor | None = None) -> Tensor:
+    """The half of the images (N,) with the highest probability of any class by ln q (N, k): judges are surest of it."""
+    best = (prior if classes is None else prior[:, :-1]).amax(dim=1)
+    return best >= best.median()
+
+
+def error_matrix(
+    posteriors: Tensor, labels: Tensor, sure: Tensor, pull: float, classes: Tensor | None = None
+) -> Tensor:
+    """T (K, K) from the posteriors (N, k) of labels (N,), by the images that are `sure` (N,).
+
+    Of n sure images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes;
+    among wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
+    (E + √N / 2) / (N + √N) for E wrong labels of all N: it does not fall to 0 where judges err more often than labels.
     """
-    classes = posteriors.shape[1]
-    counts = posteriors.new_zeros(classes, classes).index_add_(0, labels, posteriors).T  # by true and given class
-    right = counts.diagonal()
-    wrong = counts - torch.diag(right)
-    total = wrong.sum(dim=1)
+    number = posteriors.shape[1] if classes is None else int(classes[0, -1])
+    even = (1 - torch.eye(number, dtype=posteriors.dtype, device=posteriors.device)) / (number - 1)
     few = math.sqrt(len(labels))
-    overall = (total.sum() + few / 2) / (len(labels) + few)
-    even = (1 - torch.eye(classes, dtype=counts.dtype, device=counts.device)) / (classes - 1)
+    wrong_labels = len(labels) - posteriors.gather(1, given_column(labels, classes)).sum()
+    overall = (wrong_labels + few / 2) / (len(labels) + few)
+    posteriors, labels = posteriors[sure], labels[sure]
+    if classes is None:
+        counts = posteriors.new_zeros(number, number).index_add_(0, labels, posteriors).T  # by true and given class
+    else:
+        counts = posteriors.new_zeros((number + 1) * number)
+        counts.index_add_(0, _cells(labels, classes[sure], number), posteriors.flatten())
+        counts = counts.view(-1, number)[:-1] + even * counts[-number:]  # those of all others fall on each of them
+    wrong = counts - torch.diag(counts.diagonal())
+    total = wrong.sum(dim=1)
+    rate = (total + pull) / (counts.sum(dim=1) + pull / overall)
+    return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
 
-    def drawn(pull: float) -> Tensor:
-        rate = (total + pull) / (total + right + pull / overall)
-        return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
 
-    return (drawn(pull) + drawn(PULLS[-1])) / 2
-
-
-def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tensor:
+def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
     """One step of Newton's method towards the maximum of the mean of Σ posterior · ln q over w ≥ 0.
 
     The mean is over the images and one more, which would have the weights stay as they are: they cannot run away where
     judges are never wrong.
     """
     count = logits.shape[1] + 1
-    prior = log_prior(logits, weights).exp()
-    expected = torch.einsum("nk,jnk->jn", prior, logits)
-    gradient = torch.einsum("nk,jnk->j", posteriors - prior, logits) / count
-    spread = logits - expected[..., None]
-    curvature = torch.stack([torch.einsum("nk,jnk->j", prior * each, spread) for each in spread]) / count
+    prior = log_prior(logits, weights, classes).exp()
+    spread = logits - (prior * logits).sum(dim=2, keepdim=True)
+    gradient = spread.flatten(1) @ (posteriors - prior).flatten() / count
+    curvature = (prior * spread).flatten(1) @ spread.flatten(1).T / count
     curvature += torch.eye(len(weights), dtype=curvature.dtype, device=curvature.device) / count
     # The step's quadratic form, of which w ≥ 0 is to be the maximum, as least squares |Rw − b|².
     root = torch.linalg.cholesky(curvature.double()).T
@@ -130,28 +182,35 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor) -> Tens
     return torch.minimum(stepped, 4 * weights + 0.05)
 
 
-def _fit(logits: Tensor, labels: Tensor, weights: Tensor, errors: Tensor, pull: float) -> tuple[Tensor, Tensor]:
+def _fit(
+    logits: Tensor, labels: Tensor, classes: Tensor | None, weights: Tensor, errors: Tensor, pull: float
+) -> tuple[Tensor, Tensor]:
     """Weights (J,) and T (K, K) for one pull, from those of an earlier fit."""
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
-        prior = log_prior(logits, weights)
+        prior = log_prior(logits, weights, classes)
+        sure = surest(prior, classes)
         for _ in range(3):
-            errors = error_matrix(posterior(prior, labels, errors), labels, pull)
-        weights = improve_weights(logits, posterior(prior, labels, errors), weights)
+            errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, classes)
+        weights = improve_weights(logits, posterior(prior, labels, errors, classes), weights, classes)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
     return weights, errors
 
 
-def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor) -> float:
-    """The pull under which labels are likeliest: those of each half of the images, by the T of the other half."""
-    likelihood = dict.fromkeys(PULLS, 0.0)
-    half = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).to(labels.device) % 2 == 0
+def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> float:
+    """The pull that makes the labels of sure images held out likeliest; the strongest, unless another is proven so."""
+    sure, likelihood = surest(prior, classes), prior.new_zeros(len(PULLS), len(labels), dtype=torch.float64)
+    half = _shuffled(labels) % 2 == 0
     for known in (half, ~half):
-        (prior_known, known_labels), (prior_new, new_labels) = ((prior[m], labels[m]) for m in (known, ~known))
-        for pull in PULLS:
+        (q, given, at), (q_new, new, at_new) = (
+            (prior[m], labels[m], None if classes is None else classes[m]) for m in (known, ~known)
+        )
+        for index, pull in enumerate(PULLS):
             fitted = errors
             for _ in range(4):
-                fitted = error_matrix(posterior(prior_known, known_labels, fitted), known_labels, pull)
-            likelihood[pull] += float(torch.logsumexp(prior_new + fitted.log().T[new_labels], dim=1).sum())
-    return max(PULLS, key=lambda pull: likelihood[pull])
+                fitted = error_matrix(posterior(q, given, fitted, at), given, sure[known], pull, at)
+            likelihood[index, ~known] = torch.logsumexp(q_new + label_chances(fitted, new, at_new), dim=1).double()
+    gains = (likelihood - likelihood[-1])[:, sure]
+    best = int(gains.sum(dim=1).argmax())
+    return PULLS[best] if proven(gains[best]) else PULLS[-1]

@@ -9,10 +9,10 @@ import base64
 import hashlib
 import io
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.audit.audit_table import Summary
-from hitnet.audit.rows import Ints, Rows
+from hitnet.audit.rows import Rows
 from hitnet.data.reading.decode import shrunk
 from hitnet.data.reading.pictures import PictureReader, pixel_picture
 from hitnet.errors import HitNetError
+from hitnet.features.opinions import Ints
 from hitnet.runtime.files import write_text
 from hitnet.runtime.threads import in_threads
 
+log = logging.getLogger("hitnet")
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = (
     *("basics.js", "local.js", "server.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
@@ -58,6 +60,7 @@ def write_page(
     *,
     title: str,
     summary: Summary,
+    classes: np.ndarray | None = None,
     prototypes: Tensor | None = None,
     typical: Sequence[Sequence[int]] = (),
     pictures: PictureReader | None = None,
@@ -66,15 +69,16 @@ def write_page(
 ) -> int:
     """Write the review page of an audit; returns the number of images on it.
 
-    Distances (N, K) and images, uint8 (N, C, H, W), are in the table's order; `pictures` reads larger ones where there
-    are files. Each class is shown by its decoded prototype, uint8 (K, C, H, W), or by the first of its `typical` rows.
-    The table's columns like_given and like_suggested, where it has them, are the ids of the images to show as evidence.
+    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order;
+    `pictures` reads larger ones where there are files. Each class is shown by its decoded prototype, uint8 (K, C, H,
+    W), or by the first of its `typical` rows. The table's columns like_given and like_suggested, where it has them, are
+    the ids of the images to show as evidence.
     At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
     thumbnails become coarser, then fewer.
     """
     if prototypes is not None and len(prototypes) != len(summary.class_names):
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(summary.class_names)} classes.")
-    rows = Rows(table, distances, tuple(summary.class_names))
+    rows = Rows(table, distances, tuple(summary.class_names), classes)
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
     show = show_pixels(images)
     if pictures is not None:
@@ -203,10 +207,15 @@ def show_pixels(images: Tensor) -> Show:
 
 def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
     """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone."""
+    gone: list[int] = []
 
     def show(row: int, side: int) -> Image.Image:
-        with suppress(HitNetError):
+        try:
             return read(int(rows.ids[row]), rows.paths[row], side)
+        except HitNetError as error:
+            if not gone:
+                log.warning("%s The page shows such images coarsely, or in black.", error)
+            gone.append(row)
         return otherwise(row, side)
 
     return show

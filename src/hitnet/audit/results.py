@@ -1,29 +1,46 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from hitnet.audit import export
-from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, DUPLICATES, PAGE, SUMMARY, TABLE, Kept, own_file, write_kept
+from hitnet.audit.audit_folder import (
+    CHECKSUMS,
+    CLASSES,
+    DISTANCES,
+    DUPLICATES,
+    PAGE,
+    SUMMARY,
+    TABLE,
+    Kept,
+    are_classes,
+    own_file,
+    write_kept,
+)
 from hitnet.audit.audit_table import Summary, check_table, class_codes
 from hitnet.audit.report import write_page
-from hitnet.data import Data, Images, Source, open_data
+from hitnet.data import Data, Images, ImageSet, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.decisions.corrections import Applied, audited_images, correct, corrected_labels
-from hitnet.decisions.rules import Decisions, Settled, settled
-from hitnet.decisions.steps import read_steps
-from hitnet.errors import HitNetError, MissingFileError, check_choice
+from hitnet.decisions.corrections import ALONE, Applied, audited_images, correct, corrected_labels
+from hitnet.decisions.rules import Correction, Decisions, Settled, settled
+from hitnet.decisions.steps import Change, read_steps
+from hitnet.errors import HitNetError, MissingFileError, check_choice, share
 from hitnet.features.neighbours import most_typical
+from hitnet.features.opinions import on_all_classes
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
 
+MOST_FITTED = 2**25  # distances that a temperature is fitted to
 PULL, TEMPERATURE = 0.25, 0.02  # of probabilities by judges that were trained on the labels
 ExportFormat = Literal["label-studio", "pred-probs"]
 
@@ -34,10 +51,12 @@ class Audit:
 
     Attributes:
         table: One row per image, worst first.
-        distances: (N, K), in the table's order.
+        distances: (N, K), in the table's order; (N, 33) for more than 32 classes.
         class_names: The K classes.
         summary: Figures, as in summary.json.
-        images: The images in the table's order; None for an audit that was opened from its folder.
+        classes: (N, 33), of which classes these are: ascending numbers, the last is K, for all others. None: all K.
+        images: The images in the table's order, on disk where judges needed only features; None for an audit that was
+            opened from its folder.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `duplicate_table`), where features were there to find them.
         kept: What judges saw and said, for the review.
@@ -49,7 +68,8 @@ class Audit:
     distances: np.ndarray
     class_names: tuple[str, ...]
     summary: Summary
-    images: Images | None = None
+    classes: np.ndarray | None = None
+    images: ImageSet | None = None
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
     kept: Kept | None = None
@@ -63,6 +83,7 @@ class Audit:
         out: str | Path,
         data: Source | None = None,
         reviewer: str | None = None,
+        trust: float | None = None,
     ) -> Applied:
         """Write the corrected dataset into the new folder `out`; the original stays as it is.
 
@@ -72,30 +93,40 @@ class Audit:
             out: Folder for the corrected dataset; must be new or empty.
             data: Where the audited data is now, if it has moved.
             reviewer: Take only this reviewer's decisions. None: those on which all reviewers of an image agree.
+            trust: Also give the suggested label to images that nobody decided on, if they are flagged as wrong with at
+                least this probability, e.g. 0.95. None: only decisions count.
         """
-        decided = self._decided(corrections, reviewer)
+        decided = self._decided(corrections, reviewer, trust)
         if self.folder is not None:
             check_outside(files.expand(out), self.folder, "the audit")
         names, split = self.class_names, self.summary.split
         return correct(self.audited_data(data), self.table, decided, out, class_names=names, split=split)
 
-    def corrected_labels(self, corrections: str | Path | None = None, *, reviewer: str | None = None) -> pd.DataFrame:
+    def corrected_labels(
+        self, corrections: str | Path | None = None, *, reviewer: str | None = None, trust: float | None = None
+    ) -> pd.DataFrame:
         """The labels after a review, without a copy of the images; the arguments are those of `apply`.
 
         One row per image that was not dropped, by id: `id`, `path`, `label`, `given` and `decision`, which is empty if
         nobody decided.
         """
-        return corrected_labels(self.table, self._decided(corrections, reviewer), self.class_names)
+        return corrected_labels(self.table, self._decided(corrections, reviewer, trust), self.class_names)
 
-    def _decided(self, corrections: str | Path | None, reviewer: str | None) -> str | Path | Settled:
-        """The file, or what was decided in the audit's own review."""
-        if corrections is not None and reviewer is not None:
-            raise HitNetError("`reviewer` chooses among the decisions of the audit itself. Leave out the file.")
+    def _decided(
+        self, corrections: str | Path | None, reviewer: str | None, trust: float | None
+    ) -> str | Path | Settled:
+        """The file, or what was decided in the audit's own review, and what the audit decides alone."""
+        for name, option in (("reviewer", reviewer), ("trust", trust)):
+            if corrections is not None and option is not None:
+                raise HitNetError(f"`{name}` adds to the decisions of the audit's own review. Leave out the file.")
         if corrections is not None:
             return corrections
-        if self.folder is None:
+        if self.folder is None and trust is None:
             raise HitNetError("This audit has no folder, and so no decisions. Give `corrections`.")
-        decided = settled(Decisions(read_steps(self.folder)), audited_images(self.table), reviewer=reviewer)
+        decisions = Decisions(() if self.folder is None else read_steps(self.folder))
+        decided = settled(decisions, audited_images(self.table), reviewer=reviewer)
+        if trust is not None:
+            return Settled([*decided.corrections, *self._sure(trust, decisions)], decided.disputed)
         if not decided.corrections and not decided.disputed:
             who = "" if reviewer is None else f" by {reviewer!r}"
             raise HitNetError(
@@ -104,11 +135,36 @@ class Audit:
             )
         return decided
 
-    def probabilities(self) -> np.ndarray:
-        """Probability of each class (N, K), in the table's order; see `label_probabilities`."""
-        error_rate = self.summary.expected_errors / max(len(self.table), 1)
-        labels = class_codes(self.table["given"], self.class_names)
-        return label_probabilities(self.distances, labels, in_sample=self.summary.in_sample, error_rate=error_rate)
+    def _sure(self, trust: float, decisions: Decisions) -> Iterator[Correction]:
+        """The suggestions for flagged labels that are wrong with this probability, and that nobody decided on."""
+        share("apply", "trust", trust)
+        sure = self.table[(self.table["flag"] == "wrong") & (1 - self.table["score"] >= trust)].fillna({"path": ""})
+        for number, path, given, suggested in sure[["id", "path", "given", "suggested"]].itertuples(index=False):
+            change = Change(int(number), path, given, "relabel", suggested)
+            if not decisions.of(change.key):
+                yield Correction(ALONE, change)
+
+    def probabilities(self, rows: slice = slice(None)) -> np.ndarray:
+        """Probability of each class (n, K) for some rows of the table, or all (N, K); see `label_probabilities`."""
+        return label_probabilities(
+            self._all_distances(rows),
+            class_codes(self.table["given"].iloc[rows], self.class_names),
+            in_sample=self.summary.in_sample,
+            error_rate=self.summary.expected_errors / max(len(self.table), 1),
+            temperature=self._temperature,
+        )
+
+    @cached_property
+    def _temperature(self) -> float | None:
+        if self.summary.in_sample:
+            return None
+        some = slice(None, None, -(-len(self.table) * len(self.class_names) // MOST_FITTED) or 1)
+        return fit_temperature(self._all_distances(some), class_codes(self.table["given"].iloc[some], self.class_names))
+
+    def _all_distances(self, rows: slice) -> np.ndarray:
+        """The distances of rows on all classes (n, K)."""
+        classes = None if self.classes is None else self.classes[rows]
+        return on_all_classes(self.distances[rows], classes, len(self.class_names))
 
     def export(self, out: str | Path, *, format: str = "label-studio", image_root: str | None = None) -> list[Path]:
         """Write the audit for another tool.
@@ -122,33 +178,35 @@ class Audit:
             The files that were written.
         """
         check_choice("export", "format", format, get_args(ExportFormat))
-        probabilities = self.probabilities()
+        names, probabilities = self.class_names, self.probabilities
         if format == "label-studio":
             root = export.local_files(self.summary.source) if image_root is None else image_root
-            return export.label_studio(self.table, probabilities, self.class_names, out, image_root=root)
-        return export.write_pred_probs(self.table, probabilities, self.class_names, out)
+            return export.label_studio(self.table, probabilities, names, out, image_root=root)
+        return export.write_pred_probs(self.table, probabilities, names, out)
 
     def write(self, folder: Path) -> None:
         """Write table, distances, page and, last, the summary: it shows that the audit is finished."""
         with files.replacing(folder / TABLE) as temporary:
             self.table.to_parquet(temporary, index=False)
         spreadsheets.write_csv(folder / "audit.csv", self.table)
-        with files.replacing(folder / DISTANCES) as temporary, temporary.open("wb") as opened:
-            np.save(opened, self.distances, allow_pickle=False)
+        for name in (CLASSES, DUPLICATES):  # of an earlier audit, by other judges
+            (folder / name).unlink(missing_ok=True)
+        arrays = {DISTANCES: self.distances} | ({} if self.classes is None else {CLASSES: self.classes})
+        for name, values in arrays.items():
+            with files.replacing(folder / name) as temporary, temporary.open("wb") as opened:
+                np.save(opened, values, allow_pickle=False)
         if self.duplicates is not None:
             spreadsheets.write_csv(folder / DUPLICATES, self.duplicates)
-        else:
-            (folder / DUPLICATES).unlink(missing_ok=True)  # of an earlier audit, by other judges
         if self.kept is not None:
             write_kept(folder, self.kept)
         if self.images is not None:
             self._write_page(folder / PAGE, self.images)
         with files.replacing(folder / SUMMARY) as temporary:
             files.write_json(temporary, self.summary.to_json())
-            checksums = {name: files.checksum(folder / name) for name in (TABLE, DISTANCES)}
+            checksums = {name: files.checksum(folder / name) for name in (TABLE, *arrays)}
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
-    def _write_page(self, path: Path, images: Images) -> None:
+    def _write_page(self, path: Path, images: ImageSet) -> None:
         typical: list[list[int]] = []
         if self.summary.prototypes == "typical" and self.kept is not None and self.kept.features is not None:
             members = most_typical(self.kept.features, images.labels, images.num_classes, 1)
@@ -157,7 +215,10 @@ class Audit:
             path,
             self.table,
             self.distances,
-            images.pixels,
+            images.pixels
+            if isinstance(images, Images)
+            else torch.zeros(images.shape, dtype=torch.uint8).expand(len(images), -1, -1, -1),
+            classes=self.classes,
             title=f"Label audit: {self.summary.data}",
             prototypes=self.prototypes,
             typical=typical,
@@ -189,37 +250,46 @@ def open_audit(audit: str | Path | Audit) -> Audit:
     path = files.expand(audit)
     if not (path / SUMMARY).is_file():
         raise MissingFileError(f"{path} is not the folder of a finished audit: it has no summary.json.")
-    _check_sums(path)
+    sums = _check_sums(path)
     summary = Summary.from_json(files.read_json(path / SUMMARY), path / SUMMARY)
     names = tuple(summary.class_names)
     table = read_parquet(path / TABLE)
     check_table(table, names, path / TABLE)
     distances = read_npy(path / DISTANCES)
-    if distances.shape != (len(table), len(names)) or distances.dtype.kind != "f":
+    classes = read_npy(path / CLASSES) if CLASSES in sums else None
+    if classes is not None and not (are_classes(classes, distances.shape, len(names)) and len(classes) == len(table)):
+        raise HitNetError(f"{path / CLASSES} does not fit {DISTANCES}. Run the audit again.")
+    fits = classes is not None or distances.shape == (len(table), len(names))
+    if not fits or distances.dtype.kind != "f":
         raise HitNetError(
             f"{path / DISTANCES} must hold fractions of shape {(len(table), len(names))}, images by classes; it holds "
             f"{distances.dtype} {distances.shape}. Run the audit again."
         )
-    return Audit(table, distances, names, summary, folder=path)
+    return Audit(table, distances, names, summary, classes, folder=path)
 
 
-def _check_sums(folder: Path) -> None:
-    """Raise HitNetError if a file of an audit is not as it was written."""
+def _check_sums(folder: Path) -> Mapping[str, str]:
+    """The checksum of each file; raise HitNetError if a file of an audit is not as it was written."""
     checksums = files.read_json(own_file(folder, CHECKSUMS))
-    schemas.check_schema(checksums, {TABLE: str, DISTANCES: str, SUMMARY: str}, folder / CHECKSUMS)
-    for name in (TABLE, DISTANCES, SUMMARY):
+    schema = {TABLE: str, DISTANCES: str, SUMMARY: str, f"{CLASSES}?": str}
+    schemas.check_schema(checksums, schema, folder / CHECKSUMS)
+    for name in (TABLE, DISTANCES, SUMMARY, *({CLASSES} & {*checksums})):
         if files.checksum(own_file(folder, name)) != checksums[name]:
             raise HitNetError(
                 f"{folder / name} is damaged or of another audit: its checksum does not match. Restore it from a copy, "
                 "or repeat the audit with `resume`."
             )
+    return checksums
 
 
-def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float) -> Floats:
+def label_probabilities(
+    distances: np.ndarray, labels: np.ndarray, *, in_sample: float, error_rate: float, temperature: float | None = None
+) -> Floats:
     """Probability of each class (N, K), from the mean distances (N, K) of judges and the given labels (N,).
 
-    Judges that have not seen the labels are calibrated by the labels: a temperature is fitted. The labels cannot
-    calibrate networks that were trained on them, a share `in_sample` of the judges. Three things are done instead:
+    Judges that have not seen the labels are calibrated by the labels: a temperature is fitted, if none is given. The
+    labels cannot calibrate networks that were trained on them, a share `in_sample` of the judges. Three things are done
+    instead:
 
     - Training has brought each image nearer to its label than a new image of the class would be. To make up for this,
       the distance of the given class grows by PULL.
@@ -231,7 +301,7 @@ def label_probabilities(distances: np.ndarray, labels: np.ndarray, *, in_sample:
     benchmarks/probabilities.py measures both criteria: calibration on images held out, and what cleanlab finds.
     """
     if not in_sample:
-        return class_probabilities(distances, fit_temperature(distances, labels))
+        return class_probabilities(distances, temperature or fit_temperature(distances, labels))
     freed = distances.astype(np.float64)
     freed[np.arange(len(labels)), labels] += PULL * in_sample
     return class_probabilities(freed, TEMPERATURE, error_rate=error_rate)

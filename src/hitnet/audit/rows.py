@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from hitnet.audit.audit_table import class_codes
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
+from hitnet.features.opinions import Ints, column_of
 
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
@@ -25,10 +25,12 @@ LARGEST_ID = 2**63
 
 
 class Rows:
-    """The audit's table as columns, most doubtful label first; distances (N, K) are in the table's order."""
+    """The audit's table as columns, most doubtful first; distances and classes (N, k) are in the same order."""
 
-    def __init__(self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...]) -> None:
-        self.table, self.distances, self.class_names = table, distances, class_names
+    def __init__(
+        self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...], classes: Ints | None = None
+    ) -> None:
+        self.table, self.distances, self.class_names, self.classes = table, distances, class_names, classes
         self.ids: Ints = table["id"].to_numpy(np.int64)
         self.paths = [str(path) for path in table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
         self.given, self.suggested = (class_codes(table[column], class_names) for column in ("given", "suggested"))
@@ -94,11 +96,26 @@ class Rows:
         """Compute what a first request would otherwise wait for."""
         self.row_of_key, self._by_id, self.by_path, self.outliers_first  # noqa: B018
 
+    @cached_property
+    def given_distances(self) -> np.ndarray:
+        """The distance (N,) of each image to its given class."""
+        return self.distances[np.arange(len(self)), column_of(self.given, self.classes)]
+
+    def near(self, rows: Ints) -> tuple[np.ndarray, np.ndarray]:
+        """The classes that charts of rows show (n, at most BARS), and their distances."""
+        distances, classes = self.distances[rows], None
+        if self.classes is not None:  # the last column is no class
+            distances, classes = distances[:, :-1], self.classes[rows, :-1]
+        named = (column_of(each[rows], classes) for each in (self.given, self.suggested))
+        near = nearest_classes(distances, *named)
+        shown = near if classes is None else np.take_along_axis(classes, near, 1)
+        return shown, np.take_along_axis(distances, near, 1)
+
     def columns(self, rows: Ints) -> dict[str, Any]:
         """What the page shows of these rows, by column; classes and flags as indices."""
         part = self.table.iloc[rows]
-        given, suggested, distances = self.given[rows], self.suggested[rows], self.distances[rows]
-        near = nearest_classes(distances, given, suggested)
+        given, suggested = self.given[rows], self.suggested[rows]
+        near, near_distance = self.near(rows)
         columns: dict[str, Any] = {
             "id": self.ids[rows].tolist(),
             "path": [self.paths[row] for row in rows],
@@ -110,7 +127,7 @@ class Rows:
             "rule": [str(rule) for rule in part["rule"]],
             "ghost": class_codes(part["ghost"], self.class_names).tolist(),
             "near": near.tolist(),
-            "near_distance": np.take_along_axis(distances, near, 1).astype(np.float64).round(3).tolist(),
+            "near_distance": near_distance.astype(np.float64).round(3).tolist(),
         }
         for column in ("margin_mean", "margin_std", "ghost_distance"):
             columns[column] = part[column].astype(float).round(4).tolist()
@@ -134,7 +151,7 @@ class Rows:
 
 
 def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
-    """The nearest classes per image (n, at most BARS), always with the given and the suggested class."""
+    """The columns of the nearest classes (n, at most BARS), always with those of the given and the suggested class."""
     bars = min(BARS, distances.shape[1])
     rows = np.arange(len(distances))
     priority = distances.astype(float)

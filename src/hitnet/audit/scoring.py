@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from hitnet.audit import doubts
-from hitnet.audit.margins import Floats, Ints, Margins, margins
-from hitnet.audit.noise_model import beats_chance, fit_noise_model
+from hitnet.audit.margins import Floats, Margins, margins
+from hitnet.audit.noise_model import beats_chance, fit_noise_model, label_chances
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
-from hitnet.features.opinions import Opinion, all_distances
+from hitnet.features.opinions import Ints, Opinion, all_distances, class_at, column_of
 
 log = logging.getLogger("hitnet")
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
@@ -58,39 +58,40 @@ def capsule_opinions(opinions: Sequence[Opinion]) -> list[Opinion]:
 
 
 def logits_by_kind(opinions: Sequence[Opinion]) -> Tensor:
-    """Logits (J, N, K) of the J kinds of judges: the mean of their distances, in hit radii, turned round."""
+    """Logits (J, N, k) of the J kinds of judges: the mean of their distances, in hit radii, turned round."""
     kinds = dict.fromkeys(opinion.kind for opinion in opinions)
     means = [all_distances(each for each in opinions if each.kind == kind).mean(axis=0) for kind in kinds]
     return -torch.from_numpy(np.stack(means)).float() / HIT_RADIUS
 
 
-def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
-    """Score labels (N,) by all opinions.
+def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device | str = "cpu") -> Scores:
+    """Score labels (N,) by all opinions; the noise model is fitted on a device.
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
     many labels are wrong. Networks that have seen them join with their weight (see cross_fit.py): they change the order
     of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (doubts.py).
     Judges that do no better than chance are not heard.
     """
-    given = torch.from_numpy(labels)
+    given, classes = torch.from_numpy(labels), opinions[0].classes
+    at, own = (None if classes is None else torch.from_numpy(classes)), column_of(labels, classes)
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
     can_tell = any(opinion.capsules for opinion in unseen)
     if can_tell:
-        model = fit_noise_model(logits_by_kind(unseen), given)
-        if not beats_chance(model.log_prior, given, model.posterior):
+        model = fit_noise_model(logits_by_kind(unseen), given, at, device)
+        if not beats_chance(model.log_prior, given, model.posterior, at):
             return score_labels(seen, labels) if seen else unknown(labels)
-        joint = (model.log_prior + model.errors.log().T[given]).double()
-        doubt, rival = log_odds(joint, given)
+        joint = (model.log_prior + label_chances(model.errors, given, at)).double()
+        doubt, rival = log_odds(joint, own, classes)
     else:
-        by_networks = doubts.doubt(margins(all_distances(opinions), labels), labels)
+        by_networks = doubts.doubt(margins(all_distances(opinions), labels, classes), labels)
         doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
     if can_tell and seen and seen[0].weight is not None:
-        doubt, rival = log_odds(joint + seen[0].weight * freed_logits(seen, given), given)
+        doubt, rival = log_odds(joint + seen[0].weight * freed_logits(seen, own), own, classes)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = images_of_small_classes(labels, 2)
     score[lonely], doubt[lonely] = 0.5, 0.0
-    shown = margins(all_distances(capsule_opinions(opinions)), labels)
+    shown = margins(all_distances(capsule_opinions(opinions)), labels, classes)
     near = shown.mean.min(axis=1) < MISS_RADIUS  # others get another flag
     wrong = near & (score < 0.5)
     told: tuple[tuple[float, float] | None, str | None] = (None, None)
@@ -105,27 +106,31 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints) -> Scores:
     return Scores(score, doubt, suggested, flags, *told)
 
 
-def log_odds(joint: Tensor, labels: Tensor) -> tuple[Floats, Ints]:
+def log_odds(joint: Tensor, own: Ints, classes: Ints | None) -> tuple[Floats, Ints]:
     """How much more probable than the given class all others are together (N,), and the strongest of them (N,).
 
     Args:
-        joint: (N, K), logarithms of probabilities up to a constant per image.
-        labels: (N,).
+        joint: (N, k), logarithms of probabilities up to a constant per image.
+        own: (N,), the column of the given class.
+        classes: (N, k), see `Opinion`.
     """
-    given = labels[:, None]
+    given = torch.from_numpy(own)[:, None]
     rest = joint.scatter(1, given, -torch.inf)
-    return (rest.logsumexp(dim=1) - joint.gather(1, given)[:, 0]).numpy(), rest.argmax(dim=1).numpy()
+    named = rest if classes is None else rest[:, :-1]
+    odds = rest.logsumexp(dim=1) - joint.gather(1, given)[:, 0]
+    return odds.numpy(), class_at(named.argmax(dim=1).numpy(), classes)
 
 
-def freed_logits(opinions: Sequence[Opinion], labels: Tensor) -> Tensor:
-    """Logits (N, K) of networks that were trained on the labels (N,), by how much less than usual they confirm them.
+def freed_logits(opinions: Sequence[Opinion], own: Ints) -> Tensor:
+    """Logits (N, k) of networks that were trained on the labels, by how much less than usual they confirm them.
 
-    Such networks confirm nearly every label. The given class therefore loses what it usually leads by, the median.
+    Such networks confirm nearly every label. The given class, in the column `own` (N,), therefore loses what it usually
+    leads by, the median.
     """
-    logits, given = logits_by_kind(opinions).sum(dim=0), labels[:, None]
-    own = logits.gather(1, given)
-    lead = own - logits.scatter(1, given, -torch.inf).amax(dim=1, keepdim=True)
-    return logits.scatter(1, given, own - lead.median())
+    logits, given = logits_by_kind(opinions).sum(dim=0), torch.from_numpy(own)[:, None]
+    own_logits = logits.gather(1, given)
+    lead = own_logits - logits.scatter(1, given, -torch.inf).amax(dim=1, keepdim=True)
+    return logits.scatter(1, given, own_logits - lead.median())
 
 
 def images_of_small_classes(labels: Ints, fewest: int) -> npt.NDArray[np.bool_]:
@@ -218,7 +223,7 @@ def flag_labels(
     """
     doubtful = np.zeros(len(doubt), np.bool_)
     doubtful[np.argsort(-doubt, kind="stable")[:expected]] = True
-    given, other = evidence.given_distance, evidence.mean[np.arange(len(rival)), rival]
+    given, other = evidence.given_distance, evidence.distance_of(rival)
     rules = {
         "none of the classes": evidence.mean.min(axis=1) >= MISS_RADIUS,
         "wrong": wrong,

@@ -145,6 +145,13 @@ def apply_command(
     reviewer: Annotated[
         str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
     ] = None,
+    trust: Annotated[
+        float | None,
+        typer.Option(
+            help="Also relabel images that nobody decided on, if flagged as wrong with at least this probability, "
+            "e.g. 0.95"
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -152,9 +159,9 @@ def apply_command(
     audit = open_audit(folder)
     if out is not None and labels_only is None:
         whole = audit.summary.split == "all" and audit.summary.limit is None
-        print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer), whole=whole)
+        print_applied(audit.apply(corrections, out=out, data=data, reviewer=reviewer, trust=trust), whole=whole)
     elif labels_only is not None and out is None and data is None:
-        write_labels(audit.corrected_labels(corrections, reviewer=reviewer), labels_only)
+        write_labels(audit.corrected_labels(corrections, reviewer=reviewer, trust=trust), labels_only)
     else:
         raise HitNetError("apply: give --out for a corrected copy of the data, or only --labels-only for its labels.")
 
@@ -180,6 +187,8 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
         "not looked at": applied.untouched - applied.disputed,
     }
     console.print(", ".join(f"{count} {what}" for what, count in counts.items()))
+    if applied.alone:
+        console.print(f"{applied.alone:,} of these were relabelled by the audit alone: nobody has looked at them.")
     if applied.neither:
         console.print("Images where neither label fits stay as they are.")
     if applied.disputed:

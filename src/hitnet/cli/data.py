@@ -1,17 +1,15 @@
 """`hitnet data list`, `fetch` and `check`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hitnet.cli.options import AsJson
+from hitnet.cli.options import AsJson, DataDir
 from hitnet.cli.terminal import console, print_json, print_table
 from hitnet.data import FileState, Report, check_data, data_folder, fetch_data, list_data
 from hitnet.data.reading.entries import list_ignored
 
 app = typer.Typer(no_args_is_help=True, name="data")
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the known sets (default: $HITNET_DATA, else the cache)")]
 Name = Annotated[str, typer.Argument(help="A dataset's name; see `hitnet data list`")]
 
 

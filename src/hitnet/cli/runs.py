@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -127,9 +127,8 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
 def export_command(
     run: RunPath,
     out: Annotated[Path, typer.Option(help="File to write: .onnx")],
-    part: Annotated[Literal["classifier", "decoder"], typer.Option(help="What to export")] = "classifier",
     keep: Keep = None,
     known: Known = None,
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
-    print_written([open_run(run).export(out, part=part, keep=keep, known=known)])
+    print_written([open_run(run).export(out, keep=keep, known=known)])

@@ -158,6 +158,9 @@ class Images:
         masks = None if self.masks is None else self.masks[i]
         return replace(self, pixels=self.pixels[i], labels=self.labels[i], ids=self.ids[i], paths=paths, masks=masks)
 
+    def in_memory(self) -> Images:
+        return self
+
     def first(self, limit: int | None) -> Images:
         """The first `limit` images, or all of them."""
         check_limit(limit)
@@ -177,7 +180,7 @@ class Streamed:
     class_names: tuple[str, ...]
     name: str
     shape: tuple[int, int, int]  # (C, H, W) of one image
-    fingerprint: str  # the same as that of these images in memory
+    fingerprint: str = ""  # the same as that of these images in memory; empty where only files were looked at
     flip: bool = False
     crop: bool = False  # see `decode.fit`
 
@@ -200,6 +203,16 @@ class Streamed:
         """The set itself: the images stay on disk, and files have no masks."""
         return self
 
+    def select(self, index: Tensor | Sequence[int]) -> Streamed:
+        """The images at `index`, in that order."""
+        i = torch.as_tensor(index, dtype=torch.long)
+        return replace(self, entries=self.entries.take(i.numpy()), labels=self.labels[i])
+
+    def in_memory(self) -> Images:
+        """The same images with their pixels."""
+        [pixels] = self.read([torch.arange(len(self))])
+        return Images(pixels, self.labels, self.class_names, self.name, self.ids, tuple(self.paths), self.flip)
+
     def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
         """uint8 (B, C, H, W) of the images at each part's indices."""
         entries = (self.entries[i] for part in parts for i in part.tolist())
@@ -208,9 +221,7 @@ class Streamed:
             batch = np.empty((len(part), *self.shape), np.uint8)
             for place, pixels in enumerate(islice(arrays, len(part))):
                 if isinstance(pixels, Skipped):
-                    raise HitNetError(
-                        f"{pixels}; it could be read when the training began. Put it back and resume the training."
-                    )
+                    raise HitNetError(f"{pixels}; it could be read before. Put it back, and continue with `resume`.")
                 batch[place] = pixels
             yield torch.from_numpy(batch)
 

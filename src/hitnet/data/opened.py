@@ -21,6 +21,7 @@ from hitnet.data.images import Images, Streamed
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.decode import LARGEST_SIDE
 from hitnet.data.reading.entries import Skipped, log_skipped
+from hitnet.data.reading.findings import Look
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.stored import AnyFile, path_or_address
 from hitnet.data.split import check_limit
@@ -221,6 +222,12 @@ class Data(ABC):
         """One split ("train", "test" or "all") in memory. What was left out or scaled is logged."""
         report = self.report(split)
         self.log_size()
+        log_skipped(report.images.name, report.skipped, report.ignored)
+        return report.images
+
+    def looked_at(self, split: str, look: Look | None) -> ImageSet:
+        """A split in memory or, of files, as `look` sees them in one pass. What was left out is logged."""
+        report = self.report(split)
         log_skipped(report.images.name, report.skipped, report.ignored)
         return report.images
 

@@ -21,6 +21,8 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant, expand
 from hitnet.runtime.spreadsheets import undefuse
 
+ALONE = "the audit alone"  # the place of corrections that nobody decided on
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -29,6 +31,7 @@ class Applied:
     data: Path
     kept: int
     relabelled: int
+    alone: int  # of these, those that only the audit decided on
     dropped: int
     neither: int  # no known label fits; these images stay as they are
     unsure: int
@@ -83,6 +86,7 @@ def correct(
         data=path,
         kept=count["keep"],
         relabelled=count["relabel"],
+        alone=sum(decided[number].place == ALONE for number in changes if number not in left_out),
         dropped=count["drop"],
         neither=count["neither"],
         unsure=count["unsure"],

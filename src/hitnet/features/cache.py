@@ -1,7 +1,7 @@
 """Features kept on disk, so that each image is computed once: a second audit or 50 new files cost only what is new.
 
-Features are kept under the checksum of a file's bytes, in a folder of the backbone and the size. Shards are written as
-the pass goes: a pass that is killed resumes at the last of them. A shard that is damaged is computed again.
+Features are kept under the checksum of a file's bytes, in a folder of the backbone and the size. A shard that is
+damaged is computed again.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +18,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hitnet.data.reading.entries import Lazy
+from hitnet.data.reading.entries import Checksums
 from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
-from hitnet.features.extraction import Extractor, in_half
+from hitnet.features.extraction import in_half
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.files import cache_folder, checksum, expand, remove_litter, replacing
-from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.runtime.threads import in_threads
 
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
-PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
-Keys = npt.NDArray[np.void]
 
 
 def file_key(path: str | AnyFile) -> bytes:
@@ -46,7 +43,7 @@ class FeatureCache:
         self.shards: list[Path] = []
         remove_litter(folder, shared=True)
         keys, places = [_as_keys(b"")], [np.zeros((0, 2), np.int64)]
-        for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
+        for path in sorted(folder.glob("[!.]*.safetensors")) if folder.is_dir() else ():
             own = self._keys(path)
             if own is None:
                 path.unlink(missing_ok=True)
@@ -58,10 +55,19 @@ class FeatureCache:
         self.keys, first = np.unique(np.concatenate(keys), return_index=True)
         self.places = np.concatenate(places)[first]
 
+    @classmethod
+    def of(cls, backbone: Backbone, folder: str | Path | None = None) -> Self:
+        """The features of a backbone below a folder; None: `cache_folder()`."""
+        base = cache_folder() if folder is None else expand(folder)
+        return cls(base / "features" / f"{backbone.fingerprint}-{backbone.input_size}", backbone.num_features)
+
     def __len__(self) -> int:
         return len(self.keys)
 
-    def _keys(self, path: Path) -> Keys | None:
+    def __contains__(self, key: bytes) -> bool:
+        return bool(self.find(_as_keys(key))[0] >= 0)
+
+    def _keys(self, path: Path) -> Checksums | None:
         """The keys of a shard, or None if it is damaged; none of what is no file, e.g. a folder or a pipe."""
         if not path.is_file():  # also if another process found it damaged
             return _as_keys(b"")
@@ -100,7 +106,7 @@ class FeatureCache:
         except HitNetError as error:
             raise HitNetError(f"{error} {ADVICE}") from error
 
-    def find(self, keys: Keys) -> npt.NDArray[np.int64]:
+    def find(self, keys: Checksums) -> npt.NDArray[np.int64]:
         """Place in this cache of each key, -1 where it is not there."""
         if not len(self.keys):
             return np.full(len(keys), -1, np.int64)
@@ -116,50 +122,27 @@ class FeatureCache:
                 out[rows] = shard.get_tensor("features").numpy()[self.places[places[rows], 1]]
 
 
-def cached_features(
-    paths: Sequence[str | AnyFile],
+def kept_features(
+    keys: Checksums,
     backbone: Backbone,
     *,
-    device: torch.device | str = "cpu",
     folder: str | Path | None = None,
     out: str | Path | None = None,
-    progress: Progress = Progress(),
     ranks: Ranks = SINGLE,
 ) -> Tensor:
-    """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
+    """The features (N, D) in float16 that the cache holds of these contents.
 
-    Files of the same content are computed once; one that cannot be read as an image raises HitNetError.
-
-    Args:
-        paths: Image files.
-        backbone, device: See `Extractor`.
-        folder: Of the cache; None: `cache_folder()`.
-        out: An .npy file to write the features to; the result is then mapped to that file, and memory does not grow
-            with the number of images.
-        progress: Called for each file whose features are known.
-        ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
+    With `out`, an .npy file, they are written to it, by the first of the processes; the result is then mapped to that
+    file, and memory does not grow with the number of images.
     """
-    base = cache_folder() if folder is None else expand(folder)
-    place = base / "features" / f"{backbone.fingerprint}-{backbone.input_size}"
-    keys = _as_keys(b"".join(in_threads(file_key, paths)))
-    cache = FeatureCache(place, backbone.num_features)
-    # The first process decides what is missing: another may look when the first shards are there already.
-    missing = ranks.from_first(lambda: _missing(cache, keys))
-    mine = missing[ranks.rank :: ranks.size]
-    if len(mine):
-        cache.check_writable()
-        extractor = Extractor(backbone, device=device)
-        _fill(cache, extractor, paths, keys, mine, progress)
-    else:
-        progress.step(len(paths))
-    ranks.wait()
-    if len(missing):
-        cache = FeatureCache(place, backbone.num_features)
+    cache = FeatureCache.of(backbone, folder)
     places = cache.find(keys)
     if (places < 0).any():
-        raise HitNetError(f"{place} lost features while they were read: another process removed them. Try again.")
+        raise HitNetError(
+            f"{cache.folder} lost features while they were read: another process removed them. Try again."
+        )
     if out is None:
-        features = np.empty((len(paths), backbone.num_features), np.float16)
+        features = np.empty((len(keys), cache.num_features), np.float16)
         cache.read(places, features)
         return torch.from_numpy(features)
     if ranks.first:
@@ -180,33 +163,7 @@ def _write(path: Path, cache: FeatureCache, places: npt.NDArray[np.int64]) -> No
         np.lib.format.open_memmap(path, "r+")[start : start + len(block)] = rows
 
 
-def _missing(cache: FeatureCache, keys: Keys) -> npt.NDArray[np.int64]:
-    """Places of the files whose features the cache does not hold, each content once."""
-    missing = np.flatnonzero(cache.find(keys) < 0)
-    return missing[np.sort(np.unique(keys[missing], return_index=True)[1])]
-
-
-def _fill(
-    cache: FeatureCache,
-    extractor: Extractor,
-    paths: Sequence[str | AnyFile],
-    keys: Keys,
-    missing: npt.NDArray[np.int64],
-    progress: Progress,
-) -> None:
-    """Compute the features of the missing files and write them, shard by shard."""
-    progress.step(len(paths) - len(missing))
-    waiting: list[Tensor] = []
-    start = 0
-    for which, part in extractor.run(Lazy(paths.__getitem__, missing)):
-        waiting.append(part)
-        if which.stop - start >= PER_SHARD or which.stop == len(missing):
-            cache.add([keys[i].tobytes() for i in missing[start : which.stop]], torch.cat(waiting))
-            start, waiting = which.stop, []
-        progress.step(len(which))
-
-
-def _as_keys(content: bytes) -> Keys:
+def _as_keys(content: bytes) -> Checksums:
     return np.frombuffer(content, f"V{KEY_BYTES}")
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Images, Source, open_data
+from hitnet.data import Data, Source, open_data
 from hitnet.data.images import Streamed
 from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
 from hitnet.errors import HitNetError, MissingFileError
-from hitnet.features.cache import cached_features
+from hitnet.features.cache import kept_features
 from hitnet.features.extraction import extract
+from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.runtime import schemas
 from hitnet.runtime.bar import shown
@@ -57,10 +58,10 @@ def extract_features(
     with watched(ranks):
         opened = open_data(data)
         opened.check_outside(target)
-        stream = True if opened.by_path else None  # no pixels of files in memory
-        [images] = opened.reopen(stream=stream).image_sets([split or opened.audit_split], lambda: 0)
         network = open_backbone(backbone, weights)
         with shown(progress, f"Features of {opened.name}") as bar:
+            look = OnePass(network, device=where, progress=bar, ranks=ranks)
+            images = opened.looked_at(split or opened.audit_split, look)
             features = features_of(opened, images, network, out=target, device=where, progress=bar, ranks=ranks)
         if ranks.first and opened.by_path:
             write_json(names_of(target), list(images.paths or ()))
@@ -82,11 +83,16 @@ def features_of(
     progress: Progress = Progress(),
     ranks: Ranks = SINGLE,
 ) -> Tensor:
-    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
-    progress.part("features", len(images), "images")
+    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given.
+
+    Of images that a pass with this backbone has looked at, they are kept.
+    """
+    if isinstance(images, Streamed) and images.entries.checksums is not None:
+        return kept_features(images.entries.checksums, backbone, out=out, ranks=ranks)
     files = data.image_files(images)
     if files is not None:
         return cached_features(files, backbone, device=device, out=out, progress=progress, ranks=ranks)
+    progress.part("features", len(images), "images")
     if isinstance(images, Streamed):
         raise HitNetError(f"{images.name} is read from disk, but not from image files.")
     features = ranks.from_first(lambda: extract(images.pixels, backbone, device=device, progress=progress))
@@ -96,7 +102,7 @@ def features_of(
     return features
 
 
-def read_features(path: str | Path, images: Images) -> Tensor:
+def read_features(path: str | Path, images: ImageSet) -> Tensor:
     """Features (N, D) of the images, in their order, as float32.
 
     An .npy has one row per image, in the order of ids; for files, `extract_features` writes their names beside it, and
@@ -137,10 +143,13 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
     if name is None:
         raise HitNetError(f"{file} must have a column `id` or `path`; it has {', '.join(map(str, frame.columns))}.")
     numbers = frame.drop(columns=["id", "path"], errors="ignore").select_dtypes("number")
-    return numbers.to_numpy(), frame[name].to_numpy(), name
+    values = numbers.to_numpy()
+    if values.dtype.kind == "O":  # of pandas' own types of columns, which other tools write
+        values = numbers.to_numpy(np.float64, na_value=np.nan)
+    return values, frame[name].to_numpy(), name
 
 
-def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: Images, count: int) -> np.ndarray:
+def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: ImageSet, count: int) -> np.ndarray:
     """The row of each image."""
     if keys is None:
         if images.paths is not None:

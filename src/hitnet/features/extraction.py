@@ -1,34 +1,30 @@
 """Features of images by a frozen backbone, in bounded memory.
 
-On a CPU, each of several threads decodes a few images and passes them through the network on one core. That keeps the
-maps of the network in the core's cache, needs no exchange between processes, and no core waits for another. On a GPU,
-JPEG files are decoded on the GPU itself where torchvision can, and other files by threads.
+On a CPU, each of several threads passes a few images through the network on one core: that keeps the maps of the
+network in the core's cache, and no core waits for another. On a GPU, JPEG files are decoded on the GPU itself where
+torchvision can; all other files are decoded before (see one_pass.py).
 """
 
 import copy
 import itertools
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from hitnet.data.reading.stored import AnyFile
 from hitnet.errors import HitNetError
 from hitnet.features import photographs
+from hitnet.features.photographs import Jpeg
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.threads import in_threads
 
-Source = Sequence[str | AnyFile] | Tensor
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
-PER_TASK = 16  # images that a thread takes at a time
 
 
 class Extractor:
@@ -36,11 +32,12 @@ class Extractor:
 
     def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu") -> None:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
-        self.threads = _cores(self.device)
+        self.threads = torch.get_num_threads()  # on a CPU
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
         self.module = module.to(torch.bfloat16) if self.half else module
-        self.gpu_decoder = photographs.gpu_reader() if self.device.type == "cuda" else None
+        decoder = photographs.gpu_reader() if self.device.type == "cuda" else None
+        self.gpu_decoder = None if decoder is None else decoder(self.size, self.device)
 
     def features(self, pixels: Tensor) -> Tensor:
         """uint8 images (B, 1 or 3, H, W) of any size → float32 features (B, D) on the same device as the network."""
@@ -55,76 +52,48 @@ class Extractor:
                 parts = [filled(part, size) for part in parts]
             return torch.cat([self.module(part) for part in parts])[: len(images)].float()
 
-    def run(self, source: Source) -> Iterator[tuple[range, Tensor]]:
-        """Features of consecutive images, in order: (which, float32 (b, D) on the CPU).
-
-        The source is image files, of which one that cannot be read raises HitNetError, or uint8 (N, 1 or 3, H, W).
-        """
-        if isinstance(source, Tensor) and (source.dtype != torch.uint8 or source.ndim != 4):
-            raise HitNetError(f"images must be uint8 (N, C, H, W); got {source.dtype} {tuple(source.shape)}.")
+    def run(self, images: Iterable[Tensor | Jpeg]) -> Iterator[Tensor]:
+        """Features of consecutive images, in order: float32 (b, D) on the CPU. Images are uint8, of one shape."""
+        rest = iter(images)
+        batches = iter(lambda: list(islice(rest, AT_ONCE[self.device.type])), [])
         if self.device.type == "cuda":
-            yield from self._on_gpu(source)
-            return
-        yield from self._in_order(self._on_core, source, PER_TASK, begin=partial(torch.set_num_threads, 1))
+            return self._on_gpu(batches)
+        begin = partial(torch.set_num_threads, 1)
+        ahead, threads = 2 * self.threads, self.threads
+        return in_threads(
+            lambda batch: self.features(self._pixels(batch)), batches, ahead=ahead, threads=threads, begin=begin
+        )
 
-    def _on_core(self, part: Source) -> Tensor:
-        """The whole work for a few images, a network's batch at a time."""
-        batch = AT_ONCE["cpu"]
-        return torch.cat([self.features(self._pixels(part[i : i + batch])) for i in range(0, len(part), batch)])
-
-    def _pixels(self, part: Source) -> Tensor:
-        """uint8 images of one size: (b, C, H, W)."""
-        if isinstance(part, Tensor):
-            return part
-        return torch.stack([photographs.read(path, self.size) for path in part])
-
-    def _on_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
-        pending: tuple[range, Tensor] | None = None
-        for which, pixels in self._to_gpu(source):
-            features = self.features(pixels)
+    def _on_gpu(self, batches: Iterator[list[Tensor | Jpeg]]) -> Iterator[Tensor]:
+        pending: Tensor | None = None
+        for batch in batches:
+            features = self.features(self._pixels(batch))
             # The copy of one batch back waits for the GPU only once the next is under way.
             if pending is not None:
-                yield pending[0], pending[1].cpu()
-            pending = which, features
+                yield pending.cpu()
+            pending = features
         if pending is not None:
-            yield pending[0], pending[1].cpu()
+            yield pending.cpu()
 
-    def _to_gpu(self, source: Source) -> Iterator[tuple[range, Tensor]]:
-        """uint8 images of consecutive batches, on the GPU."""
-        batch = AT_ONCE["cuda"]
-        if isinstance(source, Tensor) or self.gpu_decoder is None:
-            for which, pixels in self._in_order(self._pixels, source, batch):
-                yield which, sent(pixels, self.device)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            read = self.gpu_decoder(self.size, self.device, pool)
-            for start in range(0, len(source), batch):
-                which = range(start, min(start + batch, len(source)))
-                yield which, read(source[start : which.stop])
-
-    def _in_order(
-        self, work: Callable[[Any], Tensor], source: Source, per_task: int, begin: Callable[[], None] | None = None
-    ) -> Iterator[tuple[range, Tensor]]:
-        """Results of consecutive parts of the source, two tasks per thread under way at most."""
-        parts = [range(start, min(start + per_task, len(source))) for start in range(0, len(source), per_task)]
-        results = in_threads(
-            lambda which: work(source[which.start : which.stop]),
-            parts,
-            ahead=2 * self.threads,
-            threads=self.threads,
-            begin=begin,
-        )
-        return zip(parts, results, strict=True)
+    def _pixels(self, batch: list[Tensor | Jpeg]) -> Tensor:
+        """uint8 (b, C, H, W)."""
+        if self.gpu_decoder is not None and any(isinstance(each, Jpeg) for each in batch):
+            return self.gpu_decoder(batch)
+        return sent(torch.stack(batch), self.device)  # type: ignore[arg-type]
 
 
 def extract(
-    source: Source, backbone: Backbone, *, device: torch.device | str = "cpu", progress: Progress = Progress()
+    pixels: Tensor, backbone: Backbone, *, device: torch.device | str = "cpu", progress: Progress = Progress()
 ) -> Tensor:
-    """Features (N, D) of all images in float16, in the order of the source; see `Extractor` for the arguments."""
-    features = torch.empty(len(source), backbone.num_features, dtype=torch.float16)
-    for which, part in Extractor(backbone, device=device).run(source):
-        features[which.start : which.stop] = in_half(part)
-        progress.step(len(which))
+    """Features (N, D) in float16 of uint8 images (N, 1 or 3, H, W); see `Extractor` for the arguments."""
+    if pixels.dtype != torch.uint8 or pixels.ndim != 4:
+        raise HitNetError(f"images must be uint8 (N, C, H, W); got {pixels.dtype} {tuple(pixels.shape)}.")
+    features = torch.empty(len(pixels), backbone.num_features, dtype=torch.float16)
+    done = 0
+    for part in Extractor(backbone, device=device).run(pixels[i] for i in range(len(pixels))):
+        features[done : done + len(part)] = in_half(part)
+        done += len(part)
+        progress.step(len(part))
     return features
 
 
@@ -137,12 +106,6 @@ def in_half(features: Tensor) -> Tensor:
             "output by a constant, or end it in a normalisation."
         )
     return half
-
-
-def _cores(device: torch.device) -> int:
-    if device.type == "cpu":
-        return torch.get_num_threads()
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folded(module: nn.Module, input_size: int) -> nn.Module:

@@ -12,6 +12,8 @@ out the images of its own fold.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +27,7 @@ BLOCK = 4_096  # rows that are computed at once
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)  # times N·D / 1000: which of them fits is measured
 CHOOSING = 8_192  # images that the penalty is chosen on
 PAPER_CLASSES = 10  # that the weight of misses was chosen for
+CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
 JITTER = 0.3  # by how much the components of a capsule begin apart, relative to the weights of least squares
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
 
@@ -42,8 +45,6 @@ class HeadOptions:
             0.5 those that are right.
         capsule_dim: Numbers per capsule (paper: 16).
         ghosts: Wrong classes per image that go unpunished (paper: 1; 0 = off).
-        quick: With K > 10 classes, √(10 / K) times as many steps, from another start. Finds as many wrong labels, but
-            errs more often on new images.
     """
 
     folds: int = 5
@@ -53,7 +54,6 @@ class HeadOptions:
     dropout: float = 0.8
     capsule_dim: int = 8
     ghosts: int = 0
-    quick: bool = True
 
     def __post_init__(self) -> None:
         whole("HeadOptions", "folds", self.folds, 2)
@@ -65,17 +65,9 @@ class HeadOptions:
             whole("HeadOptions", "steps", self.steps, 1)
         share("HeadOptions", "dropout", self.dropout, most=0.99)
 
-    def steps_for(self, images: int, classes: int = PAPER_CLASSES) -> int:
-        """300 steps, or three passes over the images if that is more; `quick` takes a share of them."""
-        share = math.sqrt(self.few(classes))
-        return self.steps or math.ceil(share * max(300, math.ceil(3 * images / self.batch)))
-
-    def few(self, classes: int) -> float:
-        """10 / K where K is above 10, for `quick`; otherwise 1."""
-        return PAPER_CLASSES / max(classes, PAPER_CLASSES) if self.quick else 1.0
-
-
-CLEAN = HeadOptions(dropout=0.5, quick=False)  # labels that are mostly right need less dropout than those of an audit
+    def steps_for(self, images: int) -> int:
+        """300 steps, or three passes over the images if that is more."""
+        return self.steps or max(300, math.ceil(3 * images / self.batch))
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,14 @@ def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
     return dealt
 
 
-def fit_heads(
+def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any) -> FittedHeads:
+    """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
+    heads = train_heads(features, labels, num_classes, **options)
+    everything = torch.arange(len(labels), device=heads.dealt.device)
+    return FittedHeads(heads.final_layer(), heads.judge(everything).cpu(), heads.left_out(everything).cpu())
+
+
+def train_heads(
     features: Tensor,
     labels: Tensor,
     num_classes: int,
@@ -114,8 +113,8 @@ def fit_heads(
     options: HeadOptions | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
-) -> FittedHeads:
-    """Fit heads on features (N, D) and labels (N,), class indices below `num_classes`.
+) -> "_Heads":
+    """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
 
     Args:
         features: (N, D), floating-point; no need to standardise them.
@@ -132,13 +131,11 @@ def fit_heads(
     dealt = deal(labels, options.folds, draw).to(device)
     with torch.no_grad():
         squares = LeastSquares(features.to(device), labels.to(device), num_classes)
-        penalty = squares.choose_penalty(draw)
-        left_out = squares.leave_one_out(penalty)
+        penalty = squares.penalty = squares.choose_penalty(draw)
         first = torch.stack([squares.weights(penalty, dealt == fold) for fold in range(options.folds + 1)], dim=1)
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train()
-    layer = on_given_features(heads.layer(options.folds), squares.mean, squares.scale)
-    return FittedHeads(layer, heads.judge(), left_out.cpu())
+    return heads
 
 
 def batches(count: int, steps: int, size: int, draw: torch.Generator, device: torch.device | str) -> tuple[Tensor, ...]:
@@ -228,6 +225,7 @@ class LeastSquares:
             self.gram += rows.T @ rows
             self.sums.index_add_(0, labels[index], rows)
         self.counts = torch.bincount(labels, minlength=num_classes).float()
+        self.penalty = 0.0
 
     def rows(self, index: Tensor) -> Tensor:
         """Standardised features of images (B, D)."""
@@ -291,7 +289,8 @@ class _Heads:
         spread = JITTER * first.square().mean(dim=0, keepdim=True).sqrt()[..., None]
         apart = torch.randn(width, *self.shape, generator=self.noise, device=first.device)
         weight = (spread * apart - first[..., None]).view(width, -1)  # a hit is a value of 0: members come down to it
-        self.weight, self.running_mean = weight.requires_grad_(), torch.zeros(weight.shape[1], device=weight.device)
+        self.weight = weight.requires_grad_()
+        self.running_mean = torch.zeros(weight.shape[1], device=weight.device)
         self.running_variance, gain, bias = self.running_mean + 1, self.running_mean + 1, self.running_mean + 0
         self.begin(gain, bias)
         self.gain, self.bias = gain.requires_grad_(), bias.requires_grad_()
@@ -299,7 +298,7 @@ class _Heads:
     @torch.no_grad()
     def begin(self, gain: Tensor, bias: Tensor) -> None:
         """Set statistics, gain and bias so that the mean member of a class hits, and the mean image misses."""
-        heads, classes, n = self.shape
+        heads, _, n = self.shape
         some = torch.randperm(len(self.dealt), generator=self.draw)[:2048].to(self.dealt.device)
         rows, labels = self.data.rows(some), self.data.labels[some]
         dropped = drop(rows, self.options.dropout, self.noise) @ self.weight
@@ -310,8 +309,6 @@ class _Heads:
         members = -(own * unseen).sum() / unseen.sum()  # of the heads that have not seen them
         if not members > 0:
             return  # least squares know nothing of these images: begin as any head does
-        # Members beyond the centre would miss. Where classes are many, members differ more: let few be beyond it.
-        members = members + (1 - self.options.few(classes)) * own[unseen].std(correction=0)
         reach = float(torch.logit(torch.tensor(CENTRE + min(MISS_RADIUS / math.sqrt(n), 0.49))))
         gain.copy_(self.running_variance.sqrt() * reach / members)
         bias.copy_((members + self.running_mean) * reach / members)
@@ -324,8 +321,8 @@ class _Heads:
 
     def train(self) -> None:
         options, count = self.options, len(self.dealt)
-        steps = options.steps_for(count, self.shape[1])
-        indices = batches(count, steps, min(options.batch, count), self.draw, self.dealt.device)
+        steps, size = options.steps_for(count), min(options.batch, count)
+        indices = batches(count, steps, size, self.draw, self.dealt.device)
         descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss)
 
     def loss(self, index: Tensor) -> Tensor:
@@ -340,15 +337,28 @@ class _Heads:
         losses = centripetal_loss(judged, truth, miss_weight=weight, excused=excused).view(-1, heads)
         return mean_of_seen(losses, self.dealt[index])
 
+    @cached_property
+    def layers(self) -> list[HitOrMiss]:
+        """The heads that leave out a fold."""
+        return [self.layer(fold).float().to(self.dealt.device) for fold in range(self.shape[0] - 1)]
+
     @torch.no_grad()
-    def judge(self) -> Tensor:
-        """Distances (N, K), each image by the head that has not seen it."""
-        judged = torch.empty(len(self.dealt), self.shape[1])
-        for fold in range(self.shape[0] - 1):
-            layer = self.layer(fold).float().to(self.dealt.device)
-            for index in torch.nonzero(self.dealt == fold)[:, 0].split(BLOCK):
-                judged[index.cpu()] = distances(layer(self.data.rows(index))).cpu()
+    def judge(self, index: Tensor) -> Tensor:
+        """Distances (B, K) of images (B,), each by the head that has not seen it."""
+        judged = torch.empty(len(index), self.shape[1], device=index.device)
+        for fold, layer in enumerate(self.layers):
+            for places in torch.nonzero(self.dealt[index] == fold)[:, 0].split(BLOCK):
+                judged[places] = distances(layer(self.data.rows(index[places])))
         return judged
+
+    @torch.no_grad()
+    def left_out(self, index: Tensor) -> Tensor:
+        """What least squares that have not seen images (B,) say of them (B, K)."""
+        return self.data.leave_one_out(self.data.penalty, index)
+
+    def final_layer(self) -> HitOrMiss:
+        """The head that was trained on all images, on features as they are."""
+        return on_given_features(self.layer(self.options.folds), self.data.mean, self.data.scale)
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:

@@ -1,20 +1,28 @@
 """What a judge says of labels, as an object, and what the most similar images say.
 
 Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
+
+Where classes are many, opinions are kept on those near an image only: memory does not grow with the number of classes.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS
-from hitnet.features.neighbours import neighbour_votes
+from hitnet.features.neighbours import Neighbours, nearest, neighbour_votes
 
+Ints = npt.NDArray[np.int64]
 NEIGHBOURS = 20
 FLOOR = 0.02  # added to a share of neighbours: no neighbour of a class is no proof against it
+MOST_CLASSES = 32  # on which opinions on an image are kept one by one
+AT_ONCE = 2**26  # distances of all classes that are computed at once, per judge
 
 
 @dataclass(frozen=True)
@@ -23,11 +31,13 @@ class Opinion:
 
     Attributes:
         kind: What to call the judge: "networks", "Hit-or-Miss heads", "softmax heads", "20 neighbours" and so on.
-        distances: (N, K) float32, the lower the better the class fits; float16 where they are kept for a review.
+        distances: (N, k) float32, the lower the better the class fits; float16 where they are kept for a review.
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
         weight: How much a judge that was trained on the labels counts beside those that were not (see
             audit/cross_fit.py). None: not at all.
+        classes: (N, k), the class of each column, in ascending order. The last is K and stands for all classes without
+            a column: it has the distance of their mean probability. None: the columns are all K classes.
     """
 
     kind: str
@@ -35,14 +45,118 @@ class Opinion:
     in_sample: bool = False
     capsules: bool = False
     weight: float | None = None
+    classes: Ints | None = None
 
 
 def all_distances(opinions: Iterable[Opinion]) -> np.ndarray:
-    """The distances of M opinions, (M, N, K)."""
+    """The distances of M opinions, (M, N, k)."""
     return np.stack([opinion.distances for opinion in opinions])
 
 
-def judge_neighbours(features: Tensor, labels: Tensor, num_classes: int, count: int = NEIGHBOURS) -> Opinion:
-    """Judge every label by the labels of the most similar other images; features are (N, D)."""
-    votes = neighbour_votes(features, labels, num_classes, count).cpu()
-    return Opinion(f"{count} neighbours", (-HIT_RADIUS * torch.log(votes + FLOOR)).numpy())
+def column_of(numbers: Ints, classes: Ints | None) -> Ints:
+    """The column (N,) of one class number per image (N,), among the classes (N, k) of opinions."""
+    return numbers if classes is None else np.argmax(classes == numbers[:, None], axis=1)
+
+
+def class_at(columns: Ints, classes: Ints | None) -> Ints:
+    """The class number (N,) of one column per image (N,)."""
+    return columns if classes is None else classes[np.arange(len(columns)), columns]
+
+
+def near_classes(distances: Sequence[Tensor], labels: Tensor) -> Tensor | None:
+    """On which classes (B, k) opinions are kept, from the distances (B, K) of judges; None: on all.
+
+    The given class, the nearest one of each judge, those with the smallest mean distance, and K for all others.
+    """
+    classes = distances[0].shape[1]
+    if classes <= MOST_CLASSES:
+        return None
+    order = torch.stack(list(distances)).mean(dim=0)
+    for each in distances:
+        order.scatter_add_(1, each.argmin(dim=1, keepdim=True), order.new_full((len(order), 1), -1e4))
+    order.scatter_(1, labels.to(order.device)[:, None], -torch.inf)
+    chosen = order.topk(MOST_CLASSES, dim=1, largest=False).indices
+    return F.pad(chosen.sort(dim=1).values, (0, 1), value=classes)
+
+
+def at_classes(distances: Tensor, classes: Tensor | None) -> Tensor:
+    """Distances (B, k) at classes (B, k), from those of all classes (B, K)."""
+    if classes is None:
+        return distances
+    kept = classes[:, :-1]
+    others = (-distances / HIT_RADIUS).scatter(1, kept, -torch.inf).logsumexp(dim=1, keepdim=True)
+    others = others - math.log(distances.shape[1] - kept.shape[1])
+    return torch.cat([distances.gather(1, kept), -HIT_RADIUS * others], dim=1)
+
+
+def keep_near(
+    blocks: Iterable[Sequence[Tensor]], labels: Tensor, classes: Ints | None = None
+) -> tuple[np.ndarray, Ints | None]:
+    """The distances of M judges (M, N, k) at the classes near each image, and these classes (N, k).
+
+    Args:
+        blocks: Of consecutive images, the distances (B, K) of each judge.
+        labels: (N,).
+        classes: (N, k), those on which other opinions on these images are kept. None: chosen here.
+    """
+    kept, chosen, start = [], [], 0
+    for block in blocks:
+        own = slice(start, start := start + len(block[0]))
+        if classes is None:
+            near = near_classes(block, labels[own])
+        else:
+            near = torch.from_numpy(classes[own]).to(block[0].device)
+        kept.append(torch.stack([at_classes(each, near).cpu() for each in block]))
+        if near is not None:
+            chosen.append(near.cpu())
+    return torch.cat(kept, dim=1).numpy(), torch.cat(chosen).numpy() if chosen else None
+
+
+def on_all_classes(values: np.ndarray, classes: Ints | None, number: int) -> np.ndarray:
+    """Values (N, k) at classes (N, k) as values of all K classes (N, K): those without a column have the last."""
+    if classes is None:
+        return values
+    spread = np.repeat(values[:, -1:], number, axis=1)
+    np.put_along_axis(spread, classes[:, :-1].astype(np.int64), values[:, :-1], axis=1)
+    return spread
+
+
+def on_same_classes(opinions: Sequence[Opinion], labels: Tensor) -> tuple[Opinion, ...]:
+    """Opinions on all K classes as opinions on those near each image, where others are so or classes are many."""
+    known = next((opinion.classes for opinion in opinions if opinion.classes is not None), None)
+    whole = [i for i, opinion in enumerate(opinions) if opinion.classes is None]
+    if not whole or (known is None and opinions[0].distances.shape[1] <= MOST_CLASSES):
+        return tuple(opinions)
+    size = rows_at_once(opinions[whole[0]].distances.shape[1])
+    parts = (
+        [torch.from_numpy(opinions[i].distances[start : start + size]) for i in whole]
+        for start in range(0, len(labels), size)
+    )
+    distances, classes = keep_near(parts, labels, known)
+    kept = {i: replace(opinions[i], distances=own, classes=classes) for i, own in zip(whole, distances, strict=True)}
+    return tuple(kept.get(i, opinion) for i, opinion in enumerate(opinions))
+
+
+def rows_at_once(classes: int) -> int:
+    """How many images are judged at once, on all classes."""
+    return max(1, AT_ONCE // classes)
+
+
+def neighbour_distances(neighbours: Neighbours, labels: Tensor, num_classes: int) -> Tensor:
+    """What neighbours (B, k) say of each class, as distances (B, K)."""
+    return -HIT_RADIUS * torch.log(neighbour_votes(neighbours, labels, num_classes) + FLOOR)
+
+
+def judge_neighbours(
+    features: Tensor, labels: Tensor, num_classes: int, counts: Sequence[int], classes: Ints | None = None
+) -> tuple[Opinion, ...]:
+    """Judge every label by the labels of so many of the most similar other images; features are (N, D)."""
+    similarities, which = nearest(features, max(counts), labels)
+    size = rows_at_once(num_classes)
+    blocks = (
+        [neighbour_distances((near[:, :count], who[:, :count]), labels, num_classes) for count in counts]
+        for near, who in zip(similarities.split(size), which.split(size), strict=True)
+    )
+    distances, classes = keep_near(blocks, labels, classes)
+    named = zip(counts, distances, strict=True)
+    return tuple(Opinion(f"{count} neighbours", own, classes=classes) for count, own in named)

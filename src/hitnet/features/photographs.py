@@ -5,10 +5,11 @@ that finds more wrong labels than the whole picture squeezed into a square, or c
 files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,12 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, read_image
-from hitnet.data.reading.stored import AnyFile, as_file
+from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, decode
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError
+from hitnet.runtime.device import sent
 
 LONGEST = 16  # times the shorter side: a thinner picture is left to Pillow, which scales only its middle
+LAST = b"\xff\xd9"  # how a whole JPEG file ends
 TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
 # What turns a picture of each EXIF orientation upright: t transposes it, then r flips its rows, and c its columns.
 TURNS = dict(enumerate(("", "c", "rc", "r", "t", "tc", "trc", "tr"), start=1))
@@ -31,9 +34,9 @@ def shape_at(height: int, width: int, size: int) -> tuple[int, int]:
     return max(size, round(height * scale)), max(size, round(width * scale))
 
 
-def read(path: str | AnyFile, size: int) -> Tensor:
-    """The middle of a picture, uint8 (3, size, size)."""
-    return read_image(path, (3, size, size), crop=True)
+def read(file: AnyFile, size: int) -> Tensor:
+    """The middle of a picture, uint8 (3, size, size); raises UnreadableImageError."""
+    return torch.from_numpy(decode(file, (3, size, size), crop=True))
 
 
 def turned(image: Tensor, orientation: int) -> Tensor:
@@ -54,11 +57,14 @@ def cropped(images: Tensor, size: int) -> Tensor:
     return images[:, :, top : top + size, left : left + size]
 
 
-class Jpeg(NamedTuple):
-    """What the header of a JPEG file says; the orientation is that of EXIF."""
+@dataclass
+class Jpeg:
+    """A JPEG file that a GPU is to decode; the orientation is that of EXIF, and `odd` why it cannot be decoded."""
 
+    file: AnyFile
     orientation: int
     pixels: int
+    odd: str = ""
 
 
 def groups(jpegs: dict[int, Jpeg]) -> Iterator[list[int]]:
@@ -76,35 +82,35 @@ def groups(jpegs: dict[int, Jpeg]) -> Iterator[list[int]]:
 
 
 class GpuReader:
-    """Image files → uint8 (B, 3, size, size) on the GPU.
+    """Pictures at the backbone's size, and JPEG files → uint8 (B, 3, size, size) on the GPU.
 
-    JPEG files are read by the calling thread: the GPU decodes them faster than threads, which take turns to run Python,
-    hand them over. All other files are decoded by the threads of a pool. `decode_jpeg` is torchvision's, in RGB.
+    What the GPU refuses is decoded by Pillow. `decode_jpeg` is torchvision's, in RGB.
     """
 
-    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device, pool: Executor) -> None:
-        self.decode_jpeg, self.size, self.device, self.pool = decode_jpeg, size, device, pool
+    def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device) -> None:
+        self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
-    def __call__(self, paths: Sequence[str | AnyFile]) -> Tensor:
-        files = [as_file(path) for path in paths]
-        plain = {i: jpeg for i, file in enumerate(files) if (jpeg := plain_jpeg(file)) is not None}
-        images = torch.empty(len(paths), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
-        on_gpu: set[int] = set()
-        for group in groups(plain):
-            contents = [torch.from_numpy(np.frombuffer(bytearray(files[i].read_bytes()), np.uint8)) for i in group]
+    def __call__(self, batch: Sequence[Tensor | Jpeg]) -> Tensor:
+        images = torch.zeros(len(batch), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+        jpegs = {i: each for i, each in enumerate(batch) if isinstance(each, Jpeg)}
+        others = {i: each for i, each in enumerate(batch) if isinstance(each, Tensor)}
+        for group in groups(jpegs):
+            contents = [torch.from_numpy(np.frombuffer(bytearray(jpegs[i].file.read_bytes()), np.uint8)) for i in group]
             alike: dict[torch.Size, dict[int, Tensor]] = {}
             for i, picture in zip(group, self.decoded(contents), strict=True):
                 if picture is not None:
-                    upright = turned(picture, plain[i].orientation)
+                    upright = turned(picture, jpegs[i].orientation)
                     alike.setdefault(upright.shape, {})[i] = upright
+                    continue
+                try:
+                    others[i] = read(jpegs[i].file, self.size)
+                except UnreadableImageError as error:
+                    jpegs[i].odd = str(error)
             # Pictures of one shape are scaled at once: most cameras write few shapes.
             for same in alike.values():
                 images[list(same)] = cropped(torch.stack(list(same.values())), self.size)
-                on_gpu.update(same)
-        others = [i for i in range(len(paths)) if i not in on_gpu]
         if others:
-            pictures = self.pool.map(lambda i: read(paths[i], self.size), others)
-            images[others] = torch.stack(list(pictures)).to(self.device)
+            images[list(others)] = sent(torch.stack(list(others.values())), self.device)
         return images
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
@@ -116,7 +122,7 @@ class GpuReader:
 
 
 def plain_jpeg(file: AnyFile) -> Jpeg | None:
-    """A JPEG in grey or RGB that is neither too large nor too thin; None: Pillow must read it, or refuse it."""
+    """A whole JPEG in grey or RGB that is neither too large nor too thin; None: Pillow must read it, or refuse it."""
     try:
         with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
             pixels = image.width * image.height
@@ -124,12 +130,24 @@ def plain_jpeg(file: AnyFile) -> Jpeg | None:
             if thin or image.mode not in ("L", "RGB") or pixels > LARGEST_PICTURE:
                 return None
             orientation = int(image.getexif().get(ORIENTATION, 1))
-            return Jpeg(orientation if orientation in TURNS else 1, pixels)
+            opened.seek(-len(LAST), os.SEEK_END)
+            whole = opened.read() == LAST  # nvJPEG may take half a file for a picture
+            return Jpeg(file, orientation if orientation in TURNS else 1, pixels) if whole else None
     except Exception:  # whatever is odd about it, the usual reader says it in words
         return None
 
 
-def gpu_reader() -> Callable[[int, torch.device, Executor], GpuReader] | None:
+def prepared(file: AnyFile, size: int, device: torch.device) -> Tensor | Jpeg:
+    """What an extractor takes of a file: its picture or, where the GPU decodes it, the file itself.
+
+    Raises UnreadableImageError.
+    """
+    jpeg = plain_jpeg(file) if device.type == "cuda" and gpu_reader() is not None else None
+    return read(file, size) if jpeg is None else jpeg
+
+
+@cache
+def gpu_reader() -> Callable[[int, torch.device], GpuReader] | None:
     """What makes a `GpuReader`, or None where torchvision has no decoder for this GPU."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg, encode_jpeg

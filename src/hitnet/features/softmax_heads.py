@@ -5,6 +5,8 @@ the true class pass through the matrix of errors T before they meet the label (P
 the likelihood Σ_z p(z) T[z, g]. Where classes are many, such probabilities tell more than distances of capsules.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,8 +17,8 @@ RATE = 1e-3  # the highest learning rate
 
 def fit_softmax_heads(
     features: Tensor, labels: Tensor, errors: Tensor, *, seed: int = 0, device: torch.device | str = "cpu"
-) -> Tensor:
-    """ln p (N, K) of images by heads that have not seen them, float32 on the CPU.
+) -> Callable[[Tensor], Tensor]:
+    """What heads that have not seen images (B,) say of them: ln p (B, K).
 
     Args:
         features: (N, D), floating-point.
@@ -29,7 +31,7 @@ def fit_softmax_heads(
     draw, noise = torch.Generator().manual_seed(seed), torch.Generator(device).manual_seed(seed)
     labels = labels.to("cpu", torch.int64)
     dealt, labels = deal(labels, options.folds, draw).to(device), labels.to(device)
-    features, chances = features.to(device), errors.to(device).log().T[labels]  # (N, K), of each label by class
+    features, chances = features.to(device), errors.to(device).log().T.contiguous()  # (K, K), of each label by class
     mean, scale = standardisation(features)
     weight = torch.zeros(features.shape[1], options.folds * classes, device=device, requires_grad=True)
     bias = torch.zeros(options.folds * classes, device=device, requires_grad=True)
@@ -40,11 +42,15 @@ def fit_softmax_heads(
         return torch.log_softmax((rows @ weight + bias).view(len(index), -1, classes), dim=2)
 
     def loss(index: Tensor) -> Tensor:
-        losses = -torch.logsumexp(said(index, options.dropout) + chances[index, None], dim=2)  # (B, F)
+        losses = -torch.logsumexp(said(index, options.dropout) + chances[labels[index], None], dim=2)  # (B, F)
         return mean_of_seen(losses, dealt[index])
 
-    indices = batches(count, options.steps_for(count), min(options.batch, count), draw, device)
-    descend([weight, bias], RATE, indices, loss)
-    with torch.no_grad():
-        parts = torch.arange(count, device=device).split(BLOCK)
-        return torch.cat([said(part, 0.0)[torch.arange(len(part)), dealt[part]].cpu() for part in parts])
+    steps, size = options.steps_for(count), min(options.batch, count)
+    descend([weight, bias], RATE, batches(count, steps, size, draw, device), loss)
+
+    @torch.no_grad()
+    def judge(index: Tensor) -> Tensor:
+        parts = index.split(BLOCK)
+        return torch.cat([said(part, 0.0)[torch.arange(len(part)), dealt[part]] for part in parts])
+
+    return judge

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hitnet import __version__
-from hitnet.errors import HitNetError, check_choice
-from hitnet.inference.onnx_file import CLASSIFIER, DECODER, FORMAT, LARGEST, About, onnx_packages, write_about
+from hitnet.errors import HitNetError
+from hitnet.inference.onnx_file import FORMAT, LARGEST, About, onnx_packages, write_about
 from hitnet.inference.prediction import DecisionRule
 from hitnet.models.network import Network, unit_images
 from hitnet.runtime.files import expand, replacing
@@ -22,6 +22,7 @@ from hitnet.runtime.files import expand, replacing
 OPSET = 17  # ONNX Runtime 1.12 and later
 BATCH = "images"  # the name of the dimension that may have any size
 LATER_EXPORTER = "dynamo"  # what later versions of PyTorch use by default; it needs further packages
+WORDS = "images: uint8, grey or RGB. The class with the smallest distance wins; if all miss, none does."
 TOLERANCE, RELATIVE = 1e-4, 1e-5  # a misfit is a sum over all classes
 
 
@@ -32,13 +33,11 @@ def export_network(
     rule: Callable[[], DecisionRule],
     model_name: str,
     data: str,
-    part: str = CLASSIFIER,
 ) -> Path:
     """Export a trained network to an ONNX file; see `Run.export`.
 
     `rule` gives how distances become a class; it is called once the other arguments are checked.
     """
-    check_choice("export", "`part`", part, (CLASSIFIER, DECODER))
     target = expand(out)
     if target.suffix.lower() != ".onnx":
         raise HitNetError(f"{out}: choose a file name that ends in .onnx as `out`.")
@@ -47,13 +46,13 @@ def export_network(
     if sum(value.nbytes for value in network.state_dict().values()) > LARGEST:
         raise HitNetError("The network's weights take more than 2 GB, which an ONNX file cannot hold.")
     decide = rule()
-    graph = ClassifierGraph(network) if part == CLASSIFIER else DecoderGraph(network)
+    graph = Graph(network)
     content = _exported(graph)
     check_same_values(graph, content, runtime)
     model = onnx.load_model_from_string(content)
     model.producer_name, model.producer_version = "hitnet", __version__
-    model.doc_string = graph.words
-    facts: Any = {"format": FORMAT, "part": part, "model_name": model_name, "data": data, "hitnet": __version__}
+    model.doc_string = WORDS
+    facts: Any = {"format": FORMAT, "model_name": model_name, "data": data, "hitnet": __version__}
     config = network.config
     write_about(model, About(in_shape=config.in_shape, crop=config.pretrained, **facts, **vars(decide)))
     with replacing(target) as temporary:
@@ -61,51 +60,22 @@ def export_network(
     return target
 
 
-class ClassifierGraph(nn.Module):
+class Graph(nn.Module):
     """Images (B, C, H, W), uint8 → distances (B, K), capsules (B, K, n), extra components (B, e), misfits (B,)."""
-
-    words = "images: uint8, grey or RGB. The class with the smallest distance wins; if all miss, none does."
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = with_plain_pools(network)
         extra, fit = ("extra",) if network.extra else (), ("misfit",) if network.head.loss == "centripetal" else ()
-        self.inputs, self.outputs = ("images",), ("distances", "capsules", *extra, *fit)
+        self.outputs = ("distances", "capsules", *extra, *fit)
 
-    def examples(self, count: int) -> tuple[Tensor, ...]:
-        return (torch.randint(0, 256, (count, *self.network.config.in_shape), dtype=torch.uint8),)
+    def examples(self, count: int) -> Tensor:
+        return torch.randint(0, 256, (count, *self.network.config.in_shape), dtype=torch.uint8)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         output = self.network(unit_images(images), reconstruct=False)
         parts = (output.distances, output.capsules, output.extra, output.misfit)
         return tuple(part for part in parts if part is not None)
-
-
-class DecoderGraph(nn.Module):
-    """Capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1]."""
-
-    words = "Decodes the capsule of one class per image; the centre of a class is its prototype."
-    outputs = ("images",)
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        if network.decoder is None:
-            raise HitNetError("This network has no decoder to export. Choose `part` classifier, or another run.")
-        self.config, self.decoder = network.config, network.decoder
-        self.inputs = ("capsules", "classes", *(("extra",) if network.extra else ()))
-
-    def examples(self, count: int) -> tuple[Tensor, ...]:
-        config = self.config
-        capsules = torch.rand(count, config.num_classes, config.capsule_dim)
-        extra = (torch.randn(count, config.extra_dim),) if config.extra_dim else ()
-        return capsules, torch.randint(0, config.num_classes, (count,)), *extra
-
-    def forward(self, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
-        images: Tensor = self.decoder(capsules, classes, extra)
-        return images
-
-
-Graph = ClassifierGraph | DecoderGraph
 
 
 class MatrixPool(nn.Module):
@@ -144,12 +114,9 @@ def check_same_values(graph: Graph, content: bytes, runtime: Any) -> None:
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         for count in (1, 3):
-            inputs = graph.examples(count)
-            result = graph(*inputs)
-            expected = result if isinstance(result, tuple) else (result,)
-            given = {name: value.numpy() for name, value in zip(graph.inputs, inputs, strict=True)}
-            values = [torch.from_numpy(value) for value in session.run(list(graph.outputs), given)]
-            pairs = list(zip(values, expected, strict=True))
+            images = graph.examples(count)
+            values = map(torch.from_numpy, session.run(list(graph.outputs), {"images": images.numpy()}))
+            pairs = list(zip(values, graph(images), strict=True))
             if not all(a.shape == b.shape and torch.allclose(a, b, rtol=RELATIVE, atol=TOLERANCE) for a, b in pairs):
                 raise HitNetError(
                     "This network cannot be exported: ONNX Runtime computes other values than PyTorch. Choose another "
@@ -170,7 +137,6 @@ def plain_attention() -> Iterator[None]:
 
 def _exported(graph: Graph) -> bytes:
     """The graph as ONNX, by the exporter that all promised versions of PyTorch have."""
-    names = (*graph.inputs, *graph.outputs)
     content = io.BytesIO()
     later = LATER_EXPORTER in inspect.signature(torch.onnx.export).parameters
     options: dict[str, Any] = {LATER_EXPORTER: False} if later else {}
@@ -180,11 +146,11 @@ def _exported(graph: Graph) -> bytes:
         try:
             torch.onnx.export(
                 graph.eval(),
-                graph.examples(2),
+                (graph.examples(2),),
                 content,  # type: ignore[arg-type]
-                input_names=list(graph.inputs),
+                input_names=["images"],
                 output_names=list(graph.outputs),
-                dynamic_axes={name: {0: BATCH} for name in names},
+                dynamic_axes={name: {0: BATCH} for name in ("images", *graph.outputs)},
                 opset_version=OPSET,
                 **options,
             )

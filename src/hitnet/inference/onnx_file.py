@@ -30,7 +30,6 @@ LARGEST = (2 << 30) - 1  # bytes; protobuf reads no more
 LARGEST_VALUES = 4 << 30  # bytes
 ENDLESS = {"Loop", "Scan", "SequenceMap"}
 BATCH_PIXELS = 2**22
-CLASSIFIER, DECODER = "classifier", "decoder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,6 @@ class About(DecisionRule):
 
     Attributes:
         format: Version of these entries.
-        part: "classifier" or "decoder".
         in_shape: (C, H, W) of an image; C = 1 is grey, 3 is RGB.
         model_name: The name that the network was chosen by.
         data: The data that it was trained on.
@@ -49,7 +47,6 @@ class About(DecisionRule):
     """
 
     format: int
-    part: str
     in_shape: tuple[int, int, int]
     model_name: str
     data: str
@@ -138,8 +135,6 @@ def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
     except Exception as error:  # protobuf's errors have no common class
         raise HitNetError(f"{file} is not a readable ONNX file: {error}") from error
     about = read_about(model, file)
-    if about.part != CLASSIFIER:
-        raise HitNetError(f"{file} holds a {about.part}. Give the classifier of the run.")
     check_graph(model, file, onnx)
     bound_memory(runtime)
     options = runtime.SessionOptions()

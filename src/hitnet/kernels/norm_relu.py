@@ -62,21 +62,9 @@ class NormRelu(torch.autograd.Function):
         parts = torch.empty(3, programs, channels, dtype=torch.float32, device=x.device)
         coefficients = torch.empty(4, channels, dtype=torch.float32, device=x.device)
         kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=block)
-        kernels.combine[(columns,)](
-            parts,
-            weight,
-            bias,
-            batch_mean,
-            batch_variance,
-            coefficients,
-            programs,
-            rows,
-            epsilon,
-            channels=channels,
-            block_p=SHARES,
-            block_c=block,
-            num_warps=8,
-        )
+        sizes = {"channels": channels, "block_p": SHARES, "block_c": block, "num_warps": 8}
+        given = parts, weight, bias, batch_mean, batch_variance, coefficients
+        kernels.combine[(columns,)](*given, programs, rows, epsilon, **sizes)
         size = (height // 2, width // 2) if pool else (height, width)
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]

@@ -46,10 +46,25 @@ class Geometry:
         return self.in_channels * self.side * self.side
 
     @property
-    def constants(self) -> dict[str, int]:
-        """What the kernels of the second convolution are compiled for."""
-        sizes = {"side": self.side, "stride": self.stride, "channels": self.channels}
+    def first(self) -> dict[str, int]:
+        """The sizes that the kernels of the first convolution take, and how they are launched."""
+        sizes = {"height": self.height, "width": self.width, "out_width": self.map_size[1], "inner": self.inner}
+        sizes |= {"padded": self.padded, "side": self.side, "channels": self.channels}
+        return {**sizes, "num_warps": 8, "num_stages": 3}
+
+    @property
+    def second(self) -> dict[str, int]:
+        """The same for the second convolution."""
+        sizes = {"width": self.map_size[1], "out_width": self.out_size[1], "padded": self.padded}
+        sizes |= {"side": self.side, "stride": self.stride, "channels": self.channels}
         return {**sizes, "rows": ROWS, "depth": DEPTH, "num_warps": 8, "num_stages": 4}
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The same for what gathers or scatters the results of the second convolution."""
+        positions = self.out_size[0] * self.out_size[1]
+        sizes = {"positions": positions, "padded": self.padded, "channels": self.channels}
+        return {**sizes, "block_p": PLACES, "block_n": 32}
 
 
 @functools.cache
@@ -66,23 +81,8 @@ def rows_of(matrix: Tensor, block: tuple[int, int]) -> TensorDescriptor:
 def first_forward(g: Geometry, pixels: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     positions = g.map_size[0] * g.map_size[1]
     maps = pixels.new_empty(positions * g.padded, g.channels)
-    kernels.first_forward[(positions, g.padded // ROWS)](
-        pixels,
-        weight,
-        bias,
-        maps,
-        g.height,
-        g.width,
-        g.map_size[1],
-        g.padded,
-        g.inner,
-        side=g.side,
-        block_k=32,
-        rows=ROWS,
-        channels=g.channels,
-        num_warps=8,
-        num_stages=3,
-    )
+    grid = positions, g.padded // ROWS
+    kernels.first_forward[grid](pixels, weight, bias, maps, block_k=32, rows=ROWS, **g.first)
     return maps
 
 
@@ -92,22 +92,12 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
     each = -(-(g.side * g.side) // shares)
     shares = -(-(g.side * g.side) // each)
     parts = torch.empty(shares * positions * g.padded, g.channels, dtype=torch.float32, device=maps.device)
-    kernels.second_forward[(positions * blocks, shares)](
-        rows_of(maps, (ROWS, DEPTH)),
-        rows_of(weight, (g.channels, DEPTH)),
-        parts,
-        g.map_size[1],
-        g.out_size[1],
-        positions,
-        g.padded,
-        blocks,
-        each,
-        **g.constants,
-    )
+    read = rows_of(maps, (ROWS, DEPTH)), rows_of(weight, (g.channels, DEPTH))
+    sizes = {"positions": positions, "blocks": blocks, "taps_each": each, **g.second}
+    kernels.second_forward[(positions * blocks, shares)](*read, parts, **sizes)
     out = maps.new_empty(g.images, g.channels, *g.out_size)
-    kernels.second_gather[(g.images, g.channels // 32, -(-positions // PLACES))](
-        parts, bias, out, shares, positions, g.padded, block_p=PLACES, block_n=32, channels=g.channels, relu=relu
-    )
+    grid = g.images, g.channels // 32, -(-positions // PLACES)
+    kernels.second_gather[grid](parts, bias, out, shares, relu=relu, **g.places)
     return out
 
 
@@ -115,35 +105,17 @@ def position_major(g: Geometry, gradient: Tensor, out: Tensor, *, relu: bool) ->
     """Gradient of the output (images, channels, height, width), behind its relu, as (positions·images, channels)."""
     positions = g.out_size[0] * g.out_size[1]
     scattered = out.new_empty(positions * g.padded, g.channels)
-    kernels.second_scatter[(g.padded, g.channels // 32, -(-positions // PLACES))](
-        gradient,
-        out,
-        scattered,
-        g.images,
-        positions,
-        g.padded,
-        block_p=PLACES,
-        block_n=32,
-        channels=g.channels,
-        relu=relu,
-    )
+    grid = g.padded, g.channels // 32, -(-positions // PLACES)
+    kernels.second_scatter[grid](gradient, out, scattered, g.images, relu=relu, **g.places)
     return scattered
 
 
 def second_data_gradient(g: Geometry, gradient: Tensor, weight: Tensor, maps: Tensor) -> Tensor:
-    blocks = g.padded // ROWS
-    out = torch.empty_like(maps)
-    kernels.second_data_gradient[(g.map_size[0] * g.map_size[1] * blocks,)](
-        rows_of(gradient, (ROWS, DEPTH)),
-        rows_of(weight, (DEPTH, g.channels)),
-        rows_of(maps, (ROWS, g.channels)),
-        rows_of(out, (ROWS, g.channels)),
-        g.map_size[1],
-        *g.out_size,
-        g.padded,
-        blocks,
-        **g.constants,
-    )
+    out, blocks = torch.empty_like(maps), g.padded // ROWS
+    read = rows_of(gradient, (ROWS, DEPTH)), rows_of(weight, (DEPTH, g.channels)), rows_of(maps, (ROWS, g.channels))
+    sizes = {"out_height": g.out_size[0], "blocks": blocks, **g.second}
+    grid = (g.map_size[0] * g.map_size[1] * blocks,)
+    kernels.second_data_gradient[grid](*read, rows_of(out, (ROWS, g.channels)), **sizes)
     return out
 
 
@@ -151,16 +123,9 @@ def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tenso
     """(channels out, side, side, channels in) in float32."""
     rows = min(ROWS, g.channels)
     out = torch.empty(g.channels, g.side * g.side * g.channels, dtype=torch.float32, device=maps.device)
-    kernels.second_weight_gradient[(g.side * g.side, g.channels // rows)](
-        rows_of(gradient, (DEPTH, rows)),
-        rows_of(maps, (DEPTH, g.channels)),
-        out,
-        g.map_size[1],
-        g.out_size[1],
-        g.out_size[0] * g.out_size[1],
-        g.padded,
-        **{**g.constants, "rows": rows},
-    )
+    read = rows_of(gradient, (DEPTH, rows)), rows_of(maps, (DEPTH, g.channels))
+    sizes = {**g.second, "positions": g.out_size[0] * g.out_size[1], "rows": rows}
+    kernels.second_weight_gradient[(g.side * g.side, g.channels // rows)](*read, out, **sizes)
     return out.view(g.channels, g.side, g.side, g.channels)
 
 
@@ -169,23 +134,8 @@ def first_weight_gradient(g: Geometry, pixels: Tensor, gradient: Tensor) -> tupl
     positions, block_k = g.map_size[0] * g.map_size[1], 128
     programs, blocks = min(positions, multiprocessors(pixels.device)), -(-(g.inner + 1) // block_k)
     parts = torch.empty(programs, blocks * block_k, g.channels, dtype=torch.float32, device=pixels.device)
-    kernels.first_weight_gradient[(programs, blocks)](
-        pixels,
-        gradient,
-        parts,
-        positions,
-        g.height,
-        g.width,
-        g.map_size[1],
-        g.padded,
-        g.inner,
-        side=g.side,
-        block_k=block_k,
-        depth=DEPTH,
-        channels=g.channels,
-        num_warps=8,
-        num_stages=3,
-    )
+    sizes = {"positions": positions, "block_k": block_k, "depth": DEPTH, **g.first}
+    kernels.first_weight_gradient[(programs, blocks)](pixels, gradient, parts, **sizes)
     total = parts.sum(dim=0)
     return total[: g.inner].t(), total[g.inner]
 
@@ -237,8 +187,5 @@ def two_convolutions(
     Both convolutions must have the same number of channels, a multiple of 64, square kernels of the same size and no
     padding; the first must have stride 1.
     """
-    stride = second.stride[0]
-    out: Tensor = TwoConvolutions.apply(
-        images, first.weight, first.bias, second.weight, second.bias, stride, relu, dtype
-    )
-    return out
+    weights = first.weight, first.bias, second.weight, second.bias
+    return TwoConvolutions.apply(images, *weights, second.stride[0], relu, dtype)

@@ -56,8 +56,7 @@ class HitOrMissClassifier(nn.Module):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Images as the backbone takes them → features (B, num_features)."""
-        features: Tensor = pooled_features(self.backbone, images)
-        return features
+        return pooled_features(self.backbone, images)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Features (B, num_features) → distances (B, K), or the features themselves if `pre_logits`."""
@@ -71,8 +70,7 @@ class HitOrMissClassifier(nn.Module):
             raise HitNetError(
                 "HitOrMissClassifier: there is no head. Call `reset_classifier` with the classes' number."
             )
-        capsules: Tensor = self.head(self.forward_features(images))
-        return capsules
+        return self.head(self.forward_features(images))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
@@ -82,10 +80,8 @@ def pooled_features(module: nn.Module, images: Tensor) -> Tensor:
     """Features (B, F) of a module. One with timm's methods is asked for what its own classifier would get."""
     forward_head, forward_features = (getattr(module, name, None) for name in ("forward_head", "forward_features"))
     if callable(forward_head) and callable(forward_features):
-        features: Tensor = forward_head(forward_features(images), pre_logits=True)
-        return features
-    plain: Tensor = module(images)
-    return plain
+        return forward_head(forward_features(images), pre_logits=True)
+    return module(images)
 
 
 def with_backbone(

@@ -72,8 +72,7 @@ class DenseDecoder(Decoder):
         keras_init(self)
 
     def logits(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.layers(inputs)
-        return logits.view(-1, *self.in_shape)
+        return self.layers(inputs).view(-1, *self.in_shape)
 
 
 class Doubling(nn.Module):

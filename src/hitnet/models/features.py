@@ -119,8 +119,7 @@ class SmallFeatures(Features):
         keras_init(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.layers(images)
-        return maps.permute(0, 2, 3, 1).flatten(1)  # already the order in memory, so no copy
+        return self.layers(images).permute(0, 2, 3, 1).flatten(1)  # already the order in memory, so no copy
 
 
 class ConvNorm(nn.Sequential):
@@ -142,8 +141,7 @@ class Residual(nn.Module):
         self.layers = nn.Sequential(ConvNorm(channels, channels), ConvNorm(channels, channels))
 
     def forward(self, maps: Tensor) -> Tensor:
-        out: Tensor = maps + self.layers(maps)
-        return out
+        return maps + self.layers(maps)
 
 
 class ResNet9Features(Features):
@@ -164,8 +162,7 @@ class ResNet9Features(Features):
         self.num_features = 512
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.layers(images)
-        return torch.amax(maps, dim=(2, 3))
+        return torch.amax(self.layers(images), dim=(2, 3))
 
 
 class BackboneFeatures(Features):
@@ -200,5 +197,4 @@ class BackboneFeatures(Features):
         if self.scale > 1:
             images = F.interpolate(images, scale_factor=self.scale, mode="bilinear", align_corners=False)
         normalised = (images - self.mean) / self.std  # grey images are repeated by this
-        features: Tensor = self.module(normalised.contiguous(memory_format=torch.channels_last))
-        return features
+        return self.module(normalised.contiguous(memory_format=torch.channels_last))

@@ -46,8 +46,7 @@ def decode_batch(network: Network, capsules: Tensor, classes: Tensor, extra: Ten
     """Decode capsules (B, n) of classes (B,) and extra components (B, e), if any: images (B, C, H, W) in [0, 1]."""
     # Every class gets the capsule: the decoder masks all classes but the one to decode.
     repeated = capsules[:, None].expand(-1, network.config.num_classes, -1)
-    images: Tensor = need_decoder(network)(repeated, classes, extra)
-    return images
+    return need_decoder(network)(repeated, classes, extra)
 
 
 class Hybrid(NamedTuple):

@@ -193,10 +193,6 @@ class Network(nn.Module):
             return misfit(distances)
         return 1 - (F.normalize(features.float(), dim=1) @ self.typical.T).amax(dim=1)
 
-    def check_pretrained(self) -> None:
-        """Raise if the weights that a pretrained backbone starts from cannot be had or do not fit."""
-        self.features.check_pretrained(self.config.weights)
-
     def load_pretrained(self) -> None:
         """Let a pretrained backbone start from its weights; other feature extractors start as they are."""
         self.features.load_pretrained(self.config.weights)

@@ -15,7 +15,6 @@ from hitnet.plots.sheet import class_figures as class_figures
 from hitnet.plots.sheet import draw_image as draw_image
 from hitnet.plots.sheet import save as save
 from hitnet.plots.sheet import tile_figures as tile_figures
-from hitnet.plots.synthesis import capsule_figure as capsule_figure
 from hitnet.plots.synthesis import distribution_figures as distribution_figures
 from hitnet.plots.synthesis import draw_distribution as draw_distribution
 from hitnet.plots.synthesis import hybrid_figures as hybrid_figures

@@ -37,6 +37,7 @@ COLUMNS = 10  # images in a row of a class
 MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character
 
 log = logging.getLogger("hitnet")
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it would log every glyph of the fonts in a PDF
 
 
 def blank_figure(width: float, height: float) -> Figure:
@@ -122,7 +123,6 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
     dpi = FINE if kind in ("pdf", "svg", "svgz", "eps", "ps") else DPI
     with (
         matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "hitnet", "image.composite_image": False}),
-        _quiet_fonts(),
         _missing_reported_once(),
     ):
         if kind == "pdf":
@@ -136,18 +136,6 @@ def save(figures: Sequence[Figure], path: str | Path) -> list[Path]:
             with replacing(name) as temporary:
                 figure.savefig(temporary, dpi=dpi, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return names
-
-
-@contextmanager
-def _quiet_fonts() -> Iterator[None]:
-    """Silence fontTools, which logs every glyph of the fonts in a PDF."""
-    log = logging.getLogger("fontTools")
-    before = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 @contextmanager

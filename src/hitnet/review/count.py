@@ -15,8 +15,9 @@ import numpy as np
 
 from hitnet.audit.audit_folder import own_file
 from hitnet.audit.report import audit_fingerprint
-from hitnet.audit.rows import Ints, Rows
+from hitnet.audit.rows import Rows
 from hitnet.errors import HitNetError, whole
+from hitnet.features.opinions import Ints
 from hitnet.review.certified import Draws, count_bounds, count_estimate, draw_images, draw_weights, follow_draws
 from hitnet.review.selection import Verdict, Verdicts
 from hitnet.runtime import files, schemas

@@ -16,9 +16,10 @@ from PIL import Image
 from torch import Tensor
 
 from hitnet.audit.audit_folder import Kept
-from hitnet.audit.rows import Ints, Rows
+from hitnet.audit.rows import Rows
 from hitnet.data import Data
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
+from hitnet.features.opinions import Ints
 
 NEIGHBOURS = 5
 TYPICAL = 5
@@ -48,7 +49,8 @@ class Evidence:
         if self.features is not None:
             return [part.tolist() for part in most_typical(self.features, labels, classes, TYPICAL)]
         members = [np.flatnonzero(self.rows.given == k) for k in range(classes)]
-        nearest = [np.argsort(self.rows.distances[own, k], kind="stable")[:TYPICAL] for k, own in enumerate(members)]
+        distances = self.rows.given_distances
+        nearest = [np.argsort(distances[own], kind="stable")[:TYPICAL] for own in members]
         return [own[best].tolist() for own, best in zip(members, nearest, strict=True)]
 
     def typical(self, k: int) -> list[int]:
@@ -111,12 +113,13 @@ class Evidence:
         kinds = []
         for kind in dict.fromkeys(opinion.kind for opinion in self.opinions):
             members = [opinion.distances[row] for opinion in self.opinions if opinion.kind == kind]
-            distances = np.stack(members).astype(np.float32)
-            mean = distances.mean(axis=0)
+            distances, at = np.stack(members).astype(np.float32), self.opinions[0].classes
+            named = np.arange(distances.shape[1]) if at is None else at[row, :-1]
+            distances = distances[:, : len(named)]
+            mean, votes = distances.mean(axis=0), np.bincount(distances.argmin(axis=1), minlength=len(named))
             nearest = np.argsort(mean, kind="stable")[:3]
-            votes = np.bincount(distances.argmin(axis=1), minlength=len(mean))
-            about = {"kind": kind, "judges": len(members)}
-            kinds.append(about | {"nearest": [[int(k), round(float(mean[k]), 2), int(votes[k])] for k in nearest]})
+            shown = [[int(named[k]), round(float(mean[k]), 2), int(votes[k])] for k in nearest]
+            kinds.append({"kind": kind, "judges": len(members), "nearest": shown})
         return kinds
 
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.audit.rows import Ints, Mask, Rows
+from hitnet.audit.rows import Mask, Rows
 from hitnet.decisions.rules import DECISIONS
 from hitnet.errors import HitNetError, check_choice
+from hitnet.features.opinions import Ints
 from hitnet.runtime.files import is_unicode
 
 SORTS = ("doubt", "file", "outliers")

@@ -41,7 +41,7 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None, coun
         raise HitNetError("This audit has no folder to keep decisions in. Audit again with `out`.")
     data = audit.audited_data(data).reopen(limit=audit.summary.limit)
     kept = read_kept(audit.folder, len(audit.table), len(audit.class_names))
-    rows = Rows(audit.table, audit.distances, audit.class_names)
+    rows = Rows(audit.table, audit.distances, audit.class_names, audit.classes)
     board = Board(rows, audit.folder, reviewer)
     if count is not None:
         board.draw(count)

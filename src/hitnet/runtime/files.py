@@ -42,10 +42,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         mode = _mode(target if target.exists() else temporary)
         with _held(temporary):
             yield temporary
-        with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
-            os.fsync(written.fileno())
-        temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
-        temporary.replace(target)
+            with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
+                os.fsync(written.fileno())
+            temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
+            temporary.replace(target)
     except OSError as error:
         if error.errno not in NO_PLACE:  # any other error is the block's own
             raise

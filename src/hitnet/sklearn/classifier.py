@@ -18,8 +18,8 @@ from torch import Tensor
 from hitnet.capsules import HIT_RADIUS, HitOrMiss, distances
 from hitnet.data import Images
 from hitnet.errors import HitNetError, share, whole
-from hitnet.features.cache import cached_features
-from hitnet.features.heads import CLEAN, fit_heads
+from hitnet.features.heads import CLEAN_DROPOUT, HeadOptions, fit_heads
+from hitnet.features.one_pass import cached_features
 from hitnet.inference import check_share, misfit_limit, misfits
 from hitnet.inference.pictures import batches_of
 from hitnet.models import ModelChoice, Network, choose_model, unit_images
@@ -166,7 +166,7 @@ class HitNetClassifier(
         classes, rows = len(self.classes_), np.arange(len(labels))
         if inputs.ndim == 2:
             used = self._calibrating(labels, float(calibration > 0))
-            options = replace(CLEAN, capsule_dim=capsule_dim, ghosts=ghosts)
+            options = HeadOptions(dropout=CLEAN_DROPOUT, capsule_dim=capsule_dim, ghosts=ghosts)
             if epochs is not None:
                 options = replace(options, steps=epochs * math.ceil(len(inputs) / options.batch))
             fitted = fit_heads(inputs, torch.from_numpy(labels), classes, options=options, seed=seed)

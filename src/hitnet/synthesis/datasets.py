@@ -7,7 +7,6 @@ both are written whole or not at all.
 
 import logging
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +16,13 @@ import torch
 from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
+from hitnet.data.formats.arrays import write_npz
 from hitnet.data.reading.pictures import as_picture
 from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.network import Network, to_device
 from hitnet.runtime.bar import shown
-from hitnet.runtime.files import check_vacant, expand, new_folder, replacing
+from hitnet.runtime.files import check_vacant, expand, new_folder
 from hitnet.runtime.progress import Progress
 from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
@@ -197,34 +197,13 @@ def check_new(target: Path) -> None:
 
 
 def _write_npz(stream: ImageStream, batches: Iterator[tuple[str, Images]], target: Path) -> None:
-    labels, splits = np.empty(stream.total, np.int64), np.empty(stream.total, "<U5")
-    masks: list[Tensor] = []
-    done = 0
-    with (
-        replacing(target) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=4) as archive,
-    ):
-        with archive.open("images.npy", "w", force_zip64=True) as file:
-            header = {"descr": "|u1", "fortran_order": False, "shape": (stream.total, *stream.shape)}
-            np.lib.format.write_array_header_1_0(file, header)
-            for split, images in batches:
-                file.write(images.pixels.contiguous().numpy().data)
-                labels[done : done + len(images)] = images.labels.numpy()
-                splits[done : done + len(images)] = split
-                if images.masks is not None:
-                    masks.append(images.masks)
-                done += len(images)
-        if done != stream.total:
-            raise HitNetError(f"{target}: the stream announced {stream.total:,} images but gave {done:,}.")
-        rest = {
-            "labels": labels,
-            "class_names": np.array(stream.class_names, np.str_),
-            "split": splits,
-            "name": np.array(stream.name, np.str_),
-            "flip": np.array(stream.flip),
-        }
-        if masks:
-            rest["masks"] = torch.cat(masks).numpy()
-        for key, array in rest.items():
-            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
+    splits, done = np.empty(stream.total, "<U5"), 0
+
+    def parts() -> Iterator[Images]:
+        nonlocal done
+        for split, images in batches:
+            splits[done : done + len(images)] = split
+            done += len(images)
+            yield images
+
+    write_npz(target, parts(), stream.total, stream, split=splits)

@@ -131,8 +131,7 @@ class Traversal:
         The root mean square, over values and pixels, of the difference from the mean picture of the row.
         """
         rows = self.images.double()
-        change: np.ndarray = (rows - rows.mean(dim=1, keepdim=True)).square().mean(dim=(1, 2, 3, 4)).sqrt().numpy()
-        return change
+        return (rows - rows.mean(dim=1, keepdim=True)).square().mean(dim=(1, 2, 3, 4)).sqrt().numpy()
 
     def summary(self) -> pd.DataFrame:
         """One row per component, largest change first: component, change, share."""

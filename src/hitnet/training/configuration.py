@@ -104,13 +104,13 @@ def configure(
     with torch.device("meta"):  # finds options that do not fit before any folder is made; this takes no memory
         network = Network(built)
         Objective(network, completed, epoch=1)
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = network.count_parameters()
     if parameters > MOST_PARAMETERS:
         raise HitNetError(
             f"This network would have {parameters:,} parameters, more than {MOST_PARAMETERS:,}. Choose a smaller "
             "`capsule_dim` or `extra_dim`, or another network."
         )
-    network.check_pretrained()
+    network.features.check_pretrained(built.weights)
     _warn_of_ghosts(completed.ghosts, images.num_classes)
     modify, origin = hybrid_augmentation(completed, augment_from, images, device)
     return RunConfig(str(choice.name), built, completed, 0, describe(data, images, test), augment_from=origin), modify

@@ -5,7 +5,7 @@ Audits compute the same features, so that a network for audited photographs take
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from hitnet.data import Data, Images, ImageSet
 from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
-from hitnet.features.heads import CLEAN, FittedHeads, fit_heads
+from hitnet.features.heads import CLEAN_DROPOUT, FittedHeads, HeadOptions, fit_heads
 from hitnet.models.backbones import open_backbone
 from hitnet.models.network import ModelConfig, Network, evaluating, to_device
 from hitnet.probabilities import FEWEST_HELD_OUT
@@ -71,16 +71,18 @@ class FrozenTraining:
         if config.seed not in self.fits:
             features, recipe = self.features(config.model, self.images), config.recipe
             self.progress.part("fitting heads")
-            options = replace(
-                CLEAN,
+            options = HeadOptions(
                 steps=recipe.epochs * recipe.steps_per_epoch(len(features)),
                 batch=recipe.batch_size,
                 learning_rate=recipe.learning_rate,
+                dropout=CLEAN_DROPOUT,
                 capsule_dim=config.model.capsule_dim,
                 ghosts=recipe.ghosts,
             )
-            how: Any = {"options": options, "seed": config.seed, "device": self.device}
-            self.fits[config.seed] = fit_heads(features, self.images.labels, config.model.num_classes, **how)
+            where: Any = {"seed": config.seed, "device": self.device}
+            self.fits[config.seed] = fit_heads(
+                features, self.images.labels, config.model.num_classes, options=options, **where
+            )
         return self.fits[config.seed]
 
     def features(self, model: ModelConfig, images: ImageSet) -> Tensor:

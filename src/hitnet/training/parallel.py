@@ -72,8 +72,7 @@ class SumOverRanks(torch.autograd.Function):
 
 
 def over_ranks(values: Tensor) -> Tensor:
-    total: Tensor = SumOverRanks.apply(values)
-    return total
+    return SumOverRanks.apply(values)
 
 
 def synchronised_norm(norm: nn.modules.batchnorm._BatchNorm, maps: Tensor, count: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from hitnet.errors import HitNetError, check_choice, check_entries, finite, share, unknown_name, whole
@@ -105,9 +106,8 @@ class Recipe:
             object.__setattr__(self, name, finite(owner, name, getattr(self, name), above_0=True))
         for name in ("backbone_rate", "weight_decay", "miss_weight", "augment_strength", "rotate"):
             object.__setattr__(self, name, finite(owner, name, getattr(self, name)))
-        for name, hint in get_type_hints(Recipe).items():
-            if get_origin(hint) is Literal:
-                check_choice("Recipe", name, getattr(self, name), get_args(hint))
+        for name, choices in named_choices().items():
+            check_choice("Recipe", name, getattr(self, name), choices)
         for name in ("warp", "scale", "average", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise HitNetError(f"{owner}: {name} must be at least 0 and below 1; got {getattr(self, name)}.")
@@ -155,6 +155,13 @@ class Recipe:
         check_entries("entry of a recipe", values, (f.name for f in fields(cls)))
         schemas.check_schema(values, schemas.schema_of(cls), "the recipe")
         return cls(**values)
+
+
+@cache
+def named_choices() -> dict[str, tuple[str, ...]]:
+    """What each entry of a recipe may be that is chosen by name."""
+    hints = get_type_hints(Recipe).items()
+    return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
 
 FINE_TUNING = 1 / 3  # factor on the learning rate of a pretrained backbone

@@ -159,7 +159,7 @@ class RunFolder:
         if values is None:
             return None
         finite(str(self.calibration_file), "temperature", values["temperature"], above_0=True)
-        return Calibration(**values)
+        return Calibration(values["temperature"], values["misfits"])
 
     def threads(self) -> int | None:
         """How many threads of a CPU the run was begun with, if this is known: other numbers round otherwise."""

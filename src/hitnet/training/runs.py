@@ -18,7 +18,7 @@ from hitnet.data.split import check_split
 from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import Evaluation, check_fit, measure
 from hitnet.inference.onnx_export import export_network
-from hitnet.inference.onnx_file import CLASSIFIER, is_onnx, open_onnx
+from hitnet.inference.onnx_file import is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Predictions, check_share
 from hitnet.models.network import Network, distances_and_misfits
@@ -122,19 +122,15 @@ class Run(OnHub):
             predictions += map(rule.predict, names, distances.cpu().numpy(), unlike)
         return predictions
 
-    def export(
-        self, out: str | Path, *, part: str = CLASSIFIER, keep: float | None = None, known: Source | None = None
-    ) -> Path:
+    def export(self, out: str | Path, *, keep: float | None = None, known: Source | None = None) -> Path:
         """Export the network to an ONNX file, which needs neither PyTorch nor the run folder.
 
-        The classifier maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the
-        network has extra components, `extra` (B, e). The decoder maps `capsules`, `classes` (B,) and `extra` to
-        `images`, floats in [0, 1]. Batches may have any size. Image size, class names and radii are in the metadata.
-        Before the file is written, ONNX Runtime and PyTorch are compared.
+        It maps `images`, uint8 (B, C, H, W), to `distances` (B, K), `capsules` (B, K, n) and, where the network has
+        extra components, `extra` (B, e), without its decoder. Batches may have any size. Image size, class names and
+        radii are in the metadata. Before the file is written, ONNX Runtime and PyTorch are compared.
 
         Args:
             out: A file whose name ends in .onnx; an existing one is replaced.
-            part: "classifier" or "decoder".
             keep: The share of images of known classes that are to keep their class; see `hitnet.predict`. The file then
                 holds the largest misfit that this gives.
             known: Data whose test images `keep` is measured on. None: what the run has measured itself.
@@ -142,15 +138,12 @@ class Run(OnHub):
         Raises:
             HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
         """
-        if part != CLASSIFIER and keep is not None:
-            raise HitNetError("`keep` is for the classifier: a decoder answers no class. Leave it out.")
         return export_network(
             self.model,
             out,
             rule=partial(self.rule, keep=keep, known=known),
             model_name=self.config.model_name,
             data=str(self.config.data["name"]),
-            part=part,
         )
 
     def rule(

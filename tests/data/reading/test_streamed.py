@@ -86,7 +86,7 @@ def test_room_decides(photos, caplog):
 def test_a_file_that_vanishes_is_named(photos):
     streamed = opened(photos)
     (photos / streamed.entries[3].path).unlink()
-    with pytest.raises(HitNetError, match=r"band 0/009\.jpg: there is no such file; it could be read when"):
+    with pytest.raises(HitNetError, match=r"band 0/009\.jpg: there is no such file; it could be read before"):
         list(streamed.read([torch.arange(10)]))
 
 

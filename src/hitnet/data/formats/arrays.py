@@ -11,11 +11,12 @@ masks        optional, (N, H, W), (N, H, W, 1) or (N, 1, H, W): 0 on the backgro
 ids, paths, name, flip   optional; `save_npz` also keeps these, so that `open_data` gives the same set back
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -175,24 +176,37 @@ def save_npz(images: Images, path: str | Path, *, split: list[str] | None = None
     """Write a set as a .npz file that `open_data` reads back; `split` is that of each image, where it is known."""
     if Path(path).suffix.lower() != ".npz":
         raise HitNetError(f"{path}: the name of a file of arrays ends in .npz.")
-    arrays: dict[str, Array] = {
-        "images": images.pixels.cpu().numpy(),
-        "labels": images.labels.cpu().numpy(),
-        "class_names": np.array(images.class_names, np.str_),
-        "ids": images.ids.cpu().numpy(),
-        "name": np.array(images.name, np.str_),
-        "flip": np.array(images.flip),
-    }
+    rest: dict[str, Any] = {"ids": images.ids.cpu().numpy()}
     if images.paths is not None:
-        arrays["paths"] = np.array(images.paths, np.str_)
-    if images.masks is not None:
-        arrays["masks"] = images.masks.cpu().numpy()
+        rest["paths"] = np.array(images.paths, np.str_)
     if split is not None:
         if len(split) != len(images):
             raise HitNetError(f"{path}: {len(images)} images but {len(split)} splits.")
-        arrays["split"] = np.array([split_name(s, where=str(path)) for s in split], np.str_)
-    with replacing(path) as temporary, temporary.open("wb") as out:
-        np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+        rest["split"] = np.array([split_name(s, where=str(path)) for s in split], np.str_)
+    write_npz(Path(path), [images], len(images), images, **rest)
+
+
+def write_npz(path: Path, parts: Iterable[Images], count: int, about: Any, **rest: Array) -> None:
+    """Write `count` images, part by part, into a .npz file; `about` gives shape, class_names, name and flip of all."""
+    labels, masks, done = np.empty(count, np.int64), [], 0
+    with replacing(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED, compresslevel=4) as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (count, *about.shape)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for images in parts:
+                file.write(images.pixels.cpu().contiguous().numpy().data)
+                labels[done : done + len(images)] = images.labels.cpu().numpy()
+                if images.masks is not None:
+                    masks.append(images.masks.cpu().numpy())
+                done += len(images)
+        if done != count:
+            raise HitNetError(f"{path}: the stream announced {count:,} images but gave {done:,}.")
+        names = np.array(about.class_names, np.str_)
+        rest |= {"labels": labels, "class_names": names, "name": np.array(about.name, np.str_)}
+        rest |= {"flip": np.array(about.flip)} | ({"masks": np.concatenate(masks)} if masks else {})
+        for key, array in rest.items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read_npz(path: Path) -> Labelled:

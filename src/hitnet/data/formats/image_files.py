@@ -10,7 +10,7 @@ import logging
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -24,6 +24,7 @@ from hitnet.data.images import Images, Pixels, Streamed, decoded, pixels_of, tri
 from hitnet.data.opened import LONGEST_SIDE, Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing, Skipped, describe_skipped, log_skipped, stop_if_strict
+from hitnet.data.reading.findings import Findings, Look
 from hitnet.data.reading.pictures import PictureReader, file_pictures
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
 from hitnet.data.split import check_split, even_draw, natural, no_images
@@ -31,6 +32,7 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
+FIRST_HEADERS = 64  # that are read at most before the first answers whether there are colours
 
 
 class FileData(Data):
@@ -71,11 +73,33 @@ class FileData(Data):
             sets.append(self._with_flip(images))
         return sets
 
+    def looked_at(self, split: str, look: Look | None) -> ImageSet:
+        """As in `Data`; with the option `limit`, headers are read before: they say which images are drawn."""
+        if look is None:
+            return super().looked_at(split, look)
+        check_split(split)
+        listing, options = self.listing, self.options
+        if options.limit is None:
+            entries = listing.entries
+            found = look(entries, entries.in_split(split))
+            listing = replace(listing, entries=replace(entries, checksums=found.checksums))
+            surveyed = survey(listing, options, found).of_split(split)
+        else:
+            surveyed = survey(listing, options, headers_of(listing.entries)).of_split(split, options.limit)
+            found = look(surveyed.entries, np.ones(len(surveyed.entries), np.bool_))
+            surveyed = replace(surveyed, entries=replace(surveyed.entries, checksums=found.checksums))
+        self.size_note = surveyed.size_note
+        odd = (found.unreadable | found.undecodable).values()
+        kept, labels = surveyed.without({item.path: item for item in odd})
+        log_skipped(self.name, kept.skipped, listing.ignored)
+        about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape
+        return self._with_flip(Streamed(kept.entries, *about, crop=options.crop))
+
     def _surveys(self, splits: Sequence[str]) -> list[Survey]:
         """The survey of each split; what the headers lack is in the first, on which alone the option `limit` acts."""
         for split in splits:
             check_split(split)
-        whole = survey(self.listing, self.options)
+        whole = survey(self.listing, self.options, headers_of(self.listing.entries))
         self.size_note = whole.size_note
         others = [replace(whole.of_split(split), skipped=()) for split in splits[1:]]
         return [whole.of_split(splits[0], self.options.limit), *others]
@@ -134,36 +158,54 @@ class Survey:
 
     def decode(self, use: Callable[[int, Pixels], None]) -> tuple[Survey, npt.NDArray[np.int64]]:
         """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
-        skipped, good = list(self.skipped), np.ones(len(self.entries), np.bool_)
-        for i, picture in enumerate(decoded(self.entries, self.shape, crop=self.options.crop)):
+        odd: dict[str, Skipped] = {}
+        done = 0
+        for picture in decoded(self.entries, self.shape, crop=self.options.crop):
             if isinstance(picture, Skipped):
-                skipped.append(picture)
-                good[i] = False
+                odd[picture.path] = picture
             else:
-                use(i - len(skipped) + len(self.skipped), picture)
+                use(done, picture)
+                done += 1
+        return self.without(odd)
+
+    def without(self, odd: Mapping[str, Skipped]) -> tuple[Survey, npt.NDArray[np.int64]]:
+        """The survey of all but odd files, by path, and the labels of the others."""
+        paths = self.entries.paths if odd else ()
+        places = [i for i, path in enumerate(paths) if path in odd]
+        reasons = [odd[paths[i]] for i in places]
+        skipped = (*self.skipped, *reasons)
         stop_if_strict(self.name, skipped, strict=self.options.strict)
+        good = np.ones(len(self.entries), np.bool_)
+        good[places] = False
         if not good.any():
             none = f"{self.name}: none of its {len(good)} {self.split} images can be read."
-            raise HitNetError(f"{none} {describe_skipped(skipped[len(self.skipped) :], {})}")
-        entries = self.entries if good.all() else self.entries.take(good)
+            raise HitNetError(f"{none} {describe_skipped(reasons, {})}")
+        entries = self.entries.take(good) if places else self.entries
         index = {label: k for k, label in enumerate(self.classes)}
         codes = np.array([index.get(label, -1) for label in entries.classes], np.int64)
-        return replace(self, entries=entries, skipped=tuple(skipped)), codes[entries.labels]
+        return replace(self, entries=entries, skipped=skipped), codes[entries.labels]
 
 
-def survey(listing: Listing, options: DataOptions) -> Survey:
-    """Read the headers of all files, and look for one image of each class that can be decoded."""
-    skipped = list(listing.skipped)
-    entries = listing.entries
-    good = np.zeros(len(entries), np.bool_)
-    headers: Counter[decode.Header] = Counter()
-    for i, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
-        if isinstance(header, Skipped):
-            skipped.append(header)
-        else:
-            headers[header] += 1
-            good[i] = True
-    for own, reasons in _without_pixels(entries, np.flatnonzero(good)):
+def headers_of(entries: Entries) -> Findings:
+    """What the headers of all files say."""
+    found = Findings(np.zeros(len(entries), np.bool_), np.zeros(0, "V16"))
+    for place, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
+        found.note(place, header)
+    return found
+
+
+def any_colour(entries: Entries) -> bool:
+    """Whether an image is not grey; reads headers up to the first that is in colour."""
+    headers = in_threads(lambda entry: tried(entry, decode.header), entries, ahead=FIRST_HEADERS)
+    return any(isinstance(header, decode.Header) and not header.grey for header in headers)
+
+
+def survey(listing: Listing, options: DataOptions, found: Findings) -> Survey:
+    """What the files of a listing have in common; of each class, one image must be one that can be decoded."""
+    entries, skipped = listing.entries, [*listing.skipped, *found.unreadable.values()]
+    good = np.ones(len(entries), np.bool_)
+    good[list(found.unreadable)] = False
+    for own, reasons in _without_pixels(entries, np.flatnonzero(good), found):
         good[own] = False
         skipped += reasons
     good_classes = entries.label_names(good)
@@ -174,7 +216,7 @@ def survey(listing: Listing, options: DataOptions) -> Survey:
     if len(names) < 2:
         problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
         raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
-    shape, note = _common_shape(listing.name, headers, options)
+    shape, note = _common_shape(listing.name, found.headers, options)
     return Survey(listing.name, options, names, shape, entries.take(good), tuple(skipped), note)
 
 
@@ -200,16 +242,20 @@ def stream_images(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
 
 
 def _without_pixels(
-    entries: Entries, places: npt.NDArray[np.int64]
+    entries: Entries, places: npt.NDArray[np.int64], found: Findings
 ) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
     """The places of each class whose headers are sound but of which no image can be decoded, and the reasons."""
+
+    def glance(place: int) -> object:
+        known = found.decoded[place]
+        return found.undecodable.get(place) if known else pixels_of(entries[place], (1, 1, 1))
+
     labels = entries.labels[places]
-    known, first = np.unique(labels, return_index=True)
-    for label, picture in zip(known, decoded(entries.take(places[first]), (1, 1, 1)), strict=True):
+    classes, first = np.unique(labels, return_index=True)
+    for label, picture in zip(classes, in_threads(glance, places[first].tolist()), strict=True):
         if isinstance(picture, Skipped):
             own = places[labels == label]
-            glances = (pixels_of(entries[place], (1, 1, 1)) for place in own)
-            reasons: list[Any] = list(takewhile(lambda each: isinstance(each, Skipped), glances))
+            reasons: list[Any] = list(takewhile(lambda each: isinstance(each, Skipped), map(glance, own.tolist())))
             if len(reasons) == len(own):
                 yield own, reasons
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ import torch
 from PIL import Image, ImageFile, UnidentifiedImageError
 from torch import Tensor
 
-from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
+from hitnet.data.reading.stored import AnyFile, StoredFile, UnreadableImageError, as_file
 from hitnet.errors import HitNetError, MissingFileError
 
 # Pillow knows more formats, but some of those start other programs (EPS runs Ghostscript).
@@ -56,6 +56,7 @@ UNREAD_SUFFIXES -= SUFFIXES
 
 LARGEST_SIDE = 4096  # pixels, of images as they are read
 LARGEST_FILE = 1 << 30  # bytes; some formats are read into memory whole
+LARGEST_FETCHED = 1 << 25  # bytes; of a larger file, each use reads what it needs
 LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
 STRIP = 4_000_000  # pixels of a large picture that are converted at a time
@@ -97,8 +98,13 @@ def read_image(path: str | AnyFile, shape: tuple[int, int, int], *, crop: bool =
     try:
         return torch.from_numpy(decode(as_file(path), shape, crop=crop))
     except UnreadableImageError as error:
-        kind = HitNetError if not isinstance(path, str | Path) or Path(path).exists() else MissingFileError
-        raise kind(f"{path}: {error}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).") from error
+        raise refusal(path, error) from error
+
+
+def refusal(path: str | AnyFile, reason: object) -> HitNetError:
+    """The error for a file that cannot be read as an image."""
+    kind = HitNetError if not isinstance(path, str | Path) or Path(path).exists() else MissingFileError
+    return kind(f"{path}: {reason}. Give an image file (PNG, JPEG, WebP, BMP, GIF or TIFF).")
 
 
 def check_shape(shape: tuple[int, int, int]) -> None:
@@ -221,17 +227,31 @@ def _decoded(file: AnyFile, side: int, *, grey: bool | None = None) -> Iterator[
             yield flat.transpose(turn) if turn is not None else flat
 
 
+def fetched(file: AnyFile) -> AnyFile:
+    """The file with its bytes in memory, for work that reads it more than once; a large one stays where it is."""
+    with _stream(file) as stream:
+        content = stream.read(LARGEST_FETCHED + 1)
+    return file if len(content) > LARGEST_FETCHED else StoredFile(str(file), lambda: content)
+
+
 @contextmanager
 def _opened(file: AnyFile) -> Iterator[ImageFile.ImageFile | Image.Image]:
+    # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
+    with _stream(file) as stream, Image.open(stream, formats=FORMATS) as image:
+        if image.width * image.height > LARGEST_PICTURE:
+            claim = f"{image.width} x {image.height}"
+            raise UnreadableImageError(f"it claims {claim} pixels, more than {LARGEST_PICTURE:,}")
+        yield image
+
+
+@contextmanager
+def _stream(file: AnyFile) -> Iterator[BinaryIO]:
+    """The open file; what goes wrong with it is an UnreadableImageError."""
     try:
         if isinstance(file, Path):
             _check_local(file)
-        # Given a path, Pillow maps some TIFFs into memory and mixes up the pixels of those that must be turned.
-        with file.open("rb") as stream, Image.open(stream, formats=FORMATS) as image:
-            if image.width * image.height > LARGEST_PICTURE:
-                claim = f"{image.width} x {image.height}"
-                raise UnreadableImageError(f"it claims {claim} pixels, more than {LARGEST_PICTURE:,}")
-            yield image
+        with file.open("rb") as stream:
+            yield stream
     except UnreadableImageError:
         raise
     except Exception as error:  # a damaged file makes Pillow's decoders raise almost anything

@@ -10,7 +10,7 @@ import logging
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ log = logging.getLogger("hitnet")
 SPLITS = (TRAIN, TEST, VALIDATION)
 SHOWN = 10  # names of what is left out in a message
 Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]
+Checksums = npt.NDArray[np.void]  # (N,) of 16 bytes
 T = TypeVar("T")
 
 
@@ -36,13 +37,7 @@ class Lazy(Sequence[T], Generic[T]):
     def __len__(self) -> int:
         return len(self.positions)
 
-    @overload
-    def __getitem__(self, place: int) -> T: ...
-    @overload
-    def __getitem__(self, place: slice) -> Lazy[T]: ...
-    def __getitem__(self, place: int | slice) -> T | Lazy[T]:
-        if isinstance(place, slice):
-            return Lazy(self.make, self.positions[place])
+    def __getitem__(self, place: int) -> T:  # type: ignore[override]  # no slices
         return self.make(int(self.positions[place]))
 
 
@@ -94,6 +89,7 @@ class Entries(Sequence[Entry]):
     classes: tuple[str, ...]  # all that occur, and perhaps others
     labels: npt.NDArray[np.int32]  # indices into `classes`
     splits: npt.NDArray[np.uint8]  # indices into SPLITS
+    checksums: Checksums | None = None  # of the files' bytes, once a pass has read them
 
     @classmethod
     def of(
@@ -130,7 +126,8 @@ class Entries(Sequence[Entry]):
 
     def take(self, positions: Places) -> Entries:
         """The entries at these positions, or where a mask is true."""
-        columns = {name: getattr(self, name)[positions] for name in ("ids", "labels", "splits")}
+        names = ("ids", "labels", "splits", *(() if self.checksums is None else ("checksums",)))
+        columns = {name: getattr(self, name)[positions] for name in names}
         return replace(self, paths=self.paths.take(positions), **columns)
 
     def in_split(self, split: str) -> npt.NDArray[np.bool_]:

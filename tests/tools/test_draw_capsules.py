@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.plots.synthesis import MOST_DOTS, capsule_figure, draw_capsule_distances, draw_capsules, split_capsules
+from tools.draw_capsules import MOST_DOTS, capsule_figure, draw_capsule_distances, draw_capsules, split_capsules
 
 
 @pytest.fixture

@@ -1,0 +1,145 @@
+"""An audit of a million images with a thousand classes, from features: seconds and memory of each part.
+
+    PYTHONPATH=src python benchmarks/large_audit.py --images 1280000 --classes 1000 --dim 512 --device cuda
+
+Features are clusters, four of which lie near each other; 8 % of the labels are wrong, half of them within these four.
+`--spread` says how far images lie from their centres, and so how often judges err. A line tells each part that begins
+and ends; every ten seconds one tells that it still runs. At the end: average precision of the order, the number of
+wrong labels that the audit says, and the true one. Adds a row to benchmarks/records/large_audit.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import resource
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hitnet
+from hitnet.audit import audit_table, feature_judges, judges, labels, scoring
+from hitnet.audit.results import Audit
+from hitnet.runtime.device import pick_device
+from parts.record import about, replace_rows
+
+RECORDS = Path(__file__).with_name("records") / "large_audit.json"
+NEAR, RATE, BLOCK = 4, 0.08, 100_000
+WATCHED = (
+    *((judges, name) for name in ("read_features", "nearest", "judge_features", "typical_images")),
+    *((feature_judges, name) for name in ("train_heads", "keep_near", "fit_noise_model", "fit_softmax_heads")),
+    *((labels, name) for name in ("score_labels", "make_table", "add_likeness", "duplicate_table", "summarise")),
+    *(
+        (scoring, "fit_noise_model"),
+        (scoring, "margins"),
+        (audit_table, "near_duplicates"),
+        (Audit, "write"),
+        (Audit, "_write_page"),
+    ),
+)
+
+
+class Clock:
+    """Prints what runs, for how long, and the memory that it takes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.running, self.seconds = device, list[tuple[str, float]](), dict[str, float]()
+        threading.Thread(target=self.tick, daemon=True).start()
+
+    def memory(self) -> str:
+        gpu = f", GPU {torch.cuda.max_memory_allocated() / 1e9:.1f}" if self.device.type == "cuda" else ""
+        return f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f}{gpu} GB"
+
+    def tick(self) -> None:
+        while True:
+            time.sleep(10)
+            for name, began in self.running[-1:]:
+                print(f"    … {name} {time.perf_counter() - began:.0f} s, {self.memory()}", flush=True)
+
+    def watch(self, owner: Any, name: str) -> None:
+        """Time all calls of a function."""
+        inner = getattr(owner, name)
+
+        @functools.wraps(inner)
+        def timed(*args: Any, **options: Any) -> Any:
+            depth = "  " * len(self.running)
+            print(f"{depth}{name} …", flush=True)
+            self.running.append((name, time.perf_counter()))
+            try:
+                return inner(*args, **options)
+            finally:
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize()
+                took = time.perf_counter() - self.running.pop()[1]
+                self.seconds[name] = self.seconds.get(name, 0.0) + took
+                print(f"{depth}{name} {took:.1f} s, {self.memory()}", flush=True)
+
+        setattr(owner, name, timed)
+
+
+def make(args: argparse.Namespace, path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Writes features as .npy; returns the given and the true labels (N,)."""
+    draw, count, classes = np.random.default_rng(args.seed), args.images, args.classes
+    truth = draw.integers(0, classes, count)
+    centres = draw.normal(size=(classes, args.dim)) + draw.normal(size=(classes, args.dim))[np.arange(classes) // NEAR]
+    file = np.lib.format.open_memmap(path, "w+", np.float32, (count, args.dim))
+    for start in range(0, count, BLOCK):
+        own = truth[start : start + BLOCK]
+        far = args.spread * draw.uniform(0.5, 1.5, (len(own), 1)).astype(np.float32)
+        file[start : start + len(own)] = centres[own] + far * draw.standard_normal((len(own), args.dim), np.float32)
+    near = np.minimum(truth // NEAR * NEAR + (truth + draw.integers(1, NEAR, count)) % NEAR, classes - 1)
+    other = np.where(draw.random(count) < 0.5, near, (truth + draw.integers(1, classes, count)) % classes)
+    return np.where(draw.random(count) < RATE, other, truth), truth
+
+
+def average_precision(wrong: np.ndarray) -> float:
+    """Of labels in an order, of which some are wrong (N,)."""
+    return float((np.cumsum(wrong) / np.arange(1, len(wrong) + 1))[wrong].mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--classes", type=int, default=200)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--spread", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--out", type=Path, default=RECORDS, help=f"the record (default: {RECORDS.name})")
+    args = parser.parse_args()
+    device = pick_device(args.device)
+    clock = Clock(device)
+    for owner, name in WATCHED:
+        clock.watch(owner, name)
+    with tempfile.TemporaryDirectory() as folder:
+        features = Path(folder) / "features.npy"
+        given, truth = make(args, features)
+        print(f"{args.images:,} features made, {clock.memory()}", flush=True)
+        names = [f"class {k}" for k in range(args.classes)]
+        images = hitnet.Images.from_arrays(np.zeros((args.images, 4, 4), np.uint8), given, class_names=names)
+        began = time.perf_counter()
+        audit = hitnet.audit_labels(
+            images, judges=hitnet.Judges(features=features), out=Path(folder) / "audit", device=device, progress=False
+        )
+        seconds = time.perf_counter() - began
+    wrong, score = (given != truth)[audit.table["id"].to_numpy()], audit.table["score"].to_numpy()
+    row = {
+        **{name: getattr(args, name) for name in ("images", "classes", "dim", "spread", "seed")},
+        "seconds": round(seconds, 1),
+        "parts": {name: round(value, 1) for name, value in clock.seconds.items()},
+        "memory": clock.memory(),
+        "average_precision": round(average_precision(wrong), 4),
+        "said": round(float((1 - score).sum())),
+        "wrong": int(wrong.sum()),
+    }
+    print(row, flush=True)
+    replace_rows(args.out, [row | about(device)], "images", "classes", "dim", "spread", "seed", "device")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""One pass over image files: each is read once, for its checksum, its header and, unless they are kept, its features.
+
+Threads read the files and decode what is new; the features follow in the files' order and are kept shard by shard, so
+that a pass that is killed resumes at the last of them. Files of equal content are computed once.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hitnet.data.reading.decode import Header, decode, fetched, header, refusal
+from hitnet.data.reading.entries import Entry, Lazy, Skipped
+from hitnet.data.reading.findings import Findings
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
+from hitnet.errors import HitNetError
+from hitnet.features.cache import KEY_BYTES, FeatureCache, file_key, kept_features
+from hitnet.features.extraction import Extractor
+from hitnet.features.photographs import Jpeg, prepared
+from hitnet.models.backbones import Backbone
+from hitnet.runtime.progress import Progress
+from hitnet.runtime.ranks import SINGLE, Ranks
+from hitnet.runtime.threads import in_threads
+
+AHEAD = 64  # files that may be read and decoded before the network asks for them
+PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
+
+
+def cached_features(
+    paths: Sequence[str | AnyFile],
+    backbone: Backbone,
+    *,
+    device: torch.device | str = "cpu",
+    folder: str | Path | None = None,
+    out: str | Path | None = None,
+    progress: Progress = Progress(),
+    ranks: Ranks = SINGLE,
+) -> Tensor:
+    """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
+
+    A file that cannot be read as an image raises HitNetError.
+
+    Args:
+        paths: Image files.
+        backbone, device: See `Extractor`.
+        folder: Of the cache; None: `cache_folder()`.
+        out: See `kept_features`.
+        progress: Called for each file whose features are known.
+        ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
+    """
+    files = Lazy(lambda place: Entry(str(paths[place]), as_file(paths[place])), range(len(paths)))
+    look = OnePass(backbone, device=device, folder=folder, progress=progress, ranks=ranks)
+    found = look(files, np.ones(len(paths), np.bool_))
+    for place, odd in (found.unreadable | found.undecodable).items():
+        raise refusal(paths[place], odd.reason)
+    return kept_features(found.checksums, backbone, folder=folder, out=out, ranks=ranks)
+
+
+class _Sight(NamedTuple):
+    """What is known of one file: its header, its checksum, and the image or, as a text, why it has none."""
+
+    header: Header | Skipped
+    key: bytes = b""
+    image: Tensor | Jpeg | str | None = None  # None: its features are kept, under way, or not wanted
+
+
+class OnePass:
+    """A look at files (see `hitnet.data.reading.findings.Look`) that keeps their features.
+
+    Args:
+        backbone: Whose features. None: files are decoded only to see whether that is possible.
+        device, folder, progress, ranks: See `cached_features`.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone | None,
+        *,
+        device: torch.device | str = "cpu",
+        folder: str | Path | None = None,
+        progress: Progress = Progress(),
+        ranks: Ranks = SINGLE,
+    ) -> None:
+        self.backbone, self.device, self.progress = backbone, torch.device(device), progress
+        self.folder, self.ranks = folder, ranks
+
+    def __call__(self, entries: Sequence[Entry], whole: npt.NDArray[np.bool_]) -> Findings:
+        rank, size = self.ranks.rank, self.ranks.size
+        if self.ranks.from_first(lambda: len(entries)) != len(entries):
+            raise HitNetError(f"Process {rank} sees other files than process 0. Give all the same data.")
+        self.progress.part("features", int(whole[rank::size].sum()), "images")
+        self.entries, self.places = entries, range(rank, len(entries), size)
+        self.found = Findings(whole, np.zeros(len(entries), f"V{KEY_BYTES}"))
+        self.cache = None if self.backbone is None else FeatureCache.of(self.backbone, self.folder)
+        self.lock, self.seen = Lock(), set[bytes]()
+        self.waiting: deque[tuple[bytes, Tensor | Jpeg]] = deque()
+        self.odd: dict[bytes, str] = {}  # why contents cannot be decoded
+        self._keep_features(self._missing())
+        for place in self.places if self.odd else ():
+            if (reason := self.odd.get(self.found.checksums[place].tobytes())) is not None:
+                self.found.undecodable[place] = Skipped(entries[place].path, reason)
+        return self.found.joined(self.ranks)
+
+    def _keep_features(self, images: Iterator[Tensor | Jpeg]) -> None:
+        """Compute the features of images that come, and keep them."""
+        first = next(images, None)
+        if first is None or self.backbone is None or self.cache is None:
+            return
+        self.cache.check_writable()
+        keys, rows = list[bytes](), list[Tensor]()
+        for part in Extractor(self.backbone, device=self.device).run(chain([first], images)):
+            for row in part:
+                key, image = self.waiting.popleft()
+                if isinstance(image, Jpeg) and image.odd:
+                    self.odd[key] = image.odd
+                else:
+                    keys.append(key)
+                    rows.append(row)
+            if len(keys) >= PER_SHARD:
+                self.cache.add(keys, torch.stack(rows))
+                keys, rows = [], []
+            self.progress.step(len(part))
+        if keys:
+            self.cache.add(keys, torch.stack(rows))
+
+    def _missing(self) -> Iterator[Tensor | Jpeg]:
+        """The images whose features are to be computed; notes all else on the way."""
+        for place, sight in zip(self.places, in_threads(self._look, self.places, ahead=AHEAD), strict=True):
+            self.found.note(place, sight.header, sight.key)
+            if isinstance(sight.image, Tensor | Jpeg):
+                self.waiting.append((sight.key, sight.image))
+                yield sight.image
+                continue
+            if sight.image is not None:
+                self.odd[sight.key] = sight.image
+            if self.found.decoded[place]:
+                self.progress.step()
+
+    def _look(self, place: int) -> _Sight:
+        path, file = self.entries[place]
+        try:
+            if not self.found.decoded[place]:
+                return _Sight(header(file))
+            file = fetched(file)
+            sight = _Sight(header(file), file_key(file))
+        except UnreadableImageError as error:
+            return _Sight(Skipped(path, str(error)))
+        with self.lock:
+            new = sight.key not in self.seen
+            self.seen.add(sight.key)
+        if not new or (self.cache is not None and sight.key in self.cache):
+            return sight
+        try:
+            if self.backbone is not None:
+                return sight._replace(image=prepared(file, self.backbone.input_size, self.device))
+            decode(file, (1, 1, 1))
+        except UnreadableImageError as error:
+            return sight._replace(image=str(error))
+        return sight

@@ -1,0 +1,263 @@
+"""Each image file is read once: for its checksum, its header and its features. What is left out is as from memory."""
+
+import logging
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+import torch
+from fsspec.implementations.memory import MemoryFileSystem
+from PIL import Image
+
+import hitnet
+from hitnet import HitNetError, Judges, open_data
+from hitnet.audit import judges as judges_module
+from hitnet.audit.labels import images_to_audit
+from hitnet.data.images import Streamed
+from hitnet.data.reading import decode
+from hitnet.features import one_pass
+from hitnet.features.cache import file_key
+from hitnet.features.one_pass import OnePass, cached_features
+from hitnet.models.backbones import open_backbone
+from hitnet.runtime.progress import Progress
+from toy import TinyBackbone, colour_images, write_images
+
+CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("own_cache", "quick_heads")
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    torch.manual_seed(0)
+    return open_backbone(TinyBackbone(), input_size=16)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    return write_images(tmp_path / "photos", colour_images())
+
+
+@pytest.fixture
+def heads(backbone):
+    return Judges("features", backbone)
+
+
+class Watch:
+    """How often each image is opened and decoded, and how many bytes are read of it."""
+
+    def __init__(self, monkeypatch):
+        self.opened, self.read, self.decodes = Counter(), Counter(), 0
+        local, remote, decoded = Path.open, MemoryFileSystem._open, decode._decoded
+        monkeypatch.setattr(Path, "open", lambda path, *mode, **how: self.watched(path, local(path, *mode, **how)))
+        monkeypatch.setattr(
+            MemoryFileSystem, "_open", lambda fs, path, *o, **k: self.watched(path, remote(fs, path, *o, **k))
+        )
+        monkeypatch.setattr(decode, "_decoded", lambda *a, **k: (self.count(), decoded(*a, **k))[1])
+
+    def watched(self, path, file):
+        name = Path(path).name
+        if not name.endswith(".png"):
+            return file
+        self.opened[name] += 1
+        watch = self
+
+        class File:
+            def read(self, *size):
+                content = file.read(*size)
+                watch.read[name] += len(content)
+                return content
+
+            def __getattr__(self, attribute):
+                return getattr(file, attribute)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                file.close()
+
+        return File()
+
+    def count(self):
+        self.decodes += 1
+
+
+@pytest.fixture(params=["local", "remote"])
+def source(request, photos):
+    """The same photographs here and on another machine, and the size of each file."""
+    sizes = {path.name: path.stat().st_size for path in photos.rglob("*.png")}
+    if request.param == "local":
+        return photos, sizes
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    for path in photos.rglob("*.png"):
+        system.pipe(f"/photos/{path.relative_to(photos).as_posix()}", path.read_bytes())
+    return "memory://photos", sizes
+
+
+def test_files_are_opened_read_and_decoded_once(source, backbone, tmp_path, monkeypatch):
+    address, sizes = source
+    for decodes in (60, 0):
+        with monkeypatch.context() as patch:
+            watch = Watch(patch)
+            hitnet.extract_features(address, out=tmp_path / "f.npy", backbone=backbone, device="cpu")
+        assert watch.opened == dict.fromkeys(sizes, 1)
+        assert watch.read == sizes
+        assert watch.decodes == decodes
+
+
+def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
+    address, sizes = source
+    for decodes in (60, 0):
+        with monkeypatch.context() as patch:
+            watch = Watch(patch)
+            audit = hitnet.audit_labels(address, judges=heads, device="cpu")
+        typical = [name for name, times in watch.opened.items() if times > 1]
+        assert len(typical) <= 3  # one per class
+        assert watch.opened == dict.fromkeys(sizes, 1) | dict.fromkeys(typical, 2)
+        assert watch.decodes == decodes + 3
+    assert isinstance(audit.images, Streamed)
+    assert audit.prototypes.shape == (3, 3, 16, 16)
+
+
+def test_the_checksum_of_the_table_is_that_of_the_pass(photos, heads):
+    audit = hitnet.audit_labels(photos, judges=heads, device="cpu")
+    assert audit.table["checksum"].tolist() == [file_key(photos / path).hex() for path in audit.table["path"]]
+
+
+@pytest.fixture
+def odd(photos):
+    """Files of every kind that is left out, among them two of the same damaged content and a class without images."""
+    cut = (photos / "red" / "000.png").read_bytes()[:-60]
+    for name in ("red/zz.png", "blue/cut.png", "none/a.png"):
+        (photos / name).parent.mkdir(exist_ok=True)
+        (photos / name).write_bytes(cut)
+    (photos / "red" / "note.png").write_text("no picture")
+    (photos / "blue" / "empty.png").touch()
+    (photos / "green" / "x.jxl").write_text("of a kind that is not read")
+    return photos
+
+
+@pytest.mark.parametrize("split", ["all", "train", "test"])
+@pytest.mark.parametrize("options", [{}, {"limit": 40}, {"image_size": 24, "flip": True}], ids=str)
+def test_what_is_left_out_is_as_from_memory(odd, backbone, split, options, caplog):
+    said, sets = [], []
+    for look in (None, OnePass(backbone), OnePass(None)):
+        caplog.clear()
+        sets.append(images_to_audit(open_data(odd, **options), split, look))
+        said.append(caplog.messages)
+    images = sets[0]
+    assert "left out" in said[0][0]
+    for number, other in enumerate(sets[1:], start=1):
+        assert said[number] == said[0]
+        assert (other.class_names, other.name, other.shape) == (images.class_names, images.name, images.shape)
+        assert other.flip == images.flip
+        assert tuple(other.paths) == images.paths
+        assert torch.equal(other.labels, images.labels)
+        assert torch.equal(other.ids, images.ids)
+        assert torch.equal(other.in_memory().pixels, images.pixels)
+
+
+def test_strict_stops_with_the_same_words(odd, backbone):
+    said = []
+    for look in (None, OnePass(backbone)):
+        with pytest.raises(HitNetError) as error:
+            images_to_audit(open_data(odd, strict=True), "all", look)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert "x.jxl" in said[0]
+
+
+def test_nothing_that_can_be_read(tmp_path, backbone):
+    for name in ("a/1.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("no picture")
+    with pytest.raises(HitNetError, match="holds no readable image"):
+        images_to_audit(open_data(tmp_path), "all", OnePass(backbone))
+
+
+def test_large_files_are_not_held_in_memory(photos, backbone, monkeypatch):
+    paths = sorted(photos.rglob("*.png"))
+    expected = cached_features(paths, backbone)
+    monkeypatch.setattr(decode, "LARGEST_FETCHED", 100)
+    assert decode.fetched(paths[0]) is paths[0]
+    assert torch.equal(cached_features(paths, backbone, folder=photos.parent / "other"), expected)
+
+
+@pytest.mark.parametrize("few", [10, 100])
+def test_many_grey_images_are_read_into_memory_and_photographs_are_not(photos, tmp_path, monkeypatch, few):
+    monkeypatch.setattr(judges_module, "FEW", few)
+    for path in photos.rglob("*.png"):
+        grey = tmp_path / "grey" / path.relative_to(photos)
+        grey.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).convert("L").save(grey)
+    assert not Judges().needs_pixels(open_data(photos), CPU)
+    assert Judges().needs_pixels(open_data(tmp_path / "grey"), CPU) == (few == 10)
+    assert Judges(networks=2).needs_pixels(open_data(photos), CPU)
+    assert Judges("features").needs_pixels(open_data(colour_images()), CPU)
+
+    class Own(Judges):
+        def judge(self, case):
+            raise NotImplementedError
+
+    assert Own("features").needs_pixels(open_data(photos), CPU)
+
+
+class AfterThePass(Progress):
+    """Does something once all features are known."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def part(self, name, steps=None, unit="steps"):
+        if name == "fitting heads":
+            self.work()
+
+
+def test_a_file_that_is_gone_before_the_page_is_written(photos, heads, tmp_path, caplog):
+    gone = AfterThePass(lambda: [path.unlink() for path in (photos / "red").iterdir()])
+    audit = hitnet.audit_labels(photos, judges=heads, out=tmp_path / "audit", device="cpu", progress=gone)
+    assert len(audit.table) == 60
+    assert (audit.prototypes == 0).all()
+    [said] = [
+        record.message for record in caplog.records if record.levelno == logging.WARNING and "page" in record.message
+    ]
+    assert said.endswith("cannot be shown: there is no such file. The page shows such images coarsely, or in black.")
+    assert (tmp_path / "audit" / "report.html").exists()
+
+
+def test_a_file_that_changes_meanwhile_is_noticed_by_its_checksum(photos, heads, tmp_path):
+    before = file_key(photos / "red" / "000.png").hex()
+    change = AfterThePass(lambda: (photos / "red" / "003.png").replace(photos / "red" / "000.png"))
+    audit = hitnet.audit_labels(photos, judges=heads, out=tmp_path / "audit", device="cpu", progress=change)
+    assert audit.table.set_index("path")["checksum"]["red/000.png"] == before
+    assert before != file_key(photos / "red" / "000.png").hex()
+
+
+def test_two_passes_share_the_features(photos, backbone, monkeypatch, tmp_path):
+    monkeypatch.setattr(one_pass, "PER_SHARD", 8)
+    paths = sorted(photos.rglob("*.png"))
+    expected = cached_features(paths, backbone, folder=tmp_path / "alone")
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(cached_features, order, backbone) for order in (paths, paths[::-1])]
+    assert torch.equal(both[0].result(), expected)
+    assert torch.equal(both[1].result(), expected.flip(0))
+
+
+def test_files_that_come_while_others_are_read_are_known_by_their_content(photos, backbone):
+    """Duplicates are computed once, wherever they lie."""
+    copied = photos / "red" / "copy.png"
+    copied.write_bytes((photos / "blue" / "002.png").read_bytes())
+    data = open_data(photos)
+    images = data.looked_at("all", OnePass(backbone))
+    sums = images.entries.checksums.tolist()
+    assert len(set(sums)) == 60
+    assert np.array_equal(images.entries.take(np.array([3, 1])).checksums, images.entries.checksums[[3, 1]])
