@@ -44,7 +44,7 @@ from torch import Tensor
 
 import hitnet
 from hitnet.features.extraction import extract
-from hitnet.features.heads import standardisation
+from hitnet.features.least_squares import standardisation
 from hitnet.features.one_pass import cached_features
 from hitnet.models import open_backbone
 from hitnet.models.network import Network, evaluating, to_device

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.features.heads import LeastSquares
+from hitnet.features.least_squares import LeastSquares
 from parts.noisy_labels import Labels, with_noise
 
 

@@ -7,7 +7,8 @@ from torch import nn
 from feature_samples import blobs
 from hitnet.capsules import HitOrMiss, distances
 from hitnet.errors import HitNetError
-from hitnet.features.heads import HeadOptions, LeastSquares, _Heads, deal, drop, fit_heads, standardisation
+from hitnet.features.heads import HeadOptions, _Heads, deal, drop, fit_heads
+from hitnet.features.least_squares import LeastSquares, standardisation
 from hitnet.losses import CentripetalLoss
 
 QUICK = HeadOptions(steps=5, capsule_dim=4)

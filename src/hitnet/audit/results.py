@@ -115,7 +115,7 @@ class Audit:
     def _decided(
         self, corrections: str | Path | None, reviewer: str | None, trust: float | None
     ) -> str | Path | Settled:
-        """The file, or what was decided in the audit's own review, and what the audit decides alone."""
+        """The file, or the decisions of the audit's own review, with its sure suggestions if `trust` is given."""
         for name, option in (("reviewer", reviewer), ("trust", trust)):
             if corrections is not None and option is not None:
                 raise HitNetError(f"`{name}` adds to the decisions of the audit's own review. Leave out the file.")

@@ -54,8 +54,8 @@ def _highest(block: Tensor, k: int) -> Neighbours:
         return block.topk(k, dim=1)
     runs = F.pad(block, (0, count * RUN - block.shape[1]), value=-torch.inf).view(-1, count, RUN)
     first = runs.amax(dim=2).topk(k, dim=1).indices
-    found = runs.gather(1, first[..., None].expand(-1, -1, RUN)).flatten(1).topk(k, dim=1)
-    return found.values, first.gather(1, found.indices // RUN) * RUN + found.indices % RUN
+    top = runs.gather(1, first[..., None].expand(-1, -1, RUN)).flatten(1).topk(k, dim=1)
+    return top.values, first.gather(1, top.indices // RUN) * RUN + top.indices % RUN
 
 
 def nearest(features: Tensor, k: int = 10, labels: Tensor | None = None) -> Neighbours:
@@ -69,14 +69,14 @@ def nearest(features: Tensor, k: int = 10, labels: Tensor | None = None) -> Neig
     if labels is not None and len(features) > MOST_COMPARED and not features.is_cuda:
         return _nearest_in_classes(features, labels, k)
     rows = directions(features)
-    found = []
+    blocks = []
     for part, block in _blocks(rows, torch.arange(len(rows), device=rows.device)):
         values, which = _highest(block, k)
         if rows.dtype == torch.float16:  # too coarse for an order: those chosen are compared anew
             values, order = torch.einsum("bd,bkd->bk", rows[part].float(), rows[which].float()).sort(descending=True)
             which = which.gather(1, order)
-        found.append((values, which))
-    similarities, numbers = zip(*found, strict=True)
+        blocks.append((values, which))
+    similarities, numbers = zip(*blocks, strict=True)
     return torch.cat(similarities), torch.cat(numbers)
 
 

@@ -57,10 +57,10 @@ def cached_features(
     """
     files = Lazy(lambda place: Entry(str(paths[place]), as_file(paths[place])), range(len(paths)))
     look = OnePass(backbone, device=device, folder=folder, progress=progress, ranks=ranks)
-    found = look(files, np.ones(len(paths), np.bool_))
-    for place, odd in (found.unreadable | found.undecodable).items():
+    findings = look(files, np.ones(len(paths), np.bool_))
+    for place, odd in (findings.unreadable | findings.undecodable).items():
         raise refusal(paths[place], odd.reason)
-    return kept_features(found.checksums, backbone, folder=folder, out=out, ranks=ranks)
+    return kept_features(findings.checksums, backbone, folder=folder, out=out, ranks=ranks)
 
 
 class _Sight(NamedTuple):
@@ -97,16 +97,16 @@ class OnePass:
             raise HitNetError(f"Process {rank} sees other files than process 0. Give all the same data.")
         self.progress.part("features", int(whole[rank::size].sum()), "images")
         self.entries, self.places = entries, range(rank, len(entries), size)
-        self.found = Findings(whole, np.zeros(len(entries), f"V{KEY_BYTES}"))
+        self.findings = Findings(whole, np.zeros(len(entries), f"V{KEY_BYTES}"))
         self.cache = None if self.backbone is None else FeatureCache.of(self.backbone, self.folder)
         self.lock, self.seen = Lock(), set[bytes]()
         self.waiting: deque[tuple[bytes, Tensor | Jpeg]] = deque()
         self.odd: dict[bytes, str] = {}  # why contents cannot be decoded
         self._keep_features(self._missing())
         for place in self.places if self.odd else ():
-            if (reason := self.odd.get(self.found.checksums[place].tobytes())) is not None:
-                self.found.undecodable[place] = Skipped(entries[place].path, reason)
-        return self.found.joined(self.ranks)
+            if (reason := self.odd.get(self.findings.checksums[place].tobytes())) is not None:
+                self.findings.undecodable[place] = Skipped(entries[place].path, reason)
+        return self.findings.joined(self.ranks)
 
     def _keep_features(self, images: Iterator[Tensor | Jpeg]) -> None:
         """Compute the features of images that come, and keep them."""
@@ -133,20 +133,20 @@ class OnePass:
     def _missing(self) -> Iterator[Tensor | Jpeg]:
         """The images whose features are to be computed; notes all else on the way."""
         for place, sight in zip(self.places, in_threads(self._look, self.places, ahead=AHEAD), strict=True):
-            self.found.note(place, sight.header, sight.key)
+            self.findings.note(place, sight.header, sight.key)
             if isinstance(sight.image, Tensor | Jpeg):
                 self.waiting.append((sight.key, sight.image))
                 yield sight.image
                 continue
             if sight.image is not None:
                 self.odd[sight.key] = sight.image
-            if self.found.decoded[place]:
+            if self.findings.decoded[place]:
                 self.progress.step()
 
     def _look(self, place: int) -> _Sight:
         path, file = self.entries[place]
         try:
-            if not self.found.decoded[place]:
+            if not self.findings.decoded[place]:
                 return _Sight(header(file))
             file = fetched(file)
             sight = _Sight(header(file), file_key(file))

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hitnet.features.heads import BLOCK, HeadOptions, batches, deal, descend, drop, mean_of_seen, standardisation
+from hitnet.features.heads import HeadOptions, batches, deal, descend, drop, mean_of_seen
+from hitnet.features.least_squares import BLOCK, standardisation
 
 RATE = 1e-3  # the highest learning rate
 

@@ -81,15 +81,15 @@ class FileData(Data):
         listing, options = self.listing, self.options
         if options.limit is None:
             entries = listing.entries
-            found = look(entries, entries.in_split(split))
-            listing = replace(listing, entries=replace(entries, checksums=found.checksums))
-            surveyed = survey(listing, options, found).of_split(split)
+            findings = look(entries, entries.in_split(split))
+            listing = replace(listing, entries=replace(entries, checksums=findings.checksums))
+            surveyed = survey(listing, options, findings).of_split(split)
         else:
             surveyed = survey(listing, options, headers_of(listing.entries)).of_split(split, options.limit)
-            found = look(surveyed.entries, np.ones(len(surveyed.entries), np.bool_))
-            surveyed = replace(surveyed, entries=replace(surveyed.entries, checksums=found.checksums))
+            findings = look(surveyed.entries, np.ones(len(surveyed.entries), np.bool_))
+            surveyed = replace(surveyed, entries=replace(surveyed.entries, checksums=findings.checksums))
         self.size_note = surveyed.size_note
-        odd = (found.unreadable | found.undecodable).values()
+        odd = (findings.unreadable | findings.undecodable).values()
         kept, labels = surveyed.without({item.path: item for item in odd})
         log_skipped(self.name, kept.skipped, listing.ignored)
         about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape
@@ -188,10 +188,10 @@ class Survey:
 
 def headers_of(entries: Entries) -> Findings:
     """What the headers of all files say."""
-    found = Findings(np.zeros(len(entries), np.bool_), np.zeros(0, "V16"))
+    findings = Findings(np.zeros(len(entries), np.bool_), np.zeros(0, "V16"))
     for place, header in enumerate(in_threads(lambda entry: tried(entry, decode.header), entries)):
-        found.note(place, header)
-    return found
+        findings.note(place, header)
+    return findings
 
 
 def any_colour(entries: Entries) -> bool:
@@ -200,12 +200,12 @@ def any_colour(entries: Entries) -> bool:
     return any(isinstance(header, decode.Header) and not header.grey for header in headers)
 
 
-def survey(listing: Listing, options: DataOptions, found: Findings) -> Survey:
+def survey(listing: Listing, options: DataOptions, findings: Findings) -> Survey:
     """What the files of a listing have in common; of each class, one image must be one that can be decoded."""
-    entries, skipped = listing.entries, [*listing.skipped, *found.unreadable.values()]
+    entries, skipped = listing.entries, [*listing.skipped, *findings.unreadable.values()]
     good = np.ones(len(entries), np.bool_)
-    good[list(found.unreadable)] = False
-    for own, reasons in _without_pixels(entries, np.flatnonzero(good), found):
+    good[list(findings.unreadable)] = False
+    for own, reasons in _without_pixels(entries, np.flatnonzero(good), findings):
         good[own] = False
         skipped += reasons
     good_classes = entries.label_names(good)
@@ -216,7 +216,7 @@ def survey(listing: Listing, options: DataOptions, found: Findings) -> Survey:
     if len(names) < 2:
         problem = f"has only one class, {names[0]!r}; at least two are needed" if names else "holds no readable image"
         raise HitNetError(f"{listing.name} {problem}. {describe_skipped(skipped, listing.ignored)}".rstrip())
-    shape, note = _common_shape(listing.name, found.headers, options)
+    shape, note = _common_shape(listing.name, findings.headers, options)
     return Survey(listing.name, options, names, shape, entries.take(good), tuple(skipped), note)
 
 
@@ -242,13 +242,13 @@ def stream_images(surveyed: Survey) -> tuple[Streamed, tuple[Skipped, ...]]:
 
 
 def _without_pixels(
-    entries: Entries, places: npt.NDArray[np.int64], found: Findings
+    entries: Entries, places: npt.NDArray[np.int64], findings: Findings
 ) -> Iterator[tuple[npt.NDArray[np.int64], list[Skipped]]]:
     """The places of each class whose headers are sound but of which no image can be decoded, and the reasons."""
 
     def glance(place: int) -> object:
-        known = found.decoded[place]
-        return found.undecodable.get(place) if known else pixels_of(entries[place], (1, 1, 1))
+        known = findings.decoded[place]
+        return findings.undecodable.get(place) if known else pixels_of(entries[place], (1, 1, 1))
 
     labels = entries.labels[places]
     classes, first = np.unique(labels, return_index=True)
