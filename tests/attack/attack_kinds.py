@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from toy_book import toy_book
 
 import hitnet
-from hitnet.audit.audit_folder import CHECKSUMS, DISTANCES, SUMMARY, TABLE, Settings, claimed
+from hitnet.audit.audit_folder import CHECKSUMS, CLASSES, DISTANCES, SUMMARY, TABLE, Settings, claimed
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.known.makers import read_cifar, read_idx, read_svhn
 from hitnet.decisions.correction_files import read_corrections
@@ -86,8 +86,8 @@ def resume_run(root: Path) -> None:
     Trainer(Network(config.model), feed(), None, config.recipe, seed=0, device=torch.device("cpu"), run=folder)
 
 
-def read_audit(root: Path) -> None:
-    audit = hitnet.open_audit(root / "audit")
+def read_audit(root: Path, folder: str = "audit") -> None:
+    audit = hitnet.open_audit(root / folder)
     audit.export(root / "out" / "tasks.json")
     audit.export(root / "out" / "probabilities.npy", format="pred-probs")
 
@@ -129,9 +129,9 @@ def read_check(root: Path) -> None:
     check_corrections(audited, corrections, ["band 0", "band 1", "band 2"], name="corrections.csv")
 
 
-def read_review(root: Path) -> None:
+def read_review(root: Path, folder: str = "audit") -> None:
     """What a review shows of an audit's own files, and what is applied of its decisions."""
-    audit = hitnet.open_audit(root / "audit")
+    audit = hitnet.open_audit(root / folder)
     review = open_review(audit, reviewer="anna")
     board = review.board
     board.history()
@@ -140,7 +140,15 @@ def read_review(root: Path) -> None:
     for row in range(COUNT):
         board.record(row)
         review.evidence.of(row, board.labels)
-    settled(Decisions(read_steps(root / "audit")), audited_images(audit.table))
+    settled(Decisions(read_steps(root / folder)), audited_images(audit.table))
+
+
+def read_classes(root: Path) -> None:
+    """An audit with many classes, with checksums of its files as they are now."""
+    sums = {name: checksum(root / "wide" / name) for name in (TABLE, DISTANCES, CLASSES, SUMMARY)}
+    write_json(root / "wide" / CHECKSUMS, sums)
+    read_audit(root, "wide")
+    read_review(root, "wide")
 
 
 def read_request(root: Path) -> None:
@@ -199,6 +207,14 @@ KINDS = (
     Kind("audit: settings.json", ("audit/settings.json",), "audit/settings.json", read_settings, "json"),
     Kind("audit: audit.parquet", ("audit/audit.parquet",), "audit/audit.parquet", read_sums_again, "parquet"),
     Kind("audit: distances.npy", ("audit/distances.npy",), "audit/distances.npy", read_sums_again),
+    Kind("audit: classes.npy", ("wide/classes.npy",), "wide/classes.npy", read_classes),
+    Kind(
+        "audit: judged.safetensors, many classes",
+        ("wide/judged.safetensors",),
+        "wide/judged.safetensors",
+        partial(read_review, folder="wide"),
+        "tensors",
+    ),
     Kind("audit: decisions.jsonl", ("audit/decisions.jsonl",), "audit/decisions.jsonl", read_review, "lines"),
     Kind("audit: duplicates.csv", ("audit/duplicates.csv",), "audit/duplicates.csv", read_review, "csv"),
     Kind(

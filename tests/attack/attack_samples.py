@@ -111,6 +111,8 @@ def _write_audit(root: Path, images: Images) -> None:
     (root / "audit").mkdir()
     audit.write(root / "audit")
     _write_review(root / "audit", table, audit)
+    _write_answers(root, table)
+    _write_wide(root, audit)
     (root / "audit" / "settings.json").write_text(json.dumps({"source": "x", "split": "all", "images": COUNT}))
     rows = "".join(
         f'{i},"{path}",{names[k]},{("keep", "drop", "unsure")[i % 3]},\r\n'
@@ -119,10 +121,23 @@ def _write_audit(root: Path, images: Images) -> None:
     (root / "corrections.csv").write_text("id,path,given,decision,label\r\n" + rows)
 
 
-def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
-    """What an audit keeps for its review, decisions of two reviewers, and Label Studio's answers."""
+def _write_wide(root: Path, audit: Audit) -> None:
+    """The same audit as if its classes were many: distances of the given class, one more, and all others."""
+    given = audit.table["given"].map(audit.class_names.index).to_numpy()
+    pairs = np.sort(np.stack([given, (given + 1) % 3], axis=1), axis=1)
+    classes = np.pad(pairs, ((0, 0), (0, 1)), constant_values=3)
+    (root / "wide").mkdir()
+    replace(audit, classes=classes).write(root / "wide")
+    _write_review(root / "wide", audit.table, audit, classes)
+
+
+def _write_review(folder: Path, table: pd.DataFrame, audit: Audit, classes: np.ndarray | None = None) -> None:
+    """What an audit keeps for its review, and decisions of two reviewers."""
     distances = torch.rand(2, COUNT, 3, generator=torch.Generator().manual_seed(0)).half().numpy()
-    opinions = Opinion("heads", distances[0], capsules=True), Opinion("neighbours", distances[1])
+    opinions = (
+        Opinion("heads", distances[0], capsules=True, classes=classes),
+        Opinion("neighbours", distances[1], classes=classes),
+    )
     write_kept(folder, Kept(opinions, torch.rand(COUNT, 5).half()))
     pairs = {"id_a": [0, 1], "id_b": [2, 3], "similarity": [0.99, 0.98], "labels_differ": [True, False]}
     pd.DataFrame(pairs).to_csv(folder / "duplicates.csv", index=False)
@@ -133,6 +148,11 @@ def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
             label = audit.class_names[0] if decision == "relabel" else ""
             log.append(Step(reviewer, (Change(*rows[i], decision, label), Change(*rows[i + 5], "keep"))))
     log.append(Step("ben", undoes=log.read()[0].name))
+
+
+def _write_answers(root: Path, table: pd.DataFrame) -> None:
+    """Label Studio's answers on the audit, and what the page of its review sends."""
+    rows = list(table[["id", "path", "given"]].itertuples(index=False, name=None))
     tasks = [
         {
             "data": {"image_id": number, "path": path, "given": given},
@@ -140,8 +160,8 @@ def _write_review(folder: Path, table: pd.DataFrame, audit: Audit) -> None:
         }
         for number, path, given in rows[:4]
     ]
-    (folder.parent / "tasks.json").write_text(json.dumps(tasks))
-    _write_requests(folder.parent / "requests", log.path.read_text(), str(rows[7][2]))
+    (root / "tasks.json").write_text(json.dumps(tasks))
+    _write_requests(root / "requests", (root / "audit" / "decisions.jsonl").read_text(), str(rows[7][2]))
 
 
 def _write_requests(folder: Path, log: str, given: str) -> None:

@@ -96,6 +96,18 @@ def test_small_images_are_enlarged(size, enlarged):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("size", [(32, 32), (20, 45), (20, 32), (70, 10)])
+def test_a_frozen_backbone_sees_images_as_the_extractor_shows_them(weights, size):
+    file, module = weights
+    backbone = backbones.open_backbone(module, mean=MEAN, std=STD, input_size=32)
+    features = BackboneFeatures((3, *size), "timm:tiny", frozen=True)
+    features.load_pretrained(file)
+    pixels = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
+    taken = seen(features.eval(), pixels / 255)
+    expected = F.interpolate(backbone.normalise(pixels), (32, 32), mode="bilinear", antialias=True)
+    torch.testing.assert_close(taken, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_building_leaves_batch_norm_as_it_is():
     norm = network().features.module.norm
     assert norm.training

@@ -51,6 +51,16 @@ def test_a_head_is_the_default_for_photographs(photos, caplog):
     assert "held out" not in caplog.text  # nothing else was tried
 
 
+def test_photographs_in_memory_get_a_head_too(tmp_path):
+    images = colour_images(126, side=70)
+    run = train(images, minutes=0, out=tmp_path / "run")
+    assert run.config.recipe.backbone_rate == 0
+    assert run.config.model.in_shape == (3, 70, 70)  # of which the backbone sees 32 x 32
+    assert run.evaluate(data=images, split="train", device="cpu").error == run.history[-1]["train_error"]
+    assert train(images, out=tmp_path / "run", resume=True).config == run.config
+    assert train(colour_images(30, side=16)).config.model_name == "hitnet-small"
+
+
 def judged_by(monkeypatch, error):
     """Let the heads err on this share of the images."""
     fit = choosing.FrozenTraining.fit
@@ -110,4 +120,3 @@ def test_what_is_asked_for_is_not_questioned(photos):
     assert not leaves_open(data, None, "paper")
     assert not leaves_open(data, None, choose_recipe("fast", epochs=3))
     assert not leaves_open(open_data(photos, image_size=32), None, "fast")
-    assert not leaves_open(open_data(colour_images(20)), None, "fast")

@@ -165,25 +165,46 @@ class ResNet9Features(Features):
         return torch.amax(self.layers(images), dim=(2, 3))
 
 
+class Resample(nn.Module):
+    """Images (B, C, H, W) squeezed to a square, smoothly also where they shrink, by products that ONNX knows."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, size: tuple[int, ...], side: int) -> None:
+        super().__init__()
+        for name, length in zip(("rows", "columns"), size, strict=True):
+            units = torch.eye(length)[None, None]
+            scaled = F.interpolate(units, (side, length), mode="bilinear", antialias=True)[0, 0]
+            self.register_buffer(name, scaled, persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.rows @ images @ self.columns.T
+
+
 class BackboneFeatures(Features):
     """A backbone by name: normalises images in [0, 1], repeats grey in three channels, enlarges small images.
 
-    It is built without weights; `load_pretrained` reads them before a training.
+    It is built without weights; `load_pretrained` reads them before a training. If it stays `frozen`, it sees all
+    images at the size that it was made for, as in `Extractor`.
     """
 
     smallest = 8
     mean: Tensor
     std: Tensor
 
-    def __init__(self, in_shape: tuple[int, int, int], name: str) -> None:
+    def __init__(self, in_shape: tuple[int, int, int], name: str, *, frozen: bool = False) -> None:
         super().__init__(in_shape)
         self.name = name
         self.module, settings = backbones.architecture(name)
-        self.scale = max(1.0, ENLARGED / max(in_shape[1:])) if max(in_shape[1:]) < SMALL else 1.0
+        side, size = settings.input_size, in_shape[1:]
+        self.resample = Resample(size, side) if frozen and size != (side, side) else nn.Identity()
+        size = (side, side) if frozen else size
+        self.scale = max(1.0, ENLARGED / max(size)) if max(size) < SMALL and not frozen else 1.0
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
         most = max(LARGEST_TRIAL, settings.input_size)  # a stranger's configuration may name any size
-        seen = [min(math.floor(side * self.scale), most) for side in in_shape[1:]]
+        seen = [min(math.floor(side * self.scale), most) for side in size]
         advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
         self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
 
@@ -194,6 +215,7 @@ class BackboneFeatures(Features):
         backbones.load_weights(self.module, self.name, weights)
 
     def forward(self, images: Tensor) -> Tensor:
+        images = self.resample(images)
         if self.scale > 1:
             images = F.interpolate(images, scale_factor=self.scale, mode="bilinear", align_corners=False)
         normalised = (images - self.mean) / self.std  # grey images are repeated by this

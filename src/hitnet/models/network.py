@@ -138,7 +138,9 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         shape, name = config.in_shape, config.features
-        self.features: Features = BackboneFeatures(shape, name) if config.pretrained else FEATURES[name](shape)
+        self.features: Features = (
+            BackboneFeatures(shape, name, frozen=config.typical) if config.pretrained else FEATURES[name](shape)
+        )
         norm = {} if config.norm is None else {"norm": config.norm}
         self.head = HEADS[config.head](self.features.num_features, config.num_classes, config.capsule_dim, **norm)
         if config.pretrained and isinstance(self.head, CapsuleLayer):

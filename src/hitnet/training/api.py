@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Images, Source, open_data
+from hitnet.data import Data, Images, ImageSet, Source, open_data
 from hitnet.data.opened import LONGEST_SIDE
 from hitnet.errors import HitNetError, whole
 from hitnet.features.heads import HeadOptions, deal
@@ -35,6 +35,7 @@ from hitnet.training.runs import Run
 
 log = logging.getLogger("hitnet")
 Choices = dict[str, Any]
+Sets = tuple[ImageSet, ImageSet | None]
 MINUTES = 8.0
 MEASURED_STEPS = 10  # after which the time of a trial is known
 HOPELESS = 2.0  # times the head's error: a network that errs more often after half of its epochs is given up
@@ -122,17 +123,25 @@ def _train(
         hooks = Together([bar, *callbacks]) if callbacks else bar
         opened.check_outside(out)
         heads: FrozenTraining | None = None
+        sets: Sets | None = None
+        read = partial(training_sets, room=partial(room_for_images, where))
         if ranks.size == 1 and leaves_open(opened, choices["model"], choices["recipe"]):
             before = None if out is None or not resume else Path(out) / ("" if single else f"seed-{seeds[0]}")
-            chosen, heads = choose_training(opened, where, seeds[0], before=before, minutes=minutes, progress=bar)
-            choices |= chosen
+            if before is not None and RunFolder(before).exists:
+                choices |= as_begun(before)
+            else:
+                bar.part("reading images")
+                sets = read(opened)
+                chosen, heads = choose_training(opened, *sets, where, seeds[0], minutes=minutes, progress=bar)
+                choices |= chosen
         frozen = is_frozen(choices["model"], choices["recipe"], where)
         if not frozen or opened.options.image_size is not None:  # else the features of the files are kept
-            opened = at_backbone_size(opened, choices["model"])
-        bar.part("reading images")
-        images, test = (
-            training_sets(opened, partial(room_for_images, where)) if heads is None else (heads.images, heads.test)
-        )
+            sized = at_backbone_size(opened, choices["model"])
+            opened, sets = sized, sets if sized is opened else None
+        if sets is None:
+            bar.part("reading images")
+            sets = read(opened)
+        images, test = sets
         if not frozen:
             opened.log_size()
         jobs = seed_jobs(opened, images, test, seeds=seeds, device=where, out=out, single=single, **choices)
@@ -155,25 +164,34 @@ def listed_seeds(seeds: int | Sequence[int]) -> list[int]:
 
 
 def leaves_open(data: Data, model: str | ModelChoice | None, recipe: str | Recipe | RecipeChoice) -> bool:
-    """Whether nothing says how to train: neither network nor recipe nor the size of the images, which are files."""
+    """Whether nothing says how to train: neither network nor recipe nor the size of the images."""
     plain = recipe == "fast" or (isinstance(recipe, RecipeChoice) and recipe == choose_recipe("fast"))
-    return plain and find_choice(model) == ModelChoice(None) and data.by_path and data.options.image_size is None
+    return plain and find_choice(model) == ModelChoice(None) and data.options.image_size is None
+
+
+def as_begun(folder: Path) -> Choices:
+    """Model and recipe that were chosen for the run in a folder."""
+    config = RunFolder(folder).config()
+    if config.model.typical:
+        return {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
+    return {"model": config.model_name}
 
 
 def choose_training(
-    data: Data, device: torch.device, seed: int, *, before: Path | None, minutes: float, progress: Progress
+    data: Data,
+    images: ImageSet,
+    test: ImageSet | None,
+    device: torch.device,
+    seed: int,
+    *,
+    minutes: float,
+    progress: Progress,
 ) -> tuple[Choices, FrozenTraining | None]:
-    """Model and recipe for image files that leave them open; for a head, also its training, which has its features.
+    """Model and recipe for photographs that leave them open; for a head, also its training, which has its features.
 
-    A run in the folder `before` goes on as it began. `minutes` limit the trial and the training of a network; 0: only a
-    head.
+    `minutes` limit the trial and the training of a network; 0: only a head.
     """
     choices: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
-    if before is not None and RunFolder(before).exists:
-        config = RunFolder(before).config()
-        return ({"model": config.model_name} if config.recipe.backbone_rate else choices), None
-    progress.part("reading images")
-    images, test = training_sets(data, partial(room_for_images, device))
     if images.shape[0] != 3 or max(images.shape[1:]) < LONGEST_SIDE:
         return {}, None
     heads = FrozenTraining(data, images, test, device, progress)

@@ -13,13 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.data import Data, Images, ImageSet
-from hitnet.errors import HitNetError
 from hitnet.features.dataset_features import features_of
+from hitnet.features.extraction import extract
 from hitnet.features.heads import CLEAN_DROPOUT, FittedHeads, HeadOptions, fit_heads
 from hitnet.models.backbones import open_backbone
-from hitnet.models.network import ModelConfig, Network, evaluating, to_device
+from hitnet.models.network import ModelConfig, Network
 from hitnet.probabilities import FEWEST_HELD_OUT
-from hitnet.runtime.device import evaluation_batch
 from hitnet.runtime.progress import Progress
 from hitnet.training.engine import count_outcomes, shares
 from hitnet.training.jobs import Job, begun
@@ -39,6 +38,7 @@ class FrozenTraining:
     progress: Progress
     rows: dict[int, Tensor] = field(default_factory=dict)  # features (N, D) by the identity of the images
     fits: dict[int, FittedHeads] = field(default_factory=dict)  # by their seed
+    since: float = field(default_factory=time.perf_counter)  # the start, or the end of the run before
 
     def train(self, jobs: Sequence[Job], *, resume: bool) -> list[Run]:
         """The run of each job; those that are finished are opened."""
@@ -47,7 +47,7 @@ class FrozenTraining:
 
     def run(self, job: Job) -> Run:
         """Fit a head and put it into a network."""
-        started, config = time.perf_counter(), job.config
+        config = job.config
         fit = self.fit(config)
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
             network = Network(config.model)
@@ -60,7 +60,9 @@ class FrozenTraining:
         if len(labels) >= FEWEST_HELD_OUT:
             unlike = unseen_misfits(features, labels, sums).double().numpy()
             calibration = Calibration.of(fit.distances.double().numpy(), unlike, labels)
-        history = [self.row(config, network.eval(), fit) | {"seconds": time.perf_counter() - started}]
+        row = self.row(config, network.eval(), fit)
+        began, self.since = self.since, time.perf_counter()
+        history = [row | {"seconds": self.since - began}]
         if job.folder is not None:
             job.folder.finish(network, history, calibration)
         folder = None if job.folder is None else job.folder.path
@@ -86,13 +88,15 @@ class FrozenTraining:
         return self.fits[config.seed]
 
     def features(self, model: ModelConfig, images: ImageSet) -> Tensor:
-        """Features (N, D) of images: those of their files, unless the images are as the network sees them."""
+        """Features (N, D) of images: those of their files, unless the network takes the images as they are."""
         if id(images) not in self.rows:
-            if model.in_shape == images.shape:
-                rows = own_features(model, images, self.device)
+            backbone = open_backbone(model.features, model.weights)
+            hooks: dict[str, Any] = {"device": self.device, "progress": self.progress}
+            if model.in_shape == images.shape and isinstance(images, Images):
+                self.progress.part("features", len(images), "images")
+                rows = extract(images.pixels, backbone, **hooks)
             else:
-                backbone = open_backbone(model.features, model.weights)
-                rows = features_of(self.data, images, backbone, device=self.device, progress=self.progress)
+                rows = features_of(self.data, images, backbone, **hooks)
             self.rows[id(images)] = rows.float()
         return self.rows[id(images)]
 
@@ -110,18 +114,6 @@ class FrozenTraining:
                 counts = count_outcomes(network, distances, images.labels)
                 row |= shares(name, counts.tolist(), len(images), network)
         return row
-
-
-@torch.inference_mode()
-def own_features(model: ModelConfig, images: ImageSet, device: torch.device) -> Tensor:
-    """Features (N, D) of images in memory, by the network's own extractor."""
-    if not isinstance(images, Images):
-        raise HitNetError(f"{images.name} is read from disk, but not from image files.")
-    network = Network(model)
-    network.load_pretrained()
-    with evaluating(network.to(device)):
-        parts = images.pixels.split(evaluation_batch(images.shape, small_maps=True))
-        return torch.cat([network.features(to_device(part, device)).float().cpu() for part in parts])
 
 
 def class_sums(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
