@@ -85,6 +85,12 @@ def test_resume(command, here):
     assert "recipe.epochs was 2, now 5" in other.err
 
 
+def test_evaluation_of_other_data_says_that_it_takes_the_test_images(command, toy_run):
+    run, data = toy_run
+    assert "--split all takes all" in command("evaluate", run, "--data", data, "--device", "cpu").out
+    assert "--split all takes all" not in command("evaluate", run, "--data", data, "--split", "test").out
+
+
 def test_evaluate(command, toy_run):
     run, _ = toy_run
     ended = command("evaluate", run, "--device", "cpu")
@@ -95,6 +101,7 @@ def test_evaluate(command, toy_run):
     hits, misses = 100 * figures.hits, 100 * figures.misses
     assert lines[1] == f"{hits:.1f} % of the true capsules hit, {misses:.1f} % of the others miss"
     assert lines[2] == f"reconstruction: mean squared error {figures.mse:.4f}"
+    assert "--split all" not in ended.out
     rows = [line for line in lines if line.startswith(" band ")]
     assert len(rows) == 3
     assert rows[1].split()[:3] == ["band", "1", "4"]

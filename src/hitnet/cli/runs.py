@@ -32,7 +32,7 @@ Known = Annotated[str | None, typer.Option(help="Data whose test images --keep i
 def evaluate_command(
     runs: RunPaths,
     data: OtherData = None,
-    split: Annotated[Split, typer.Option(help="Which images")] = "test",
+    split: Annotated[Split | None, typer.Option(help="Which images (default: test)")] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be used")] = False,
@@ -52,6 +52,8 @@ def evaluate_command(
         return
     together = f" by {result.networks} networks together" if result.networks > 1 else ""
     console.print(f"{result.data}: error {100 * result.error:.2f} % on {result.images:,} images{together}")
+    if data is not None and split is None:
+        console.print("These are the test images of this data; --split all takes all of its images.")
     if result.hits is not None and result.misses is not None:
         hits, misses = 100 * result.hits, 100 * result.misses
         console.print(f"{hits:.1f} % of the true capsules hit, {misses:.1f} % of the others miss")

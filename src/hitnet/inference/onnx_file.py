@@ -142,8 +142,11 @@ def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
     options.log_severity_level = 4  # what matters is raised
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.use_env_allocators", "1")
+    unlimited = ["ConstantFolding"]  # computes parts of the graph before, without the limit of memory
     try:
-        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"], disabled_optimizers=unlimited
+        )
     except Exception as error:
         raise HitNetError(f"{file} is not a network that ONNX Runtime can run: {error}") from error
     names = [entry.name for entry in session.get_inputs()], {entry.name for entry in session.get_outputs()}
