@@ -150,11 +150,11 @@ def run_join(args: argparse.Namespace) -> None:
     runs = [{key: value for key, value in part.items() if key not in left_out} for part in parts]
     totals: dict[str, object] = {key: sum(part.get(key, 0) for part in parts) for key in counted}
     totals["findings"] = sum(part["findings"] if "kinds" in part else len(part["findings"]) for part in parts)
-    details: dict[str, dict[str, Counter[str]]] = {}
-    for key, name, row in ((k, n, r) for k in ("commands", "statuses") for p in parts for n, r in p.get(k, {}).items()):
-        own = details.setdefault(key, {}).setdefault(name, Counter())
-        own.update(row if isinstance(row, dict) else {"answers": row})
-    write(args.out, {**totals, "kinds": kinds, **details, "runs": runs})
+    commands: dict[str, Counter[str]] = {}
+    for name, row in ((name, row) for part in parts for name, row in part.get("commands", {}).items()):
+        commands.setdefault(name, Counter()).update(row)
+    statuses = sum((Counter(part.get("statuses", {})) for part in parts), Counter())
+    write(args.out, {**totals, "kinds": kinds, "commands": commands, "statuses": statuses, "runs": runs})
 
 
 def run_cases(args: argparse.Namespace) -> None:
