@@ -1,4 +1,4 @@
-"""A review of a million made-up rows in Chromium: how long the first rows, filters and a decision take."""
+"""A review of many made-up rows in Chromium: how long the first rows, filters and a decision take."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from PIL import Image
 
 from hitnet.audit import Audit
 from hitnet.audit.audit_table import summarise
+from hitnet.features.opinions import MOST_CLASSES
 from parts.record import Row, about
 
-CLASSES = 100
 PICTURES = 500  # of the most doubtful images there are files
 TIMES = 2
 
@@ -46,7 +46,7 @@ CLEAR = "document.querySelector('#clear-filters').click()"
 ACTIONS = {
     "class": (SET % ("#class-filter", "7", "change"), CLEAR),
     "pair": ("document.querySelector('.pair').click()", CLEAR),
-    "flag": ("document.querySelector('[data-flag=\"3\"]').click()", CLEAR),
+    "flag": ("document.querySelector('[data-flag=\"0\"]').click()", CLEAR),
     "score": (SET % ("#score-min", "0.5", "input"), CLEAR),
     "search": (SET % ("#search", "9876", "input"), CLEAR),
     "undecided": ("document.querySelector('[data-state=\"undecided\"]').click()", CLEAR),
@@ -54,13 +54,13 @@ ACTIONS = {
 }
 
 
-def write_audit(root: Path, images: int) -> Path:
+def write_audit(root: Path, images: int, classes: int) -> Path:
     """An audit folder of a table of image files, of which only the most doubtful exist."""
     draw = np.random.default_rng(0)
-    names = np.array([f"class {k:02}" for k in range(CLASSES)], dtype=object)
-    given = draw.integers(0, CLASSES, images)
+    names = np.array([f"class {k:02}" for k in range(classes)], dtype=object)
+    given = draw.integers(0, classes, images)
     wrong = draw.random(images) < 0.05
-    suggested = np.where(wrong, (given + draw.integers(1, CLASSES, images)) % CLASSES, given)
+    suggested = np.where(wrong, (given + draw.integers(1, classes, images)) % classes, given)
     score = np.where(wrong, draw.random(images) * 0.5, 0.5 + draw.random(images) * 0.5)
     order = np.argsort(score)
     ids = np.arange(images)
@@ -76,14 +76,18 @@ def write_audit(root: Path, images: int) -> Path:
             "models": 4,
             "margin_mean": 0.5 - score,
             "margin_std": 0.1,
-            "ghost": names[(given + 1) % CLASSES],
+            "ghost": names[(given + 1) % classes],
             "ghost_distance": 0.8,
             "flag": np.where(wrong, "wrong", "ok"),
             "rule": np.where(wrong, "low score: another class fits better", "none of the other rules"),
         }
     ).iloc[order]
     table = table.reset_index(drop=True)
-    distances = draw.random((images, CLASSES), dtype=np.float32)
+    near = None
+    if classes > MOST_CLASSES:
+        near = np.sort((given[order, None] + np.arange(MOST_CLASSES)) % classes, axis=1)
+        near = np.pad(near, ((0, 0), (0, 1)), constant_values=classes)
+    distances = draw.random((images, min(classes, MOST_CLASSES + 1)), dtype=np.float32)
     table[["path", "given"]].rename(columns={"given": "label"}).to_csv(root / "labels.csv", index=False)
     for i, path in enumerate(table["path"][:PICTURES]):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +95,7 @@ def write_audit(root: Path, images: int) -> Path:
     about_it = {"data": "a million", "source": str(root / "labels.csv"), "models": 4, "model": "made up"}
     folder = root / "audit"
     folder.mkdir()
-    Audit(table, distances, tuple(names), summarise(table, list(names), **about_it)).write(folder)
+    Audit(table, distances, tuple(names), summarise(table, list(names), **about_it), near).write(folder)
     return folder
 
 
@@ -117,12 +121,12 @@ def first_rows(browser: Any, address: str) -> float:
     return time.perf_counter() - started
 
 
-def measure(images: int, root: Path | None = None) -> list[Row]:
-    """Review an audit of N rows; it is written to `root`, or read from there if it is there already."""
+def measure(images: int, classes: int, root: Path | None = None) -> list[Row]:
+    """Review an audit of N rows and K classes; it is written to `root`, or read from there if it is there already."""
     with tempfile.TemporaryDirectory() as temporary:
         root = root or Path(temporary)
         root.mkdir(parents=True, exist_ok=True)
-        folder = root / "audit" if (root / "audit").is_dir() else write_audit(root, images)
+        folder = root / "audit" if (root / "audit").is_dir() else write_audit(root, images, classes)
         (folder / "decisions.jsonl").unlink(missing_ok=True)
         started, load = time.perf_counter(), os.getloadavg()[0]  # what else the machine has to do
         command = [sys.executable, "-u", "-m", "hitnet", "review", str(folder), "--no-open", "--reviewer", "benchmark"]
@@ -147,5 +151,5 @@ def measure(images: int, root: Path | None = None) -> list[Row]:
             server.communicate()
     for name, values in seconds.items():
         print(f"{name}: {statistics.median(values):.3f} s, at most {max(values):.3f}")
-    row = {"case": "rows", "way": "server", "seed": None, "images": images, "load": load, "seconds": seconds}
-    return [row | about(torch.device("cpu"))]
+    row = {"case": "rows", "way": "server", "seed": None, "images": images, "classes": classes}
+    return [row | {"load": load, "seconds": seconds} | about(torch.device("cpu"))]

@@ -32,7 +32,7 @@ unlike              how unlike all other images it is: 0 (others are the same) t
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -146,9 +146,9 @@ def check_table(table: pd.DataFrame, class_names: Sequence[str], where: str | Pa
 
 
 def class_codes(names: pd.Series, class_names: Sequence[str]) -> np.ndarray:
-    """The index of each name among the classes."""
-    index = {name: k for k, name in enumerate(class_names)}
-    return np.array([index[name] for name in names], np.int64)
+    """The index of each name among the classes; −1 for one that is not there."""
+    known, asked = (pd.Index(each, dtype="object") for each in (list(class_names), names))
+    return np.asarray(known.get_indexer(asked), np.int64)
 
 
 def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
@@ -246,7 +246,7 @@ class Summary:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **vars(self), "classes": [vars(each) for each in self.classes]}
 
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Self:

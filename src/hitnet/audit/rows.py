@@ -20,7 +20,6 @@ from hitnet.features.opinions import Ints, column_of
 Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
-FLAG_CODES = {flag: code for code, flag in enumerate(FLAG_NAMES)}
 LARGEST_ID = 2**63
 
 
@@ -32,9 +31,9 @@ class Rows:
     ) -> None:
         self.table, self.distances, self.class_names, self.classes = table, distances, class_names, classes
         self.ids: Ints = table["id"].to_numpy(np.int64)
-        self.paths = [str(path) for path in table["path"].fillna("")]  # not astype: it refuses half a surrogate pair
+        self.paths: list[str] = table["path"].fillna("").to_numpy(object).tolist()
         self.given, self.suggested = (class_codes(table[column], class_names) for column in ("given", "suggested"))
-        self.flag = np.array([FLAG_CODES.get(flag, -1) for flag in table["flag"]], np.int8)
+        self.flag = class_codes(table["flag"], FLAG_NAMES).astype(np.int8)  # -1: of another version
         self.score = table["score"].to_numpy(np.float64)  # 0 = surely wrong, 1 = surely right
         # The more probable of the two labels: a suggestion may also be only the second label of an ambiguous image.
         self.probable = np.where(self.score < 0.5, self.suggested, self.given)

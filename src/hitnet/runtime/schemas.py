@@ -37,12 +37,12 @@ def find_problem(value: Any, schema: Any, place: str) -> str | None:
     if schema is ANYTHING:
         return None
     if isinstance(schema, tuple):
-        return None if any(find_problem(value, option, place) is None for option in schema) else _wrong(value, place)
+        return None if any(find_problem(value, option, "") is None for option in schema) else _wrong(value, place)
     if isinstance(schema, list):
         if not isinstance(value, list):
             return _wrong(value, place, "a list")
-        entries = ((find_problem(item, schema[0], f"{place}[{i}]")) for i, item in enumerate(value))
-        return next((problem for problem in entries if problem is not None), None)
+        odd = next((i for i, item in enumerate(value) if find_problem(item, schema[0], "") is not None), None)
+        return None if odd is None else find_problem(value[odd], schema[0], f"{place}[{odd}]")
     if isinstance(schema, Mapping):
         return _object_problem(value, schema, place)
     return None if _is_a(value, schema) else _wrong(value, place, "null" if schema is None else schema.__name__)
