@@ -241,7 +241,8 @@ class HitNetClassifier(
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the nearest capsule (N,)."""
-        return np.asarray(self.classes_[self.distances(X).argmin(axis=1)])
+        nearest = self.distances(X).argmin(axis=1)  # first: it raises where nothing was fitted
+        return np.asarray(self.classes_[nearest])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class (N, K): the softmax of −distance / `temperature_`."""
