@@ -33,7 +33,8 @@ NEAR, RATE, BLOCK = 4, 0.08, 100_000
 WATCHED = (
     *((judges, name) for name in ("read_features", "nearest", "judge_features", "typical_images")),
     *((feature_judges, name) for name in ("train_heads", "keep_near", "fit_noise_model", "fit_softmax_heads")),
-    *((labels, name) for name in ("score_labels", "make_table", "add_likeness", "duplicate_table", "summarise")),
+    (labels, "score_labels"),
+    *((audit_table, name) for name in ("make_table", "add_likeness", "duplicate_table", "summarise")),
     *(
         (scoring, "fit_noise_model"),
         (scoring, "margins"),

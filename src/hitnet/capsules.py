@@ -144,11 +144,9 @@ class SteadyNorm(nn.modules.batchnorm._BatchNorm):
         if not self.training or input.numel() <= input.shape[1]:
             return F.batch_norm(input, running_mean, running_var, self.weight, self.bias, training=False, eps=self.eps)
         mean, variance = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-        normalised = F.batch_norm(
-            input, mean, variance, self.weight, self.bias, training=True, momentum=1.0, eps=self.eps
-        )
+        scaled = F.batch_norm(input, mean, variance, self.weight, self.bias, training=True, momentum=1.0, eps=self.eps)
         track_statistics(self, mean, variance)
-        return normalised
+        return scaled
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """Errors for mistakes that a user can fix: each message says what is wrong, where, and what to do."""
 
 import difflib
+import importlib
 import math
 import operator
 from collections.abc import Iterable
@@ -26,6 +27,15 @@ class MissingPackageError(HitNetError, ImportError):
     def __init__(self, what: str, *packages: str) -> None:
         needs = "need" if what.endswith("s") else "needs"
         super().__init__(f"{what} {needs} {' and '.join(packages)}: pip install {' '.join(packages)}.")
+
+
+def need(what: str, *packages: str) -> Any:
+    """The package, or several of them, imported; raise MissingPackageError, which says `what` needs them."""
+    try:
+        modules = [importlib.import_module(package) for package in packages]
+    except ImportError as error:
+        raise MissingPackageError(what, *packages) from error
+    return modules if len(modules) > 1 else modules[0]
 
 
 class DivergedError(HitNetError):

@@ -8,6 +8,8 @@ from torch import nn
 from hitnet import kernels
 
 pytest.importorskip("triton", reason="Triton is missing: pip install triton (Linux only)")
+from triton.language import constexpr
+
 from hitnet.kernels.two_convolutions import two_convolutions
 
 GPU = torch.cuda.is_available() and kernels.usable(torch.device("cuda"))
@@ -39,6 +41,7 @@ def test_values_and_gradients_are_those_of_plain_convolutions(images, shape, sid
     monkeypatch.setattr("hitnet.kernels.two_convolutions.multiprocessors", lambda device: 12)
     monkeypatch.setattr("hitnet.kernels.two_convolutions.PLACES", 2)
     monkeypatch.setattr("hitnet.kernels.two_convolutions.ROWS", ROWS)
+    monkeypatch.setattr("hitnet.kernels.convolutions.ROWS", constexpr(ROWS))
     first, second = layers(shape[0], side)
     batch = torch.rand(images, *shape, device=first.weight.device)
     out = two_convolutions(batch, first, second, relu=relu, dtype=torch.float32)

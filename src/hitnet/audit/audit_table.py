@@ -46,7 +46,6 @@ from hitnet.audit.margins import Margins, margins
 from hitnet.audit.scoring import Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Data, ImageSet
-from hitnet.data.images import Streamed
 from hitnet.data.known.datasets import label_errors
 from hitnet.data.reading.stored import file_checksum
 from hitnet.errors import HitNetError
@@ -103,7 +102,7 @@ def add_checksums(table: pd.DataFrame, data: Data, images: ImageSet, places: np.
     files = data.image_files(images)
     if files is None or not isinstance(files[0], Path):
         return table
-    known = images.entries.checksums if isinstance(images, Streamed) else None
+    known = images.checksums
     if known is None:
         return table.assign(checksum=list(in_threads(lambda place: file_checksum(files[place]), places.tolist())))
     rows = ((files[place], known[place]) for place in places.tolist())

@@ -23,7 +23,7 @@ from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
 from hitnet.data import Data, Images, ImageSet
-from hitnet.data.formats.image_files import FileData, any_colour
+from hitnet.data.formats.image_files import any_colour
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
@@ -142,10 +142,9 @@ class Judges:
     def needs_pixels(self, data: Data, device: torch.device) -> bool:
         """Whether all images have to be in memory; heads on a backbone need only their files."""
         kind = self.wanted(device)
-        if type(self).judge is not Judges.judge or not isinstance(data, FileData) or kind in ("scratch", "runs"):
+        if type(self).judge is not Judges.judge or kind in ("scratch", "runs") or (entries := data.entries) is None:
             return True
-        entries = data.listing.entries  # if there are few, heads judge them in any case
-        return kind == "auto" and len(entries) >= FEW and not any_colour(entries)
+        return kind == "auto" and len(entries) >= FEW and not any_colour(entries)  # few are judged by heads in any case
 
     def frozen_backbone(self) -> Backbone | None:
         """The backbone that heads stand on; None for features of the user's own."""
@@ -162,7 +161,10 @@ class Judges:
         if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
             case.data.log_size()
         tuned = chosen.kind == "fine-tuned"
-        model = chosen._tuned_model() if tuned else chosen.model
+        model = chosen.model
+        if tuned:
+            weights = None if self.weights is None else str(self.weights)
+            model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
         if chosen.kind == "features":
             return chosen._judge_by_heads(case)
         if chosen.kind == "mixed" or tuned:
@@ -180,10 +182,6 @@ class Judges:
         classes = networks.opinions[0].classes
         opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels, classes)
         return join([replace(networks, opinions=opinions), self._judge_by_heads(case, classes)])
-
-    def _tuned_model(self) -> Model:
-        weights = None if self.weights is None else str(self.weights)
-        return choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
 
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)
@@ -204,19 +202,16 @@ class Judges:
         return choose_recipe(recipe.name, **{**recipe.changes, "epochs": self.epochs})
 
     def _judge_by_heads(self, case: Case, classes: Ints | None = None) -> Judgement:
-        images = case.images
+        images, labels, device = case.images, case.images.labels, case.device
         case.progress.plan(PARTS)
         backbone = case.backbone or self.frozen_backbone()
         if backbone is None:
             assert self.features is not None  # else there is a backbone
             features, name = read_features(self.features, images), Path(self.features).name
         else:
-            features = features_of(
-                case.data, images, backbone, device=case.device, progress=case.progress, ranks=case.ranks
-            )
-            name = backbone.name
+            hooks: dict[str, Any] = {"progress": case.progress, "ranks": case.ranks}
+            features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
         case.progress.part("fitting heads")
-        labels, device = images.labels, case.device
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
@@ -225,16 +220,9 @@ class Judges:
             return opinions, (near[0].cpu(), near[1].cpu())
 
         opinions, neighbours = case.ranks.from_first(judge)
-        return Judgement(
-            opinions,
-            images,
-            f"heads and neighbours on {name}",
-            ({"features": name},),
-            typical_images(features, images),
-            typical=True,
-            features=features,
-            neighbours=neighbours,
-        )
+        model, shown = f"heads and neighbours on {name}", typical_images(features, images)
+        found: dict[str, Any] = {"features": features, "neighbours": neighbours}
+        return Judgement(opinions, images, model, ({"features": name},), shown, typical=True, **found)
 
 
 def typical_images(features: Tensor, images: ImageSet) -> Tensor:

@@ -8,18 +8,8 @@ from typing import Any
 
 import torch
 
-from hitnet.audit import audit_folder
+from hitnet.audit import audit_folder, audit_table
 from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
-from hitnet.audit.audit_table import (
-    Summary,
-    add_annotators,
-    add_checksums,
-    add_likeness,
-    duplicate_table,
-    make_table,
-    summarise,
-    verified_errors,
-)
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import PARTS, Judges
 from hitnet.audit.results import Audit, open_audit
@@ -32,7 +22,7 @@ from hitnet.features.one_pass import OnePass
 from hitnet.features.opinions import NEIGHBOURS, on_same_classes
 from hitnet.runtime import files
 from hitnet.runtime.bar import shown
-from hitnet.runtime.device import pick_device
+from hitnet.runtime.device import Device, pick_device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import connect, started_by_torchrun, watched
 
@@ -46,7 +36,7 @@ def audit_labels(
     split: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
     progress: Progress | bool = True,
 ) -> Audit:
     """Find the doubtful labels of a dataset.
@@ -123,9 +113,10 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     images = judgement.images
     opinions = on_same_classes(judgement.opinions, images.labels)
     scored = score_labels(opinions, images.labels.numpy(), case.device)
-    table, distances, places = make_table(images, opinions, scored)
-    table = add_annotators(table, case.data.annotations())
-    table = add_checksums(table, case.data, images, places)
+    table, distances, places = audit_table.make_table(images, opinions, scored)
+    table = audit_table.add_checksums(
+        audit_table.add_annotators(table, case.data.annotations()), case.data, images, places
+    )
     order = torch.from_numpy(places)
     arranged, duplicates, about = images.select(order), None, dict[str, Any]()
     if judgement.features is not None:
@@ -135,11 +126,11 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         else:
             similarities, which = judgement.neighbours
             near = similarities[order].to(case.device), torch.argsort(order)[which[order]].to(case.device)
-        table = add_likeness(table, features, near, arranged)
-        duplicates = duplicate_table(features, near, arranged)
+        table = audit_table.add_likeness(table, features, near, arranged)
+        duplicates = audit_table.duplicate_table(features, near, arranged)
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)
-    summary = summarise(
+    summary = audit_table.summarise(
         table,
         images.class_names,
         data=images.name,
@@ -156,7 +147,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         prototypes="typical" if judgement.typical else "decoded",
         error_range=None if scored.error_range is None else list(scored.error_range),
         sentence=scored.sentence,
-        verified_errors=verified_errors(table, case.data.sample),
+        verified_errors=audit_table.verified_errors(table, case.data.sample),
         seconds=time.perf_counter() - started,
         **about,
     )
@@ -175,12 +166,12 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     )
 
 
-def _warn_of_other_judges(folder: Path, summary: Summary) -> None:
+def _warn_of_other_judges(folder: Path, summary: audit_table.Summary) -> None:
     """Log a warning if a finished audit by other judges is replaced."""
     earlier = summary
     with suppress(HitNetError):  # a damaged one is replaced
         if (folder / SUMMARY).is_file():
-            earlier = Summary.from_json(files.read_json(folder / SUMMARY), folder / SUMMARY)
+            earlier = audit_table.Summary.from_json(files.read_json(folder / SUMMARY), folder / SUMMARY)
     if earlier.model != summary.model:
         log.warning(
             "%s held an audit by other judges (%s). Its ranking is replaced; decisions stay.", folder, earlier.model

@@ -140,12 +140,13 @@ def _judgement(
     runs: Sequence[Run], distances: Sequence[np.ndarray] | np.ndarray, classes: Ints | None, images: ImageSet
 ) -> Judgement:
     configs = [run.config for run in runs]
+    drawn = next((run.model for run in runs if run.model.decoder is not None), None)  # prototypes are this network's
     return Judgement(
         tuple(Opinion("networks", each, in_sample=True, capsules=True, classes=classes) for each in distances),
         images,
         ", ".join(dict.fromkeys(config.model_name for config in configs)),
         tuple({"model": c.model_name, "seed": c.seed, "recipe": c.recipe.to_dict()} for c in configs),
-        prototype_images(runs),
+        None if drawn is None else to_pixels(class_prototypes(drawn, torch.arange(images.num_classes))),
     )
 
 
@@ -190,11 +191,7 @@ def _at_backbone_size(case: Case, choice: models.ModelChoice) -> Images:
     if isinstance(images, Streamed) and data.options.image_size is not None:
         shape = (images.shape[0], *data.options.image_size)
         return replace(images, shape=shape, crop=data.options.crop).in_memory()
-    return same_images(images, data.load(case.split))
-
-
-def same_images(images: ImageSet, others: Images) -> Images:
-    """The others, once it is sure that they are the same images at another size."""
+    others = data.load(case.split)
     if not torch.equal(images.ids, others.ids):
         raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
     return replace(others, labels=images.labels, class_names=images.class_names)
@@ -234,11 +231,3 @@ def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
         yield view
         if flip:
             yield view.flip(-1)
-
-
-def prototype_images(runs: Sequence[Run]) -> Tensor | None:
-    """The decoded centre of each class as uint8 (K, C, H, W), from the first network that has a decoder, if any."""
-    network = next((run.model for run in runs if run.model.decoder is not None), None)
-    if network is None:
-        return None
-    return to_pixels(class_prototypes(network, torch.arange(network.config.num_classes)))

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from hitnet.audit import export
@@ -27,11 +26,11 @@ from hitnet.audit.audit_folder import (
 )
 from hitnet.audit.audit_table import Summary, check_table, class_codes
 from hitnet.audit.report import write_page
-from hitnet.data import Data, Images, ImageSet, Source, open_data
+from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.reading.array_files import read_npy, read_parquet
 from hitnet.data.reading.copying import check_outside
-from hitnet.decisions.corrections import ALONE, Applied, audited_images, correct, corrected_labels
+from hitnet.decisions.corrections import ALONE, Applied, Corrections, audited_images, correct, corrected_labels
 from hitnet.decisions.rules import Correction, Decisions, Settled, settled
 from hitnet.decisions.steps import Change, read_steps
 from hitnet.errors import HitNetError, MissingFileError, check_choice, share
@@ -112,9 +111,7 @@ class Audit:
         """
         return corrected_labels(self.table, self._decided(corrections, reviewer, trust), self.class_names)
 
-    def _decided(
-        self, corrections: str | Path | None, reviewer: str | None, trust: float | None
-    ) -> str | Path | Settled:
+    def _decided(self, corrections: str | Path | None, reviewer: str | None, trust: float | None) -> Corrections:
         """The file, or the decisions of the audit's own review, with its sure suggestions if `trust` is given."""
         for name, option in (("reviewer", reviewer), ("trust", trust)):
             if corrections is not None and option is not None:
@@ -146,13 +143,9 @@ class Audit:
 
     def probabilities(self, rows: slice = slice(None)) -> np.ndarray:
         """Probability of each class (n, K) for some rows of the table, or all (N, K); see `label_probabilities`."""
-        return label_probabilities(
-            self._all_distances(rows),
-            class_codes(self.table["given"].iloc[rows], self.class_names),
-            in_sample=self.summary.in_sample,
-            error_rate=self.summary.expected_errors / max(len(self.table), 1),
-            temperature=self._temperature,
-        )
+        given, rate = class_codes(self.table["given"].iloc[rows], self.class_names), self.summary.expected_errors
+        how: dict[str, Any] = {"in_sample": self.summary.in_sample, "temperature": self._temperature}
+        return label_probabilities(self._all_distances(rows), given, error_rate=rate / max(len(self.table), 1), **how)
 
     @cached_property
     def _temperature(self) -> float | None:
@@ -217,9 +210,7 @@ class Audit:
             path,
             self.table,
             self.distances,
-            images.pixels
-            if isinstance(images, Images)
-            else torch.zeros(images.shape, dtype=torch.uint8).expand(len(images), -1, -1, -1),
+            images.known_pixels,
             classes=self.classes,
             title=f"Label audit: {self.summary.data}",
             prototypes=self.prototypes,

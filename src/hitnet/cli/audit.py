@@ -9,18 +9,7 @@ import typer
 from hitnet.audit import Audit, Judges, audit_labels, open_audit
 from hitnet.audit.judges import Kind
 from hitnet.audit.results import ExportFormat
-from hitnet.cli.options import (
-    DATA,
-    AuditSplit,
-    Data,
-    DataDir,
-    Device,
-    OptionGroup,
-    RecipeName,
-    Values,
-    attribute_help,
-    takes,
-)
+from hitnet.cli import options
 from hitnet.cli.terminal import console, plural, print_written, short_name, table_of_files
 from hitnet.data import open_data
 from hitnet.decisions.corrections import Applied
@@ -32,8 +21,8 @@ VERIFIED_BY = {
     "mnist-sample": "five people each found wrong",
     "clothing-sample": "the developers found wrong by looking at the most doubtful ones",
 }
-JUDGES = OptionGroup(Judges, ("backbone", "weights", "features", "networks", "epochs", "seed"))
-HELP = attribute_help(Judges)
+JUDGES = options.OptionGroup(Judges, ("backbone", "weights", "features", "networks", "epochs", "seed"))
+HELP = options.attribute_help(Judges)
 AuditFolder = Annotated[Path, typer.Argument(metavar="AUDIT", help="A folder that `hitnet audit` wrote")]
 
 
@@ -41,19 +30,19 @@ app = typer.Typer()
 
 
 @app.command("audit")
-@takes(data_options=DATA, judge_options=JUDGES)
+@options.takes(data_options=options.DATA, judge_options=JUDGES)
 def audit_command(
-    data: Data,
-    data_options: Values,
-    judge_options: Values,
+    data: options.Data,
+    data_options: options.Values,
+    judge_options: options.Values,
     judges: Annotated[Kind, typer.Option(help=HELP["kind"])] = "auto",
     model: Annotated[list[str] | None, typer.Option(help=f"{HELP['model']}; may be given several times")] = None,
     runs: Annotated[list[Path] | None, typer.Option(help=f"{HELP['runs']}; may be given several times")] = None,
-    recipe: Annotated[RecipeName, typer.Option(help=HELP["recipe"])] = "fast",
-    split: AuditSplit = None,
+    recipe: Annotated[options.RecipeName, typer.Option(help=HELP["recipe"])] = "fast",
+    split: options.AuditSplit = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write (default: audits/DATA)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted audit")] = False,
-    device: Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Find mislabeled images: rank the labels of DATA, most doubtful first.
 
@@ -77,14 +66,9 @@ def audit_command(
     Try it on the photographs and digits that come with the package:
     hitnet audit clothing-sample, hitnet audit mnist-sample
     """
-    audit = audit_labels(
-        open_data(data, **data_options),
-        judges=Judges(judges, model=model, runs=runs or None, recipe=recipe, **judge_options),
-        split=split,
-        out=out or Path("audits") / short_name(data),
-        resume=resume,
-        device=device,
-    )
+    chosen = Judges(judges, model=model, runs=runs or None, recipe=recipe, **judge_options)
+    opened, folder = open_data(data, **data_options), out or Path("audits") / short_name(data)
+    audit = audit_labels(opened, judges=chosen, split=split, out=folder, resume=resume, device=device)
     if ranks.rank() == 0:
         print_audit(audit)
 
@@ -139,11 +123,9 @@ def apply_command(
     ] = None,
     *,
     out: Annotated[Path | None, typer.Option(help="Folder for the corrected dataset; must be new or empty")] = None,
-    labels_only: Annotated[
-        Path | None, typer.Option(help="Write only the labels, a new .csv, instead of a copy of the data")
-    ] = None,
+    labels_only: Annotated[Path | None, typer.Option(help="Write only the labels, a new .csv, not the data")] = None,
     reviewer: Annotated[
-        str | None, typer.Option(help="Only this reviewer's decisions (default: those on which all agree)")
+        str | None, typer.Option(help="Only this person's decisions (default: where all agree)")
     ] = None,
     trust: Annotated[
         float | None,
@@ -153,7 +135,7 @@ def apply_command(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Where the audited data is now, if it has moved")] = None,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
 ) -> None:
     """Write the corrected dataset, or only its labels; the original is never touched."""
     audit = open_audit(folder)
@@ -202,9 +184,7 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
     if applied.changed:
         names = ", ".join(applied.changed[:5]) + (", …" if len(applied.changed) > 5 else "")
         stay = plural(len(applied.changed), "decided file stays as it is", "decided files stay as they are")
-        console.print(
-            f"{stay}, because of changes since the audit: {names}. Audit again with --resume.", soft_wrap=True
-        )
+        console.print(f"{stay}, due to changes since the audit: {names}. Audit again with --resume.", soft_wrap=True)
     if applied.gone:
         console.print(f"{applied.gone:,} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:

@@ -75,18 +75,9 @@ MODEL = OptionGroup(ModelConfig, ("decoder", "capsule_dim", "extra_dim", "recons
 RECIPE = OptionGroup(
     Recipe,
     (
-        "epochs",
-        "learning_rate",
-        "batch_size",
-        "backbone_rate",
-        "augment",
-        "augment_strength",
-        "augment_share",
-        "augment_noise",
-        "ghosts",
-        "ghost_rule",
-        "ghost_probability",
-        "ghosts_from_epoch",
+        *("epochs", "learning_rate", "batch_size", "backbone_rate"),
+        *("augment", "augment_strength", "augment_share", "augment_noise"),
+        *("ghosts", "ghost_rule", "ghost_probability", "ghosts_from_epoch"),
     ),
 )
 Backbone = Annotated[str | None, typer.Option(help="Pretrained backbone: efficientnet-lite0 or timm:NAME")]

@@ -8,18 +8,7 @@ import torch
 import typer
 
 from hitnet import plots, synthesis
-from hitnet.cli.options import (
-    AsJson,
-    AuditSplit,
-    Classes,
-    DataDir,
-    Device,
-    OtherData,
-    Picture,
-    RunPath,
-    RunPaths,
-    Split,
-)
+from hitnet.cli import options
 from hitnet.cli.terminal import console, print_json, print_table, print_written
 from hitnet.data import Images
 from hitnet.errors import HitNetError
@@ -29,14 +18,16 @@ from hitnet.runtime.files import check_vacant
 from hitnet.synthesis.datasets import STRENGTH, check_new
 from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import Law, run_images
-from hitnet.training import Run, analyse_ghosts
+from hitnet.training import analyse_ghosts
 
 app = typer.Typer()
 MOST_IN_GRID = 10_000
 
 
 @app.command("prototypes")
-def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, device: Device = "auto") -> None:
+def prototypes_command(
+    run: options.RunPath, out: options.Picture, classes: options.Classes = None, device: options.Device = "auto"
+) -> None:
     """Draw the prototype of each class: what the network takes as its reference image."""
     plots.check_file_type(out)
     prototypes = synthesis.prototypes(run, classes=classes, device=device)
@@ -45,14 +36,14 @@ def prototypes_command(run: RunPath, out: Picture, classes: Classes = None, devi
 
 @app.command("traverse")
 def traverse_command(
-    run: RunPath,
-    out: Picture,
-    classes: Classes = None,
+    run: options.RunPath,
+    out: options.Picture,
+    classes: options.Classes = None,
     image: Annotated[Path | None, typer.Option(help="Sweep this image file's capsule, not the central one")] = None,
     reach: Annotated[float, typer.Option(help="How far from 0.5, in units of m/√n (paper: 2)")] = 2.0,
     steps: Annotated[int, typer.Option(help="Pictures in a row")] = 11,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    device: options.Device = "auto",
+    as_json: options.AsJson = False,
 ) -> None:
     """Draw what each capsule component does, and say which ones change the picture most.
 
@@ -76,15 +67,15 @@ def traverse_command(
 
 @app.command("capsules")
 def capsules_command(
-    run: RunPath,
-    out: Picture,
-    data: OtherData = None,
-    classes: Classes = None,
-    split: Annotated[Split, typer.Option(help="Which images")] = "train",
+    run: options.RunPath,
+    out: options.Picture,
+    data: options.OtherData = None,
+    classes: options.Classes = None,
+    split: Annotated[options.Split, typer.Option(help="Which images")] = "train",
     limit: Annotated[int | None, typer.Option(help="Use at most N images")] = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Draw how the true classes' capsule components are distributed, beside the paper's N(0.5, m/√n).
 
@@ -109,9 +100,9 @@ def capsules_command(
 
 @app.command("generate")
 def generate_command(
-    run: RunPath,
+    run: options.RunPath,
     out: Annotated[Path, typer.Option(help="A picture (.png, .svg, .pdf), a .npz of arrays, or a new folder of PNGs")],
-    classes: Classes = None,
+    classes: options.Classes = None,
     count: Annotated[int, typer.Option(help="Images per class")] = 10,
     law: Annotated[
         Law, typer.Option(help="Gaussian of the capsules: fitted to the run's training images, or paper: N(0.5, m/√n)")
@@ -119,46 +110,37 @@ def generate_command(
     spread: Annotated[float, typer.Option(help="Factor of the Gaussian's spread: less is safer, more is bolder")] = 1.0,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
     data: Annotated[str | None, typer.Option(help="Fit the Gaussians to another dataset")] = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
 ) -> None:
     """Make new images of the classes from Gaussian capsules."""
     picture = bool(out.suffix) and out.suffix.lower() != ".npz"
     if picture:
-        check_picture(out)
+        try:
+            plots.check_file_type(out)
+        except HitNetError as error:
+            raise HitNetError(f"{error} Arrays go to a .npz file, single images to a folder without a dot.") from None
     else:
         check_new(out)
     trained = open_decoder(run, device=device)
-    total = count * len(set(classes or trained.class_names))
+    names = trained.class_names
+    total = count * len(set(classes or names))
     if picture and total > MOST_IN_GRID:
         raise HitNetError(f"{out}: {total:,} images are too many for a picture. Write to a .npz file or a folder.")
-    options: dict[str, Any] = {"law": law, "spread": spread, "seed": seed, "data": data, "device": device}
-    batches = synthesis.generate(trained, classes, count, **options)
+    given: dict[str, Any] = {"law": law, "spread": spread, "seed": seed, "data": data, "device": device}
+    batches = synthesis.generate(trained, classes, count, **given)
     if picture:
         made = list(batches)
-        labels = [trained.class_names[k] for batch in made for k in batch.labels.tolist()]
+        labels = [names[k] for batch in made for k in batch.labels.tolist()]
         figures = plots.class_figures(torch.cat([batch.images for batch in made]), labels)
         print_written(plots.save(figures, out))
         return
-    stream = synthesis.ImageStream(
-        batches=(("train", as_images(trained, batch)) for batch in batches),
-        total=total,
-        class_names=trained.class_names,
-        shape=trained.config.model.in_shape,
-        name=f"generated by {trained.config.model_name}",
+    parts = (
+        ("train", Images(to_pixels(images), labels, names, "generated", torch.arange(len(labels))))
+        for images, labels in batches
     )
-    write(stream, out)
-
-
-def check_picture(out: Path) -> None:
-    try:
-        plots.check_file_type(out)
-    except HitNetError as error:
-        raise HitNetError(f"{error} Arrays go to a .npz file, single images to a folder without a dot.") from None
-
-
-def as_images(run: Run, batch: synthesis.Generated) -> Images:
-    return Images(to_pixels(batch.images), batch.labels, run.class_names, "generated", torch.arange(len(batch.labels)))
+    title, shape = f"generated by {trained.config.model_name}", trained.config.model.in_shape
+    write(synthesis.ImageStream(parts, total, names, shape, title), out)
 
 
 def write(stream: synthesis.ImageStream, out: Path) -> None:
@@ -169,8 +151,8 @@ def write(stream: synthesis.ImageStream, out: Path) -> None:
 
 @app.command("augment")
 def augment_command(
-    run: RunPath,
-    data: OtherData = None,
+    run: options.RunPath,
+    data: options.OtherData = None,
     out: Annotated[Path | None, typer.Option(help="The augmented set: a .npz of arrays or a folder of PNGs")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw examples, as the paper does: .png, .svg, .pdf")] = None,
     copies: Annotated[int | None, typer.Option(help="Modified copies per training image (default 1)")] = None,
@@ -180,8 +162,8 @@ def augment_command(
     ] = None,
     examples: Annotated[int | None, typer.Option(min=1, help="Images in the picture (default 2)")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same images")] = 0,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
 ) -> None:
     """Hybrid data augmentation: modify capsules, decode them, put the lost details back.
 
@@ -196,9 +178,7 @@ def augment_command(
     if picture is not None:
         plots.check_file_type(picture)
     if out is not None and out.suffix.lower() not in ("", ".npz"):
-        raise HitNetError(
-            f"{out}: --out takes a whole dataset, a .npz or a folder without a dot. Pictures of examples: --picture."
-        )
+        raise HitNetError(f"{out}: --out takes a .npz or a folder without a dot. Pictures of examples: --picture.")
     if out is not None:
         check_new(out)
     trained = open_decoder(run, device=device)
@@ -208,13 +188,13 @@ def augment_command(
         modified = synthesis.hybrid_examples(trained, few, strength=strength, seed=seed, device=device)
         print_written(plots.save(plots.hybrid_figures(modified), picture))
     if out is not None:
-        options: dict[str, Any] = {"strength": strength, "seed": seed, "device": device}
+        given: dict[str, Any] = {"strength": strength, "seed": seed, "device": device}
         number = 1 if copies is None else copies
-        write(synthesis.augment(trained, data, copies=number, originals=originals is not False, **options), out)
+        write(synthesis.augment(trained, data, copies=number, originals=originals is not False, **given), out)
 
 
 @app.command("plot")
-def plot_command(runs: RunPaths, out: Picture) -> None:
+def plot_command(runs: options.RunPaths, out: options.Picture) -> None:
     """Draw error and loss over the epochs of one run, or of several to compare them; also while they train."""
     plots.check_file_type(out)
     print_written(plots.save([plots.plot_history(runs)], out))
@@ -222,12 +202,12 @@ def plot_command(runs: RunPaths, out: Picture) -> None:
 
 @app.command("ghosts")
 def ghosts_command(
-    runs: RunPaths,
+    runs: options.RunPaths,
     data: Annotated[str, typer.Option(help="The dataset whose images to analyse")],
     out: Annotated[Path, typer.Option(help="Folder for tables and pictures")] = Path("ghosts"),
-    split: AuditSplit = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    split: options.AuditSplit = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
 ) -> None:
     """The paper's analysis of ghost capsules over several runs: agreement, pairs, distances, doubtful images."""
     check_vacant(out)

@@ -127,10 +127,7 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
 
 @app.command("export")
 def export_command(
-    run: RunPath,
-    out: Annotated[Path, typer.Option(help="File to write: .onnx")],
-    keep: Keep = None,
-    known: Known = None,
+    run: RunPath, out: Annotated[Path, typer.Option(help="The new .onnx file")], keep: Keep = None, known: Known = None
 ) -> None:
     """Export a run as an ONNX file, which other programs run without PyTorch; `hitnet predict` takes it, too."""
     print_written([open_run(run).export(out, keep=keep, known=known)])

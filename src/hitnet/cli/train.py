@@ -6,20 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hitnet.cli.options import (
-    DATA,
-    MODEL,
-    RECIPE,
-    TRAINING_DATA,
-    AsJson,
-    AuditSplit,
-    Backbone,
-    Data,
-    Device,
-    RecipeName,
-    Values,
-    takes,
-)
+from hitnet.cli import options
 from hitnet.cli.terminal import console, plural, print_json, print_table, print_written, short_name
 from hitnet.data import open_data
 from hitnet.errors import HitNetError
@@ -33,7 +20,7 @@ from hitnet.training import MINUTES, Run, TensorBoard, choose_recipe, train, tra
 app = typer.Typer()
 
 
-def check_ghosts(recipe_options: Values) -> None:
+def check_ghosts(recipe_options: options.Values) -> None:
     """Raise if ghosts are described but there are none."""
     described = [name for name in recipe_options if name.startswith("ghost") and name != "ghosts"]
     if described and not recipe_options.get("ghosts"):
@@ -41,27 +28,25 @@ def check_ghosts(recipe_options: Values) -> None:
 
 
 @app.command("train")
-@takes(data_options=TRAINING_DATA, recipe_options=RECIPE, model_options=MODEL)
+@options.takes(data_options=options.TRAINING_DATA, recipe_options=options.RECIPE, model_options=options.MODEL)
 def train_command(
-    data: Data,
-    data_options: Values,
-    recipe_options: Values,
-    model_options: Values,
+    data: options.Data,
+    data_options: options.Values,
+    recipe_options: options.Values,
+    model_options: options.Values,
     model: Annotated[
         str | None, typer.Option(help="Model name (see `hitnet models`). Default: chosen from the data and device")
     ] = None,
-    backbone: Backbone = None,
+    backbone: options.Backbone = None,
     recipe: Annotated[
-        RecipeName, typer.Option(help="paper: 250 epochs at a constant rate; paper-decay: at a falling rate")
+        options.RecipeName, typer.Option(help="paper: 250 epochs at a constant rate; paper-decay: at a falling rate")
     ] = "fast",
     seed: Annotated[int, typer.Option(help="Same seed, same machine, same result")] = 0,
     seeds: Annotated[int | None, typer.Option(min=1, help="Train N networks, with seeds SEED, SEED + 1, …")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; else runs/DATA-MODEL-RECIPE[-AUGMENT]-SEED")] = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run")] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard (OUT/tensorboard)")
-    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="TensorBoard curves in OUT/tensorboard")] = False,
     minutes: Annotated[
         float, typer.Option(min=0, help="Photographs, no --model: time to try more than a head on kept features")
     ] = MINUTES,
@@ -79,34 +64,27 @@ def train_command(
     last_word = str(seed) if seeds is None else "seeds"
     chosen = chosen_model(model, backbone, model_options)
     words = [short_name(data), chosen.name or "default", recipe, *([augment] if augment else []), last_word]
-    options: dict[str, Any] = {
-        "model": chosen,
-        "recipe": choose_recipe(recipe, **recipe_options),
-        "out": out or Path("runs") / "-".join(words),
-        "device": device,
-        "resume": resume,
-        "augment_from": augment_from,
-        "minutes": minutes,
-        "callbacks": [TensorBoard()] if tensorboard else [],
-    }
+    given: dict[str, Any] = {"model": chosen, "recipe": choose_recipe(recipe, **recipe_options), "device": device}
+    given |= {"out": out or Path("runs") / "-".join(words), "resume": resume, "augment_from": augment_from}
+    given |= {"minutes": minutes, "callbacks": [TensorBoard()] if tensorboard else []}
     opened = open_data(data, **data_options)
     if seeds is None:
-        runs = [train(opened, seed=seed, **options)]
+        runs = [train(opened, seed=seed, **given)]
     else:
-        runs = train_many(opened, seeds=range(seed, seed + seeds), **options)
+        runs = train_many(opened, seeds=range(seed, seed + seeds), **given)
     if ranks.rank() == 0:
         print_training(runs[0]) if seeds is None else print_trainings(runs)
 
 
-def chosen_model(name: str | None, backbone: str | None, options: Values) -> ModelChoice:
+def chosen_model(name: str | None, backbone: str | None, given: options.Values) -> ModelChoice:
     """The network that was asked for; a backbone means a pretrained network."""
     if backbone is None:
-        return choose_model(name, **options)
+        return choose_model(name, **given)
     if name not in (None, PRETRAINED):
         raise HitNetError(f"--backbone is for {PRETRAINED}, not for {name}. Leave out --model.")
     if not is_backbone(backbone):
         raise unknown_backbone(backbone)
-    return choose_model(PRETRAINED, features=backbone, **options)
+    return choose_model(PRETRAINED, features=backbone, **given)
 
 
 def print_training(run: Run) -> None:
@@ -142,7 +120,7 @@ def print_trainings(runs: list[Run]) -> None:
 def models_command(
     shape: Annotated[str, typer.Option(help="Images to count parameters for: channels,height,width")] = "1,28,28",
     classes: Annotated[int, typer.Option(help="Number of classes", max=1_000_000)] = 10,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the networks that can be trained, with their number of parameters."""
     try:
@@ -158,22 +136,22 @@ def models_command(
 
 
 @app.command("extract")
-@takes(data_options=DATA)
+@options.takes(data_options=options.DATA)
 def extract_command(
-    data: Data,
-    data_options: Values,
+    data: options.Data,
+    data_options: options.Values,
     out: Annotated[Path, typer.Option(help="The .npy file to write, one row per image")],
-    backbone: Backbone = None,
+    backbone: options.Backbone = None,
     weights: Annotated[Path | None, typer.Option(help="The backbone's weights, a .safetensors file")] = None,
-    split: AuditSplit = None,
-    device: Device = "auto",
+    split: options.AuditSplit = None,
+    device: options.Device = "auto",
 ) -> None:
     """Compute the features of all images by a pretrained backbone, and keep them for audits.
 
     For several processes or GPUs: torchrun --nproc-per-node N -m hitnet extract DATA --out FILE.npy
     """
-    options: dict[str, Any] = {"backbone": backbone or DEFAULT, "weights": weights, "split": split, "device": device}
-    features = extract_features(open_data(data, **data_options), out=out, **options)
+    given: dict[str, Any] = {"backbone": backbone or DEFAULT, "weights": weights, "split": split, "device": device}
+    features = extract_features(open_data(data, **data_options), out=out, **given)
     if ranks.rank() == 0:
         console.print(f"{features.shape[0]:,} images, {features.shape[1]:,} features each")
         print_written([out])

@@ -17,12 +17,12 @@ from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hitnet.data.reading import decode
-from hitnet.data.reading.entries import Entries, Entry, PackedStrings, Skipped
+from hitnet.data.reading.decode import Pixels as Pixels
+from hitnet.data.reading.entries import Checksums, Entries, Entry, PackedStrings, Skipped
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
@@ -33,7 +33,6 @@ NO_LABEL = "-1"  # as in datasets of Hugging Face, torchvision and scikit-learn
 UNLABELLED = "it has no label (empty or -1)"
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)\.0+")
 AHEAD_BYTES = 64 * 2**20  # decoded images that may wait for their turn
-Pixels = npt.NDArray[np.uint8]
 T = TypeVar("T")
 
 
@@ -76,9 +75,7 @@ class Images:
     def __post_init__(self) -> None:
         p, y = self.pixels, self.labels
         if p.dtype != torch.uint8 or p.ndim != 4 or p.shape[1] not in (1, 3):
-            raise HitNetError(
-                f"{self.name}: images must be uint8 of shape (N, 1 or 3, H, W); got {p.dtype} {tuple(p.shape)}."
-            )
+            raise HitNetError(f"{self.name}: images must be uint8 (N, 1 or 3, H, W); got {p.dtype} {tuple(p.shape)}.")
         if y.shape != (len(p),) or self.ids.shape != (len(p),):
             raise HitNetError(f"{self.name}: {len(p)} images but {len(y)} labels and {len(self.ids)} ids.")
         if self.paths is not None and len(self.paths) != len(p):
@@ -134,6 +131,15 @@ class Images:
             if tensor is not None:
                 digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
+
+    @property
+    def checksums(self) -> None:
+        """Those of files; see `Streamed`."""
+
+    @property
+    def known_pixels(self) -> Tensor:
+        """The pixels where they are in memory; else black ones that take none."""
+        return self.pixels
 
     def on_device(self, device: torch.device, *, masks: bool = False) -> Tensor:
         """The pixels on a device; with `masks`, the masks follow as a last channel, where they are known."""
@@ -198,6 +204,15 @@ class Streamed:
     @property
     def paths(self) -> PackedStrings:
         return self.entries.paths
+
+    @property
+    def checksums(self) -> Checksums | None:
+        """Those of the files' bytes (N,), once a pass has read them."""
+        return self.entries.checksums
+
+    @property
+    def known_pixels(self) -> Tensor:
+        return torch.zeros(self.shape, dtype=torch.uint8).expand(len(self), -1, -1, -1)
 
     def on_device(self, device: torch.device, *, masks: bool = False) -> Streamed:
         """The set itself: the images stay on disk, and files have no masks."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from hitnet.data.images import Images, Streamed
 from hitnet.data.reading.copying import check_outside
 from hitnet.data.reading.decode import LARGEST_SIDE
-from hitnet.data.reading.entries import Skipped, log_skipped
+from hitnet.data.reading.entries import Entries, Skipped, log_skipped
 from hitnet.data.reading.findings import Look
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.stored import AnyFile, path_or_address
@@ -252,6 +252,11 @@ class Data(ABC):
     def images_to_correct(self, split: str) -> ImageSet:
         """The set that corrections of an audit of `split` apply to: with all images that the copy is to hold."""
         return self.reopen(limit=None, image_size=None, strict=False).load("all")
+
+    @property
+    def entries(self) -> Entries | None:
+        """All image files, for data that is made of them."""
+        return None
 
     def image_files(self, images: ImageSet) -> Sequence[AnyFile] | None:
         """The file of each image, for data that is made of image files."""

@@ -22,16 +22,8 @@ from hitnet.errors import HitNetError, MissingFileError, unknown_name
 from hitnet.runtime.files import expand
 
 # The first that accepts a source opens it.
-FORMATS: list[type[Data]] = [
-    MemoryData,
-    ClothingData,
-    KnownData,
-    NpzData,
-    HuggingFaceData,
-    MapStyleData,
-    FolderData,
-    TableData,
-]
+FORMATS: list[type[Data]] = [MemoryData, ClothingData, KnownData, NpzData]
+FORMATS += [HuggingFaceData, MapStyleData, FolderData, TableData]
 
 # Also arrays (X, y), and anything with a length and items (image, label), alone or by split: {"train": …, "test": …}.
 Source = str | Path | Images | Data | Sequence[Any] | Dataset[Any] | Mapping[str, Any]
@@ -89,6 +81,4 @@ def _no_format(source: Any) -> HitNetError:
         return HitNetError(f"{path} is of no known kind. Give a folder, or a {', '.join(TABLES)} or .npz file.")
     if isinstance(source, str) and not path.suffix and "/" not in source:
         return unknown_name("dataset or folder", source, KNOWN_SETS)
-    return MissingFileError(
-        f"{path} does not exist. Give a folder, a table, a .npz or one of: {', '.join(KNOWN_SETS)}."
-    )
+    return MissingFileError(f"{path} does not exist. Give a folder, table, .npz or one of: {', '.join(KNOWN_SETS)}.")

@@ -21,6 +21,7 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant, expand
 from hitnet.runtime.spreadsheets import undefuse
 
+Corrections = str | Path | Settled  # a file that `read_corrections` reads, or what was decided in a review
 ALONE = "the audit alone"  # the place of corrections that nobody decided on
 
 
@@ -54,7 +55,7 @@ def audited_images(table: pd.DataFrame) -> Audited:
 def correct(
     data: Data,
     table: pd.DataFrame,
-    corrections: str | Path | Settled,
+    corrections: Corrections,
     out: str | Path,
     *,
     class_names: Sequence[str] = (),
@@ -79,6 +80,7 @@ def correct(
     relabelling = _relabelling(images, {places[number]: change for number, change in changes.items()}, names, split)
     if not relabelling.keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
+    had, has = set(images.labels.tolist()), set(relabelling.labels[relabelling.keep].tolist())
     path, note = data.write_corrected(relabelling, expand(out))
     left_out = {number for number, change in changes.items() if change.path and change.path in relabelling.left_out}
     count = Counter(change.decision for number, change in changes.items() if number not in left_out)
@@ -96,14 +98,12 @@ def correct(
         gone=len(table) - len(places),
         left_out=len(left_out),
         changed=tuple(sorted(decided[number].change.path for number in changed)),
-        emptied=_emptied(relabelling),
+        emptied=tuple(name for k, name in enumerate(names) if k in had and k not in has),
         note=note,
     )
 
 
-def corrected_labels(
-    table: pd.DataFrame, corrections: str | Path | Settled, class_names: Sequence[str]
-) -> pd.DataFrame:
+def corrected_labels(table: pd.DataFrame, corrections: Corrections, class_names: Sequence[str]) -> pd.DataFrame:
     """The labels of an audit's images after the corrections, by id; dropped images have no row.
 
     The columns: `id` and `path` of the image, the `label` that counts now, the `given` one, and the `decision`, if any.
@@ -119,7 +119,7 @@ def corrected_labels(
     return rows[rows["decision"] != "drop"].sort_values("id", ignore_index=True)
 
 
-def _named(corrections: str | Path | Settled) -> tuple[str, Settled]:
+def _named(corrections: Corrections) -> tuple[str, Settled]:
     """What corrections are called in messages, and what they are."""
     if isinstance(corrections, Settled):
         return "The review", corrections
@@ -220,8 +220,3 @@ def _check_none_gone(decided: Iterable[Correction], places: Mapping[int, int], d
             f"{listed(gone)}\nPut the files back, or remove their lines. If the data has moved, set `data` to its "
             "new place."
         )
-
-
-def _emptied(relabelling: Relabelling) -> tuple[str, ...]:
-    had, has = set(relabelling.images.labels.tolist()), set(relabelling.labels[relabelling.keep].tolist())
-    return tuple(name for k, name in enumerate(relabelling.class_names) if k in had and k not in has)

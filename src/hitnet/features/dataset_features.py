@@ -18,7 +18,7 @@ from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.runtime import schemas
 from hitnet.runtime.bar import shown
-from hitnet.runtime.device import pick_device
+from hitnet.runtime.device import Device, pick_device
 from hitnet.runtime.files import expand, read_json, replacing, write_json
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
@@ -33,7 +33,7 @@ def extract_features(
     backbone: str | Backbone = DEFAULT,
     weights: str | Path | None = None,
     split: str | None = None,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
     progress: Progress | bool = True,
 ) -> Tensor:
     """Compute the features of all images of a data set, (N, D) in float16, in the order of their ids.
@@ -87,8 +87,8 @@ def features_of(
 
     Of images that a pass with this backbone has looked at, they are kept.
     """
-    if isinstance(images, Streamed) and images.entries.checksums is not None:
-        return kept_features(images.entries.checksums, backbone, out=out, ranks=ranks)
+    if images.checksums is not None:
+        return kept_features(images.checksums, backbone, out=out, ranks=ranks)
     files = data.image_files(images)
     if files is not None:
         return cached_features(files, backbone, device=device, out=out, progress=progress, ranks=ranks)

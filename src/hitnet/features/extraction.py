@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from hitnet.errors import HitNetError
 from hitnet.features import photographs
 from hitnet.features.photographs import Jpeg
 from hitnet.models.backbones import Backbone
-from hitnet.runtime.device import bfloat16_in_cpu, filled, sent
+from hitnet.runtime.device import Device, bfloat16_in_cpu, filled, sent
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.threads import in_threads
 
@@ -30,7 +31,7 @@ AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, 
 class Extractor:
     """A backbone made ready to compute features on a device: on a CPU, with as many threads as PyTorch uses."""
 
-    def __init__(self, backbone: Backbone, *, device: torch.device | str = "cpu") -> None:
+    def __init__(self, backbone: Backbone, *, device: Device = "cpu") -> None:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
         self.threads = torch.get_num_threads()  # on a CPU
         module = folded(backbone.module, self.size).to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -58,11 +59,8 @@ class Extractor:
         batches = iter(lambda: list(islice(rest, AT_ONCE[self.device.type])), [])
         if self.device.type == "cuda":
             return self._on_gpu(batches)
-        begin = partial(torch.set_num_threads, 1)
-        ahead, threads = 2 * self.threads, self.threads
-        return in_threads(
-            lambda batch: self.features(self._pixels(batch)), batches, ahead=ahead, threads=threads, begin=begin
-        )
+        options: Any = {"ahead": 2 * self.threads, "threads": self.threads, "begin": partial(torch.set_num_threads, 1)}
+        return in_threads(lambda batch: self.features(self._pixels(batch)), batches, **options)
 
     def _on_gpu(self, batches: Iterator[list[Tensor | Jpeg]]) -> Iterator[Tensor]:
         pending: Tensor | None = None
@@ -82,9 +80,7 @@ class Extractor:
         return sent(torch.stack(batch), self.device)  # type: ignore[arg-type]
 
 
-def extract(
-    pixels: Tensor, backbone: Backbone, *, device: torch.device | str = "cpu", progress: Progress = Progress()
-) -> Tensor:
+def extract(pixels: Tensor, backbone: Backbone, *, device: Device = "cpu", progress: Progress = Progress()) -> Tensor:
     """Features (N, D) in float16 of uint8 images (N, 1 or 3, H, W); see `Extractor` for the arguments."""
     if pixels.dtype != torch.uint8 or pixels.ndim != 4:
         raise HitNetError(f"images must be uint8 (N, C, H, W); got {pixels.dtype} {tuple(pixels.shape)}.")

@@ -23,6 +23,7 @@ from hitnet.capsules import CENTRE, MISS_RADIUS, QUICK_MOMENTUM, HitOrMiss, dist
 from hitnet.errors import HitNetError, finite, share, whole
 from hitnet.features.least_squares import BLOCK, LeastSquares
 from hitnet.losses import MISS_WEIGHT, centripetal_loss, ghost_mask
+from hitnet.runtime.device import Device
 
 PAPER_CLASSES = 10  # that the weight of misses was chosen for
 CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
@@ -54,13 +55,10 @@ class HeadOptions:
     ghosts: int = 0
 
     def __post_init__(self) -> None:
-        whole("HeadOptions", "folds", self.folds, 2)
-        whole("HeadOptions", "batch", self.batch, 2)
-        whole("HeadOptions", "capsule_dim", self.capsule_dim, 4)  # of fewer, no capsule can miss
-        whole("HeadOptions", "ghosts", self.ghosts, 0)
+        least = {"folds": 2, "batch": 2, "capsule_dim": 4, "ghosts": 0}  # a capsule of fewer numbers than 4 cannot miss
+        for name, number in (least if self.steps is None else least | {"steps": 1}).items():
+            whole("HeadOptions", name, getattr(self, name), number)
         finite("HeadOptions", "learning_rate", self.learning_rate, above_0=True)
-        if self.steps is not None:
-            whole("HeadOptions", "steps", self.steps, 1)
         share("HeadOptions", "dropout", self.dropout, most=0.99)
 
     def steps_for(self, images: int) -> int:
@@ -100,7 +98,8 @@ def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any
     """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
     heads = train_heads(features, labels, num_classes, **options)
     everything = torch.arange(len(labels), device=heads.dealt.device)
-    return FittedHeads(heads.final_layer(), heads.judge(everything).cpu(), heads.left_out(everything).cpu())
+    layer = on_given_features(heads.layer(heads.options.folds), heads.data.mean, heads.data.scale)
+    return FittedHeads(layer, heads.judge(everything).cpu(), heads.left_out(everything).cpu())
 
 
 def train_heads(
@@ -110,7 +109,7 @@ def train_heads(
     *,
     options: HeadOptions | None = None,
     seed: int = 0,
-    device: torch.device | str = "cpu",
+    device: Device = "cpu",
 ) -> "_Heads":
     """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
 
@@ -136,7 +135,7 @@ def train_heads(
     return heads
 
 
-def batches(count: int, steps: int, size: int, draw: torch.Generator, device: torch.device | str) -> tuple[Tensor, ...]:
+def batches(count: int, steps: int, size: int, draw: torch.Generator, device: Device) -> tuple[Tensor, ...]:
     """The images of each step, (size,): passes over all of them, each in an order of its own."""
     passes = [torch.randperm(count, generator=draw) for _ in range(math.ceil(steps * size / count))]
     return torch.cat(passes)[: steps * size].to(device).split(size)
@@ -263,10 +262,6 @@ class _Heads:
     def left_out(self, index: Tensor) -> Tensor:
         """What least squares that have not seen images (B,) say of them (B, K)."""
         return self.data.leave_one_out(self.data.penalty, index)
-
-    def final_layer(self) -> HitOrMiss:
-        """The head that was trained on all images, on features as they are."""
-        return on_given_features(self.layer(self.options.folds), self.data.mean, self.data.scale)
 
     @torch.no_grad()
     def layer(self, head: int) -> HitOrMiss:

@@ -180,9 +180,8 @@ def most_typical(features: Tensor, labels: Tensor, num_classes: int, count: int 
     whole("most_typical", "count", count, 1)
     means, labels = class_directions(features, labels, num_classes), labels.to(features.device)
     parts = zip(_directed(features), labels.split(ROWS), strict=True)
-    order = torch.argsort(
-        torch.cat([(part * means[own]).sum(dim=1) for part, own in parts]), descending=True, stable=True
-    )
+    near = torch.cat([(part * means[own]).sum(dim=1) for part, own in parts])
+    order = torch.argsort(near, descending=True, stable=True)
     members = order[torch.argsort(labels[order], stable=True)]
     return [each[:count] for each in members.split(torch.bincount(labels, minlength=num_classes).tolist())]
 

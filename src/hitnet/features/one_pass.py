@@ -25,6 +25,7 @@ from hitnet.features.cache import KEY_BYTES, FeatureCache, file_key, kept_featur
 from hitnet.features.extraction import Extractor
 from hitnet.features.photographs import Jpeg, prepared
 from hitnet.models.backbones import Backbone
+from hitnet.runtime.device import Device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.runtime.threads import in_threads
@@ -37,7 +38,7 @@ def cached_features(
     paths: Sequence[str | AnyFile],
     backbone: Backbone,
     *,
-    device: torch.device | str = "cpu",
+    device: Device = "cpu",
     folder: str | Path | None = None,
     out: str | Path | None = None,
     progress: Progress = Progress(),
@@ -83,7 +84,7 @@ class OnePass:
         self,
         backbone: Backbone | None,
         *,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
         folder: str | Path | None = None,
         progress: Progress = Progress(),
         ranks: Ranks = SINGLE,

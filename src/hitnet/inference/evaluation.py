@@ -47,17 +47,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with one row of figures per class."""
-        return {
-            "data": self.data,
-            "images": self.images,
-            "networks": self.networks,
-            "error": self.error,
-            "hits": self.hits,
-            "misses": self.misses,
-            "reconstruction_mse": self.mse,
-            "classes": self.per_class(),
-            "confusion": self.confusion.tolist(),
-        }
+        figures = {name: getattr(self, name) for name in ("data", "images", "networks", "error", "hits", "misses")}
+        rest = {"classes": self.per_class(), "confusion": self.confusion.tolist()}
+        return {**figures, "reconstruction_mse": self.mse, **rest}
 
     def per_class(self) -> list[dict[str, Any]]:
         rows = []
@@ -76,7 +68,7 @@ class Evaluation:
 
 def check_fit(model: Network, images: Images) -> None:
     """Raise HitNetError if a network cannot take a set of images."""
-    wanted = model.config.in_shape
+    wanted, classes = model.config.in_shape, model.config.num_classes
     if images.shape != wanted:
         colours = "grey images" if wanted[0] == 1 else "images in colour"
         what = "images of that size (`image_size`)" if images.shape[0] == wanted[0] else colours
@@ -84,10 +76,8 @@ def check_fit(model: Network, images: Images) -> None:
             f"{images.name} has images of shape {images.shape}, but the network was trained on {wanted} (channels, "
             f"height, width). Give {what}."
         )
-    if images.num_classes != model.config.num_classes:
-        raise HitNetError(
-            f"{images.name} has {images.num_classes} classes, but the network knows {model.config.num_classes}."
-        )
+    if images.num_classes != classes:
+        raise HitNetError(f"{images.name} has {images.num_classes} classes, but the network knows {classes}.")
 
 
 def mean_distances(members: Iterable[Tensor]) -> Tensor:
@@ -140,13 +130,5 @@ def judge(distances: Tensor, images: Images, head: Head) -> Evaluation:
     if head.loss == "centripetal":
         hit, missed = hits_and_misses(distances, labels)
         hits, misses = int(hit) / len(labels), int(missed) / (len(labels) * (k - 1))
-    return Evaluation(
-        data=images.name,
-        images=len(images),
-        class_names=images.class_names,
-        error=float((prediction != labels).double().mean()),
-        confusion=confusion.numpy(),
-        hits=hits,
-        misses=misses,
-        mse=None,
-    )
+    error, about = float((prediction != labels).double().mean()), (images.name, len(images), images.class_names)
+    return Evaluation(*about, error, confusion.numpy(), hits, misses, mse=None)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hitnet import __version__
-from hitnet.errors import HitNetError
-from hitnet.inference.onnx_file import FORMAT, LARGEST, About, onnx_packages, write_about
+from hitnet.errors import HitNetError, need
+from hitnet.inference.onnx_file import FORMAT, LARGEST, About, write_about
 from hitnet.inference.prediction import DecisionRule
 from hitnet.models.network import Network, unit_images
 from hitnet.runtime.files import expand, replacing
@@ -27,12 +27,7 @@ TOLERANCE, RELATIVE = 1e-4, 1e-5  # a misfit is a sum over all classes
 
 
 def export_network(
-    network: Network,
-    out: str | Path,
-    *,
-    rule: Callable[[], DecisionRule],
-    model_name: str,
-    data: str,
+    network: Network, out: str | Path, *, rule: Callable[[], DecisionRule], model_name: str, data: str
 ) -> Path:
     """Export a trained network to an ONNX file; see `Run.export`.
 
@@ -41,7 +36,7 @@ def export_network(
     target = expand(out)
     if target.suffix.lower() != ".onnx":
         raise HitNetError(f"{out}: choose a file name that ends in .onnx as `out`.")
-    onnx, runtime = onnx_packages()
+    onnx, runtime = need("ONNX files", "onnx", "onnxruntime")
     network = copy.deepcopy(network).cpu().float().eval()
     if sum(value.nbytes for value in network.state_dict().values()) > LARGEST:
         raise HitNetError("The network's weights take more than 2 GB, which an ONNX file cannot hold.")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hitnet.data.reading.decode import check_shape
-from hitnet.errors import HitNetError, MissingPackageError
+from hitnet.errors import HitNetError, need
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Predictions, misfits
 from hitnet.runtime import schemas
@@ -126,7 +126,7 @@ def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
         path: The file. It must hold all its weights: no other file is read.
         threads: Threads of ONNX Runtime; 0 leaves the choice to it.
     """
-    onnx, runtime = onnx_packages()
+    onnx, runtime = need("ONNX files", "onnx", "onnxruntime")
     file = expand(path)
     check_regular(file, largest=LARGEST)
     content = file.read_bytes()
@@ -153,16 +153,6 @@ def open_onnx(path: str | Path, *, threads: int = 0) -> OnnxNetwork:
     if names[0] != ["images"] or "distances" not in names[1]:
         raise HitNetError(f"{file} has no input `images` or no output `distances`. Export the run again.")
     return OnnxNetwork(session, about, file)
-
-
-def onnx_packages() -> tuple[Any, Any]:
-    """The packages onnx and onnxruntime."""
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        raise MissingPackageError("ONNX files", "onnx", "onnxruntime") from error
-    return onnx, onnxruntime
 
 
 def write_about(model: Any, about: About) -> None:
@@ -215,9 +205,7 @@ def check_graph(model: Any, path: Path, onnx: Any) -> None:
         raise HitNetError(f"{path} uses {what}, which hitnet does not write and which may never end: it is not run.")
     for tensor in _parts(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-            raise HitNetError(
-                f"{path} refers to another file for its weights, which hitnet does not read. Save both as one file."
-            )
+            raise HitNetError(f"{path} refers to another file for weights, which is not read. Save both as one file.")
 
 
 def _parts(message: Any, kind: type) -> Iterator[Any]:

@@ -9,10 +9,15 @@ Images are padded to blocks of 128. The padding rows are zero in all gradients.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
+
+ROWS = constexpr(128)  # images per block
+ACROSS = constexpr(32)  # channels to gather or scatter at a time
+FIRST, GRADIENT = constexpr(32), constexpr(128)  # values of a first-layer kernel at a time, forward and backward
 
 
 @triton.jit
-def tap_offset(k, taps, side: tl.constexpr, height, width):
+def tap_offset(k, taps, side: constexpr, height, width):
     """Offset in an image, from the kernel's corner, of value k of a first-layer kernel (channel, row, column)."""
     channel, tap = k // taps, k % taps
     return (channel * height + tap // side) * width + tap % side
@@ -20,28 +25,16 @@ def tap_offset(k, taps, side: tl.constexpr, height, width):
 
 @triton.jit
 def first_forward(
-    pixels,
-    weight,
-    bias,
-    out,
-    height,
-    width,
-    out_width,
-    padded,
-    inner,
-    side: tl.constexpr,
-    block_k: tl.constexpr,
-    rows: tl.constexpr,
-    channels: tl.constexpr,
+    pixels, weight, bias, out, height, width, out_width, padded, inner, side: constexpr, channels: constexpr
 ):
     """relu(weight * pixels + bias) at one position: pixels (C·H·W, images) → out (positions, images, channels)."""
     position, block = tl.program_id(0), tl.program_id(1)
     corner = (position // out_width) * width + position % out_width
-    b = block * rows + tl.arange(0, rows)
+    b = block * ROWS + tl.arange(0, ROWS)
     n = tl.arange(0, channels)
-    total = tl.zeros((rows, channels), dtype=tl.float32)
-    for start in range(0, inner, block_k):
-        k = start + tl.arange(0, block_k)
+    total = tl.zeros((ROWS, channels), dtype=tl.float32)
+    for start in range(0, inner, FIRST):
+        k = start + tl.arange(0, FIRST)
         place = corner + tap_offset(k, side * side, side, height, width)
         known = k < inner
         a = tl.load(pixels + place[:, None] * padded + b[None, :], mask=known[:, None], other=0.0)
@@ -63,20 +56,19 @@ def first_weight_gradient(
     out_width,
     padded,
     inner,
-    side: tl.constexpr,
-    block_k: tl.constexpr,
-    depth: tl.constexpr,
-    channels: tl.constexpr,
+    side: constexpr,
+    depth: constexpr,
+    channels: constexpr,
 ):
     """Σ pixelsᵀ gradient over the positions of this program: parts (programs, inner + 1 padded, channels).
 
     The row after the last belongs to the bias: its pixels are all 1.
     """
-    program, programs, first = tl.program_id(0), tl.num_programs(0), tl.program_id(1) * block_k
-    k = first + tl.arange(0, block_k)
+    program, programs, first = tl.program_id(0), tl.num_programs(0), tl.program_id(1) * GRADIENT
+    k = first + tl.arange(0, GRADIENT)
     n = tl.arange(0, channels)
     offset = tap_offset(k, side * side, side, height, width)
-    total = tl.zeros((block_k, channels), dtype=tl.float32)
+    total = tl.zeros((GRADIENT, channels), dtype=tl.float32)
     blocks = padded // depth
     own_positions = (positions - program + programs - 1) // programs
     for i in range(own_positions * blocks):
@@ -87,7 +79,7 @@ def first_weight_gradient(
         a = tl.where((k == inner)[:, None], 1.0, a).to(pixels.dtype.element_ty)
         g = tl.load(gradient + (position * padded + b)[:, None].to(tl.int64) * channels + n[None, :])
         total = tl.dot(a, g, total)
-    rowstart = (program * tl.num_programs(1) * block_k + k) * channels
+    rowstart = (program * tl.num_programs(1) * GRADIENT + k) * channels
     tl.store(parts + rowstart[:, None] + n[None, :], total)
 
 
@@ -102,48 +94,38 @@ def second_forward(
     padded,
     blocks,
     taps_each,
-    side: tl.constexpr,
-    stride: tl.constexpr,
-    rows: tl.constexpr,
-    depth: tl.constexpr,
-    channels: tl.constexpr,
+    side: constexpr,
+    stride: constexpr,
+    depth: constexpr,
+    channels: constexpr,
 ):
     """Sums over a share of the taps: parts (shares, positions, images, channels) in float32."""
     tile, share = tl.program_id(0), tl.program_id(1)
     position, block = tile // blocks, tile % blocks
     corner = (position // out_width) * stride * width + (position % out_width) * stride
-    steps: tl.constexpr = channels // depth
+    steps: constexpr = channels // depth
     first = share * taps_each
     last = tl.minimum(first + taps_each, side * side)
-    total = tl.zeros((rows, channels), dtype=tl.float32)
+    total = tl.zeros((ROWS, channels), dtype=tl.float32)
     for i in range(first * steps, last * steps):
         tap, c = i // steps, (i % steps) * depth
         place = corner + (tap // side) * width + tap % side
-        a = maps.load([place * padded + block * rows, c])
+        a = maps.load([place * padded + block * ROWS, c])
         w = weight.load([0, tap * channels + c])
         total = tl.dot(a, w.T, total)
-    row = (share * positions + position) * padded + block * rows + tl.arange(0, rows)
+    row = (share * positions + position) * padded + block * ROWS + tl.arange(0, ROWS)
     tl.store(parts + row[:, None].to(tl.int64) * channels + tl.arange(0, channels)[None, :], total)
 
 
 @triton.jit
 def second_gather(
-    parts,
-    bias,
-    out,
-    shares,
-    positions,
-    padded,
-    block_p: tl.constexpr,
-    block_n: tl.constexpr,
-    channels: tl.constexpr,
-    relu: tl.constexpr,
+    parts, bias, out, shares, positions, padded, block_p: constexpr, channels: constexpr, relu: constexpr
 ):
     """Add up the shares and the bias for channels of one image: parts → out (images, channels, positions)."""
-    b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
+    b, n = tl.program_id(0), tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
-    total = tl.zeros((block_p, block_n), dtype=tl.float32) + tl.load(bias + n).to(tl.float32)[None, :]
+    total = tl.zeros((block_p, ACROSS), dtype=tl.float32) + tl.load(bias + n).to(tl.float32)[None, :]
     for share in range(shares):
         rowstart = ((share * positions + p) * padded + b).to(tl.int64) * channels
         total += tl.load(parts + rowstart[:, None] + n[None, :], mask=inside, other=0.0)
@@ -155,19 +137,10 @@ def second_gather(
 
 @triton.jit
 def second_scatter(
-    gradient,
-    out,
-    scattered,
-    images,
-    positions,
-    padded,
-    block_p: tl.constexpr,
-    block_n: tl.constexpr,
-    channels: tl.constexpr,
-    relu: tl.constexpr,
+    gradient, out, scattered, images, positions, padded, block_p: constexpr, channels: constexpr, relu: constexpr
 ):
     """Backward through the relu: gradient (images, channels, positions) → scattered (positions, images, channels)."""
-    b, n = tl.program_id(0), tl.program_id(1) * block_n + tl.arange(0, block_n)
+    b, n = tl.program_id(0), tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     p = tl.program_id(2) * block_p + tl.arange(0, block_p)
     inside = (p < positions)[:, None]
     place = (b * channels + n)[None, :].to(tl.int64) * positions + p[:, None]
@@ -190,11 +163,10 @@ def second_data_gradient(
     out_width,
     padded,
     blocks,
-    side: tl.constexpr,
-    stride: tl.constexpr,
-    rows: tl.constexpr,
-    depth: tl.constexpr,
-    channels: tl.constexpr,
+    side: constexpr,
+    stride: constexpr,
+    depth: constexpr,
+    channels: constexpr,
 ):
     """The gradient of `maps` (before their relu) at one position, from all outputs that depend on it."""
     tile = tl.program_id(0)
@@ -203,16 +175,16 @@ def second_data_gradient(
     top, bottom = tl.maximum((y - side + stride) // stride, 0), tl.minimum(y // stride, out_height - 1)
     left, right = tl.maximum((x - side + stride) // stride, 0), tl.minimum(x // stride, out_width - 1)
     across = right - left + 1
-    steps: tl.constexpr = channels // depth
-    total = tl.zeros((rows, channels), dtype=tl.float32)
+    steps: constexpr = channels // depth
+    total = tl.zeros((ROWS, channels), dtype=tl.float32)
     for i in range((bottom - top + 1) * across * steps):
         j, c = i // steps, (i % steps) * depth
         out_y, out_x = top + j // across, left + j % across
         tap = (y - stride * out_y) * side + x - stride * out_x
-        g = gradient.load([(out_y * out_width + out_x) * padded + block * rows, c])
+        g = gradient.load([(out_y * out_width + out_x) * padded + block * ROWS, c])
         w = weight.load([c, tap * channels])
         total = tl.dot(g, w, total)
-    row = position * padded + block * rows
+    row = position * padded + block * ROWS
     alive = maps.load([row, 0]) > 0
     out.store([row, 0], tl.where(alive, total, 0.0).to(out.dtype))
 
@@ -226,11 +198,11 @@ def second_weight_gradient(
     out_width,
     positions,
     padded,
-    side: tl.constexpr,
-    stride: tl.constexpr,
-    rows: tl.constexpr,
-    depth: tl.constexpr,
-    channels: tl.constexpr,
+    side: constexpr,
+    stride: constexpr,
+    rows: constexpr,
+    depth: constexpr,
+    channels: constexpr,
 ):
     """Σ gradientᵀ maps over positions and images for one tap and `rows` of the output channels, in float32."""
     tap, first = tl.program_id(0), tl.program_id(1) * rows

@@ -10,7 +10,7 @@ from hitnet.capsules import track_statistics
 from hitnet.kernels import normalisation as kernels
 
 SHARES = 256  # programs that sum up rows
-ROWS = 64  # per block
+ROWS = kernels.ROWS.value
 
 
 def norm_relu(maps: Tensor, norm: nn.BatchNorm2d, *, pool: bool = False) -> Tensor:
@@ -61,7 +61,7 @@ class NormRelu(torch.autograd.Function):
         programs, each = shares(rows)
         parts = torch.empty(3, programs, channels, dtype=torch.float32, device=x.device)
         coefficients = torch.empty(4, channels, dtype=torch.float32, device=x.device)
-        kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_r=ROWS, block_c=block)
+        kernels.statistics[(programs, columns)](x, parts, rows, each, channels=channels, block_c=block)
         sizes = {"channels": channels, "block_p": SHARES, "block_c": block, "num_warps": 8}
         given = parts, weight, bias, batch_mean, batch_variance, coefficients
         kernels.combine[(columns,)](*given, programs, rows, epsilon, **sizes)
@@ -69,7 +69,7 @@ class NormRelu(torch.autograd.Function):
         out = torch.empty(images, channels, *size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         results = images * size[0] * size[1]
         kernels.apply[(-(-results // ROWS), columns)](
-            x, coefficients, out, results, width, channels=channels, block_r=ROWS, block_c=block, **with_pool(pool)
+            x, coefficients, out, results, width, channels=channels, block_c=block, **with_pool(pool)
         )
         ctx.save_for_backward(x, coefficients)
         ctx.pool = pool
@@ -84,7 +84,7 @@ class NormRelu(torch.autograd.Function):
         block, (programs, each) = block_of(channels), shares(rows)
         columns = channels // block
         parts = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
-        sizes = {"channels": channels, "block_r": ROWS, "block_c": block, **with_pool(ctx.pool)}
+        sizes = {"channels": channels, "block_c": block, **with_pool(ctx.pool)}
         kernels.gradient_sums[(programs, columns)](gradient, x, coefficients, parts, rows, each, width, **sizes)
         sums = parts.sum(dim=0)
         out = torch.empty_like(x)

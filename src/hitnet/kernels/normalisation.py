@@ -9,10 +9,13 @@ is largest; the first of equal ones takes the gradient.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
+
+ROWS = constexpr(64)  # per block
 
 
 @triton.jit
-def statistics(x, parts, rows, each, channels: tl.constexpr, block_r: tl.constexpr, block_c: tl.constexpr):
+def statistics(x, parts, rows, each, channels: constexpr, block_c: constexpr):
     """Number, mean and sum of squared deviations of a share of the rows: parts (3, programs, channels)."""
     program, programs = tl.program_id(0), tl.num_programs(0)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
@@ -20,11 +23,11 @@ def statistics(x, parts, rows, each, channels: tl.constexpr, block_r: tl.constex
     mean = tl.zeros((block_c,), dtype=tl.float32)
     squares = tl.zeros((block_c,), dtype=tl.float32)
     end = tl.minimum((program + 1) * each, rows)
-    for start in range(program * each, end, block_r):
-        r = start + tl.arange(0, block_r)
+    for start in range(program * each, end, ROWS):
+        r = start + tl.arange(0, ROWS)
         inside = (r < end)[:, None]
         values = tl.load(x + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
-        new = tl.minimum(end - start, block_r).to(tl.float32)
+        new = tl.minimum(end - start, ROWS).to(tl.float32)
         new_mean = tl.sum(values, axis=0) / new
         deviation = tl.where(inside, values - new_mean[None, :], 0.0)
         away = new_mean - mean
@@ -48,9 +51,9 @@ def combine(
     programs,
     rows,
     epsilon,
-    channels: tl.constexpr,
-    block_p: tl.constexpr,
-    block_c: tl.constexpr,
+    channels: constexpr,
+    block_p: constexpr,
+    block_c: constexpr,
 ):
     """Combine all shares: coefficients (4, channels) are mean, 1/deviation, and scale and shift of the result.
 
@@ -77,7 +80,7 @@ def combine(
 
 
 @triton.jit
-def input_rows(r, width, pool: tl.constexpr):
+def input_rows(r, width, pool: constexpr):
     """The first input row of a result row; with the maximum, the upper left of its square."""
     if pool:
         half = width // 2
@@ -87,19 +90,9 @@ def input_rows(r, width, pool: tl.constexpr):
 
 
 @triton.jit
-def apply(
-    x,
-    coefficients,
-    out,
-    rows,
-    width,
-    channels: tl.constexpr,
-    block_r: tl.constexpr,
-    block_c: tl.constexpr,
-    pool: tl.constexpr,
-):
+def apply(x, coefficients, out, rows, width, channels: constexpr, block_c: constexpr, pool: constexpr):
     """relu(scale x + shift), then the maximum of each square: out (rows, channels)."""
-    r = tl.program_id(0) * block_r + tl.arange(0, block_r)
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
     scale, shift = tl.load(coefficients + 2 * channels + c)[None, :], tl.load(coefficients + 3 * channels + c)[None, :]
     inside = (r < rows)[:, None]
@@ -115,17 +108,7 @@ def apply(
 
 @triton.jit
 def gradient_sums(
-    gradient,
-    x,
-    coefficients,
-    parts,
-    rows,
-    each,
-    width,
-    channels: tl.constexpr,
-    block_r: tl.constexpr,
-    block_c: tl.constexpr,
-    pool: tl.constexpr,
+    gradient, x, coefficients, parts, rows, each, width, channels: constexpr, block_c: constexpr, pool: constexpr
 ):
     """Σ g and Σ g·x̂ over a share of the result rows, g behind the relu: parts (programs, 2, channels)."""
     program = tl.program_id(0)
@@ -135,8 +118,8 @@ def gradient_sums(
     plain = tl.zeros((block_c,), dtype=tl.float32)
     weighted = tl.zeros((block_c,), dtype=tl.float32)
     end = tl.minimum((program + 1) * each, rows)
-    for start in range(program * each, end, block_r):
-        r = start + tl.arange(0, block_r)
+    for start in range(program * each, end, ROWS):
+        r = start + tl.arange(0, ROWS)
         inside = (r < end)[:, None]
         g = tl.load(gradient + r[:, None].to(tl.int64) * channels + c[None, :], mask=inside, other=0.0).to(tl.float32)
         place = x + input_rows(r, width, pool)[:, None].to(tl.int64) * channels + c[None, :]
@@ -158,21 +141,10 @@ def gradient_sums(
 
 @triton.jit
 def input_gradient(
-    gradient,
-    x,
-    coefficients,
-    sums,
-    out,
-    rows,
-    total,
-    width,
-    channels: tl.constexpr,
-    block_r: tl.constexpr,
-    block_c: tl.constexpr,
-    pool: tl.constexpr,
+    gradient, x, coefficients, sums, out, rows, total, width, channels: constexpr, block_c: constexpr, pool: constexpr
 ):
     """scale · (g − mean g − x̂ · mean g·x̂), where only one row of each square receives g: out as x."""
-    r = tl.program_id(0) * block_r + tl.arange(0, block_r)
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * block_c + tl.arange(0, block_c)
     mean, inverse = tl.load(coefficients + c)[None, :], tl.load(coefficients + channels + c)[None, :]
     scale, shift = tl.load(coefficients + 2 * channels + c)[None, :], tl.load(coefficients + 3 * channels + c)[None, :]

@@ -11,7 +11,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from hitnet.kernels import beside
 from hitnet.kernels import convolutions as kernels
 
-ROWS, DEPTH = 128, 64  # images per block, and length of the inner dimension per multiplication
+ROWS, ACROSS = kernels.ROWS.value, kernels.ACROSS.value
+DEPTH = 64  # length of the inner dimension per multiplication
 PLACES = 64  # positions of one image to gather or scatter at a time
 
 
@@ -57,14 +58,14 @@ class Geometry:
         """The same for the second convolution."""
         sizes = {"width": self.map_size[1], "out_width": self.out_size[1], "padded": self.padded}
         sizes |= {"side": self.side, "stride": self.stride, "channels": self.channels}
-        return {**sizes, "rows": ROWS, "depth": DEPTH, "num_warps": 8, "num_stages": 4}
+        return {**sizes, "depth": DEPTH, "num_warps": 8, "num_stages": 4}
 
     @property
     def places(self) -> dict[str, int]:
         """The same for what gathers or scatters the results of the second convolution."""
         positions = self.out_size[0] * self.out_size[1]
         sizes = {"positions": positions, "padded": self.padded, "channels": self.channels}
-        return {**sizes, "block_p": PLACES, "block_n": 32}
+        return {**sizes, "block_p": PLACES}
 
 
 @functools.cache
@@ -82,7 +83,7 @@ def first_forward(g: Geometry, pixels: Tensor, weight: Tensor, bias: Tensor) -> 
     positions = g.map_size[0] * g.map_size[1]
     maps = pixels.new_empty(positions * g.padded, g.channels)
     grid = positions, g.padded // ROWS
-    kernels.first_forward[grid](pixels, weight, bias, maps, block_k=32, rows=ROWS, **g.first)
+    kernels.first_forward[grid](pixels, weight, bias, maps, **g.first)
     return maps
 
 
@@ -96,7 +97,7 @@ def second_forward(g: Geometry, maps: Tensor, weight: Tensor, bias: Tensor, *, r
     sizes = {"positions": positions, "blocks": blocks, "taps_each": each, **g.second}
     kernels.second_forward[(positions * blocks, shares)](*read, parts, **sizes)
     out = maps.new_empty(g.images, g.channels, *g.out_size)
-    grid = g.images, g.channels // 32, -(-positions // PLACES)
+    grid = g.images, g.channels // ACROSS, -(-positions // PLACES)
     kernels.second_gather[grid](parts, bias, out, shares, relu=relu, **g.places)
     return out
 
@@ -105,7 +106,7 @@ def position_major(g: Geometry, gradient: Tensor, out: Tensor, *, relu: bool) ->
     """Gradient of the output (images, channels, height, width), behind its relu, as (positions·images, channels)."""
     positions = g.out_size[0] * g.out_size[1]
     scattered = out.new_empty(positions * g.padded, g.channels)
-    grid = g.padded, g.channels // 32, -(-positions // PLACES)
+    grid = g.padded, g.channels // ACROSS, -(-positions // PLACES)
     kernels.second_scatter[grid](gradient, out, scattered, g.images, relu=relu, **g.places)
     return scattered
 
@@ -131,10 +132,10 @@ def second_weight_gradient(g: Geometry, gradient: Tensor, maps: Tensor) -> Tenso
 
 def first_weight_gradient(g: Geometry, pixels: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     """(channels, inner) and (channels,) in float32."""
-    positions, block_k = g.map_size[0] * g.map_size[1], 128
-    programs, blocks = min(positions, multiprocessors(pixels.device)), -(-(g.inner + 1) // block_k)
-    parts = torch.empty(programs, blocks * block_k, g.channels, dtype=torch.float32, device=pixels.device)
-    sizes = {"positions": positions, "block_k": block_k, "depth": DEPTH, **g.first}
+    positions, values = g.map_size[0] * g.map_size[1], kernels.GRADIENT.value
+    programs, blocks = min(positions, multiprocessors(pixels.device)), -(-(g.inner + 1) // values)
+    parts = torch.empty(programs, blocks * values, g.channels, dtype=torch.float32, device=pixels.device)
+    sizes = {"positions": positions, "depth": DEPTH, **g.first}
     kernels.first_weight_gradient[(programs, blocks)](pixels, gradient, parts, **sizes)
     total = parts.sum(dim=0)
     return total[: g.inner].t(), total[g.inner]

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hitnet.errors import HitNetError, MissingFileError, MissingPackageError, unknown_name, whole
+from hitnet.errors import HitNetError, MissingFileError, need, unknown_name, whole
 from hitnet.models import efficientnet_lite
 
 DEFAULT = efficientnet_lite.NAME
@@ -112,10 +112,7 @@ def unknown_backbone(name: str) -> HitNetError:
 
 
 def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
-    try:
-        import timm
-    except ImportError:
-        raise MissingPackageError("A backbone of timm", "timm") from None
+    timm = need("A backbone of timm", "timm")
     if not re.fullmatch(r"[\w.]+", model):  # "hf-hub:…" would contact a network, "local-dir:…" read a folder
         raise HitNetError(f"timm:{model}: only networks of timm itself are built by name. Give others as a module.")
     try:
@@ -126,9 +123,8 @@ def _timm_architecture(model: str) -> tuple[nn.Module, Settings]:
         reason = str(error).rstrip(".")
         raise HitNetError(f"timm cannot build {model!r}: {reason}.{hint}") from error
     config: Any = module.pretrained_cfg
-    return module, Settings(
-        int(config["input_size"][-1]), _triple("mean", config["mean"]), _triple("std", config["std"])
-    )
+    mean, std = (_triple(name, config[name]) for name in ("mean", "std"))
+    return module, Settings(int(config["input_size"][-1]), mean, std)
 
 
 def _triple(name: str, values: Sequence[float]) -> Triple:

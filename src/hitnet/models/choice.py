@@ -17,9 +17,7 @@ class Named:
 
     summary: str
     options: dict[str, Any] = field(default_factory=dict)
-    for_colour: dict[str, Any] = field(
-        default_factory=dict
-    )  # further ones, for colour images and the network's own head
+    for_colour: dict[str, Any] = field(default_factory=dict)  # more, for colour images and the network's own head
 
 
 PRETRAINED = "hitnet-pretrained"

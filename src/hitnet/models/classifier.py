@@ -60,16 +60,12 @@ class HitOrMissClassifier(nn.Module):
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Features (B, num_features) → distances (B, K), or the features themselves if `pre_logits`."""
-        if pre_logits or not self.num_classes:
-            return features
-        return distances(self.head(features))
+        return features if pre_logits or not self.num_classes else distances(self.head(features))
 
     def capsules(self, images: Tensor) -> Tensor:
         """Images → capsules (B, K, n)."""
         if not self.num_classes:
-            raise HitNetError(
-                "HitOrMissClassifier: there is no head. Call `reset_classifier` with the classes' number."
-            )
+            raise HitNetError("HitOrMissClassifier: there is no head. `reset_classifier(classes)` makes one.")
         return self.head(self.forward_features(images))
 
     def forward(self, images: Tensor) -> Tensor:

@@ -62,12 +62,9 @@ class DenseDecoder(Decoder):
         self, in_shape: tuple[int, int, int], in_features: int, *, standardised: bool = False, centre: float = CENTRE
     ) -> None:
         super().__init__(in_shape, standardised=standardised, centre=centre)
+        values = math.prod(in_shape)
         self.layers = nn.Sequential(
-            nn.Linear(in_features, 512),
-            nn.ReLU(),
-            nn.Linear(512, 1024),
-            nn.ReLU(),
-            nn.Linear(1024, math.prod(in_shape)),
+            nn.Linear(in_features, 512), nn.ReLU(), nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, values)
         )
         keras_init(self)
 

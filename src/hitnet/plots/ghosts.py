@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data.images import Images
 from hitnet.inference.ghosts import Ghosts
-from hitnet.plots.sheet import BLUE, INK, LABEL, RED, WIDTH, fitting, save, text_width, tile_figures, tile_width
+from hitnet.plots.sheet import fitting, save, text_width, tile_figures, tile_width
+from hitnet.plots.style import BLUE, INK, LABEL, RED, WIDTH
 from hitnet.runtime import files, spreadsheets
 
 MOST_DRAWN = 200  # largest number of doubtful images in a figure

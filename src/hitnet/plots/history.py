@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from hitnet.errors import HitNetError
-from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, blank_figure, fitting, tidy
+from hitnet.plots.sheet import blank_figure, fitting, tidy
+from hitnet.plots.style import BLUE, INK, RED, SOFT, WIDTH
 from hitnet.training.run_folder import RunFolder
 
 Histories = Mapping[str, list[dict[str, Any]]]

@@ -25,13 +25,9 @@ from matplotlib.textpath import text_to_path
 from torch import Tensor
 
 from hitnet.errors import HitNetError
+from hitnet.plots.style import GAP, INK, LABEL, LINE, MARGIN, SOFT, TALLEST, WIDTH
 from hitnet.runtime.files import expand, replacing
 
-INK, SOFT, FILL = "#22262b", "#6c737d", "#cfd9e6"
-BLUE, RED = "#3a6ea5", "#b8442f"
-WIDTH, TALLEST = 6.8, 9.6  # inches: text width on A4 paper, and the largest height of a page
-MARGIN, GAP, LINE = 0.08, 0.05, 0.17
-LABEL = 8  # points: font size of names
 DPI, FINE = 200, 600  # resolution of pixel graphics, and of images inside vector graphics
 COLUMNS = 10  # images in a row of a class
 MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character

@@ -9,25 +9,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from hitnet.errors import HitNetError
-from hitnet.plots.sheet import (
-    BLUE,
-    FILL,
-    GAP,
-    INK,
-    LINE,
-    MARGIN,
-    RED,
-    SOFT,
-    WIDTH,
-    Sheet,
-    blank_figure,
-    fitting,
-    pages,
-    sheets,
-    text_width,
-    tidy,
-    tile_figures,
-)
+from hitnet.plots.sheet import Sheet, blank_figure, fitting, pages, sheets, text_width, tidy, tile_figures
+from hitnet.plots.style import BLUE, FILL, GAP, INK, LINE, MARGIN, RED, SOFT, WIDTH
 from hitnet.synthesis import CapsuleDistributions, HybridExamples, Prototypes, Traversal
 
 MOST_STEPS = 40  # largest number of columns of a traversal; more would be too narrow to see
@@ -183,9 +166,7 @@ def draw_distribution(
         label = "each component" if i == 0 else None
         axes.plot((edges[1:] + edges[:-1]) / 2, density(column), color=BLUE, linewidth=0.5, alpha=0.45, label=label)
     x = np.linspace(edges[0], edges[-1], 241)
-    expected = np.exp(-(((x - features.centre) / features.spread) ** 2) / 2) / (
-        features.spread * math.sqrt(2 * math.pi)
-    )
+    expected = np.exp(-(((x - features.centre) / features.spread) ** 2) / 2) / (features.spread * math.sqrt(math.tau))
     law = f"expected: N({features.centre:g}, {features.spread:.3g})"
     axes.plot(x, expected, color=RED, linewidth=1.0, linestyle=(0, (4, 2)), label=law)
     low, high = features.centre - 2 * features.spread, features.centre + 2 * features.spread

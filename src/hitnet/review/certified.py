@@ -106,15 +106,13 @@ def log_capital(total: int, draws: Draws, wrong: Floats, *, too_high: bool) -> f
     return float(np.logaddexp.reduce(logs, axis=0).max(initial=0.0))
 
 
-def count_bounds(
-    draws: Draws, low: Floats, high: Floats, *, images: int, confidence: float = CONFIDENCE
-) -> tuple[int, int]:
-    """Between which numbers that of the wrong labels of N `images` lies; both bounds hold with this `confidence`.
+def count_bounds(draws: Draws, low: Floats, high: Floats, *, images: int) -> tuple[int, int]:
+    """Between which numbers that of the wrong labels of N `images` lies; both bounds hold with CONFIDENCE.
 
     `low` (t,) are the first decisions: 1 if the label is wrong, else 0; 0 also where it is unsure. `high` (t,) are the
     same, but 1 where it is unsure.
     """
-    limit = math.log(2 / (1 - confidence))
+    limit = math.log(2 / (1 - CONFIDENCE))
     fewest, most = int(low.sum()), images - len(high) + int(high.sum())
     # The larger the total, the more wins who calls it too high: halving finds the first that is ruled out.
     first = int(high.sum())

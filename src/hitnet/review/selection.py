@@ -77,13 +77,8 @@ class Verdict:
 
 
 Verdicts = npt.NDArray[np.int8]
-VERDICT = {
-    "keep": Verdict.RIGHT,
-    "relabel": Verdict.CORRECTED,
-    "drop": Verdict.CORRECTED,
-    "neither": Verdict.NEITHER,
-    "unsure": Verdict.UNSURE,
-}
+VERDICT = {"keep": Verdict.RIGHT, "neither": Verdict.NEITHER, "unsure": Verdict.UNSURE}
+VERDICT |= dict.fromkeys(("relabel", "drop"), Verdict.CORRECTED)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,8 @@ def _page(audit: Audit, rows: Rows, reviewer: str, *, counting: bool) -> str:
     title = f"Label review: {audit.summary.data}"
     head = page_head(rows, title, audit.summary) | rows.overview(np.arange(len(rows)))
     head["summary"]["prototypes"] = "typical"
-    return render_page(
-        title, finite_json({**head, "server": True, "reviewer": reviewer, "counting": counting}), server=True
-    )
+    head |= {"server": True, "reviewer": reviewer, "counting": counting}
+    return render_page(title, finite_json(head), server=True)
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
@@ -103,9 +102,7 @@ def serve_review(
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token="
-
-    app = review.build(port=port, token=token, once=once)
-    config = server_config(app)
+    config = server_config(review.build(port=port, token=token, once=once))
     try:
         # What a first request would otherwise wait for, e.g. loading images that are not in files.
         _in_background(review.board.rows.warm, lambda: review.pictures.thumbnail(0))
@@ -143,15 +140,10 @@ def server_config(app: Starlette) -> uvicorn.Config:
 
 def listen(port: int) -> socket.socket:
     """A socket on the loopback address."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
-        listening.listen(128)
+        return socket.create_server((HOST, port), backlog=128)
     except (OSError, OverflowError) as error:
-        listening.close()
         raise HitNetError(f"Cannot listen on `port` = {port}: {error}. Choose another, or 0 for any.") from error
-    return listening
 
 
 def reviewer_name(given: str | None) -> str:

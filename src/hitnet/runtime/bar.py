@@ -71,18 +71,10 @@ class Bar(Progress):
         self.before = 0.0  # the share of the parts that are done
         self.notebook: Any = None
         self.redrawn = 0.0
-        self.bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            Figures(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("remaining"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[figures]}", markup=False),
-            console=console,
-            disable=console.is_jupyter,  # rich needs further packages there
-        )
+        name, figures = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[figures]"))
+        times = TextColumn("elapsed"), TimeElapsedColumn(), TextColumn("remaining"), TimeRemainingColumn()
+        # In a notebook, rich needs further packages.
+        self.bars = Bars(name, BarColumn(), Figures(), *times, figures, console=console, disable=console.is_jupyter)
         self.task = self.bars.add_task(self.title, total=1.0, done=0, steps=None, unit="", share=1.0, figures="")
         if console.is_jupyter:
             from IPython.display import display
@@ -100,17 +92,9 @@ class Bar(Progress):
             self.before = sum(self.shares[each] for each in names[: names.index(name)])
         else:
             self.before, self.shares = 0.0, {}
-        share = self.shares.get(name, 1.0)
-        self.bars.update(
-            self.task,
-            completed=self.before,
-            description=f"{self.title}: {printable(name)}",
-            done=0,
-            steps=steps,
-            unit=unit,
-            share=share,
-            figures="",
-        )
+        fields: dict[str, Any] = {"done": 0, "steps": steps, "unit": unit, "share": self.shares.get(name, 1.0)}
+        title = f"{self.title}: {printable(name)}"
+        self.bars.update(self.task, completed=self.before, description=title, figures="", **fields)
         self.redraw(now=True)
 
     def step(self, count: int = 1) -> None:

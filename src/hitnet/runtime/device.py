@@ -14,9 +14,10 @@ from torch import Tensor
 from hitnet.errors import HitNetError
 
 log = logging.getLogger("hitnet")
+Device = str | torch.device  # as users give it
 
 
-def pick_device(device: str | torch.device, *, mps: bool = False) -> torch.device:
+def pick_device(device: Device, *, mps: bool = False) -> torch.device:
     """The device for auto, cpu, cuda, cuda:1, … or mps; raises HitNetError if it is not there.
 
     Args:

@@ -26,6 +26,16 @@ LITTER = re.compile(r"\..{1,40}\.[0-9a-f]{8}(\.[^.]*)?|\.tmp\w{6}", re.DOTALL)
 
 
 @contextmanager
+def making_place(target: Path) -> Iterator[None]:
+    """Make the folder that a file or folder is to lie in; raise HitNetError if the block cannot begin it there."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
+
+
+@contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and move it over `path` when the block ends without an error.
 
@@ -33,11 +43,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     target = Path(path).absolute()  # pandas would expand a leading ~ of the temporary path
     temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with making_place(target):
         temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     try:
         mode = _mode(target if target.exists() else temporary)
         with _held(temporary):
@@ -63,11 +70,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     start = f".{target.name[:40]}."
     temporary = target.parent / f"{start}{secrets.token_hex(4)}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with making_place(target):
         temporary.mkdir()
-    except OSError as error:
-        raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
     try:
         with _held(temporary):
             for left in target.parent.iterdir():
@@ -83,6 +87,15 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         raise HitNetError(f"Cannot write {target}: {error}. Nothing was written.") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _handle(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -104,13 +117,9 @@ def _remove_if_left(path: Path) -> None:
     """Remove a temporary file or folder, unless the process that works on it is alive or the system cannot tell."""
     if not CAN_LOCK or path.is_symlink() or not (path.is_dir() or path.is_file()):
         return
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            if lock_descriptor(handle, blocking=False):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        finally:
-            os.close(handle)
+    with suppress(OSError), _handle(path) as handle:
+        if lock_descriptor(handle, blocking=False):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def remove_litter(folder: Path, *, shared: bool = False) -> None:
@@ -239,8 +248,9 @@ def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
             while content:
                 content = content[os.write(handle, content) :]
             os.fsync(handle)
-            if not before:
-                _sync_folder(target.parent)
+            if not before:  # bring the name of a new file to disk, too, where the system can do this for folders
+                with suppress(OSError), _handle(target.parent) as folder:
+                    os.fsync(folder)
         except BaseException:  # a full disk, or Ctrl-C: half a line must not stay
             os.ftruncate(handle, before)
             raise
@@ -251,13 +261,3 @@ def appending(path: str | Path) -> Iterator[Callable[[str], None]]:
         yield append
     finally:
         os.close(handle)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the name of a new file to disk, too, where the system can do this for folders."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from hitnet.errors import HitNetError
+from hitnet.runtime.files import making_place
 
 # Files are locked by filelock. Its class FileLock is not used: it does not tell where a locked file was moved to.
 _claims: dict[Path, int] = {}  # the lock files of this process, each with its open file descriptor
@@ -21,11 +21,8 @@ def claim(path: str | Path) -> bool:
     """
     target = Path(path).absolute()
     while target not in _claims:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        with making_place(target):
             handle = os.open(target, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise HitNetError(f"Cannot write {target}: {error.strerror}. Choose another place.") from error
         try:
             locked = lock_descriptor(handle, blocking=False)
         except OSError:  # a disk without locks

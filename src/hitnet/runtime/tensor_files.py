@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -33,39 +35,38 @@ def about(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     return json.dumps({**metadata, CHECKSUM: tensor_checksum(tensors, metadata)}, sort_keys=True)
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """The texts beside the tensors, and their checksum; whether the tensors are sound is not checked."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The open file; what goes wrong with it is a HitNetError."""
     files.check_regular(path, largest=LARGEST)
     try:
         with safe_open(path, framework="pt") as opened:
-            metadata: dict[str, str] = json.loads((opened.metadata() or {}).get(ENTRY, "{}"))
-        schemas.check_schema(metadata, {CHECKSUM: str, str: str}, path)
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+            yield opened
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The texts beside the tensors, and their checksum; whether the tensors are sound is not checked."""
+    with _opened(path) as opened:
+        metadata: dict[str, str] = json.loads((opened.metadata() or {}).get(ENTRY, "{}"))
+        schemas.check_schema(metadata, {CHECKSUM: str, str: str}, path)
     return metadata
 
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor, from the file's header; the tensors are not read."""
-    files.check_regular(path, largest=LARGEST)
-    try:
-        with safe_open(path, framework="pt") as opened:
-            return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
+    with _opened(path) as opened:
+        return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the texts beside them; raises HitNetError if a single bit has changed since they were written."""
     metadata = read_metadata(path)
-    try:
+    with _opened(path):
         tensors = load_file(path)
-    except (SafetensorError, OSError, RuntimeError) as error:
-        raise HitNetError(f"{path} is damaged or no safetensors file: {error}") from error
     if metadata.pop(CHECKSUM) != tensor_checksum(tensors, metadata):
-        raise HitNetError(
-            f"{path} is damaged: its checksum does not match its content. Restore it from a copy, or train again."
-        )
+        raise HitNetError(f"{path} is damaged: its checksum does not match. Restore a copy, or train again.")
     return tensors, metadata
 
 

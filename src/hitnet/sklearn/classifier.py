@@ -112,9 +112,7 @@ class HitNetClassifier(
         self._kind = kind_of(X)
         odd = [name for name in IGNORED[self._kind] if getattr(self, name) not in (None, "auto")]
         if odd:
-            raise HitNetError(
-                f"{NAME}: X holds {self._kind}, which ignore {', '.join(odd)}. Leave out {', '.join(odd)}."
-            )
+            raise HitNetError(f"{NAME}: X holds {self._kind}, which ignore {', '.join(odd)}. Leave this out.")
         if self._kind == "features":
             X, y = validate_data(self, X, y, dtype=np.float64)
         labels = self._encode(y)
@@ -243,7 +241,7 @@ class HitNetClassifier(
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the nearest capsule (N,)."""
-        nearest = self.distances(X).argmin(axis=1)
+        nearest = self.distances(X).argmin(axis=1)  # first: it raises where nothing was fitted
         return np.asarray(self.classes_[nearest])
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -22,11 +22,13 @@ from hitnet.errors import HitNetError, finite, whole
 from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.network import Network, to_device
 from hitnet.runtime.bar import shown
+from hitnet.runtime.device import Device
 from hitnet.runtime.files import check_vacant, expand, new_folder
 from hitnet.runtime.progress import Progress
-from hitnet.synthesis.decoding import RunLike, open_decoder, to_pixels
+from hitnet.synthesis.decoding import open_decoder, to_pixels
 from hitnet.synthesis.distributions import run_images
 from hitnet.training.recipes import Recipe
+from hitnet.training.runs import RunLike
 
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training
 log = logging.getLogger("hitnet")
@@ -65,13 +67,7 @@ class HybridExamples:
 
 
 def hybrid_examples(
-    run: RunLike,
-    images: Images,
-    *,
-    count: int = 23,
-    strength: float = STRENGTH,
-    seed: int = 0,
-    device: str | torch.device = "auto",
+    run: RunLike, images: Images, *, count: int = 23, strength: float = STRENGTH, seed: int = 0, device: Device = "auto"
 ) -> list[HybridExamples]:
     """Modify each of a few images, with the classes of the run, `count` times (paper: 23).
 
@@ -99,7 +95,7 @@ def augment(
     strength: float = STRENGTH,
     originals: bool = True,
     seed: int = 0,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
 ) -> ImageStream:
     """A dataset with modified copies of its training images, for `write_images`. The test images stay as they are.
 
@@ -129,20 +125,12 @@ def augment(
             for part, noise in zip(torch.arange(len(train)).split(BATCH), change.split(BATCH), strict=True):
                 images = train.select(part)
                 pixels, labels = to_device(images.pixels, device), images.labels.to(device)
-                yield (
-                    "train",
-                    replace(images, pixels=to_pixels(hybrid(network, pixels, labels, noise.to(device)).result)),
-                )
+                result = hybrid(network, pixels, labels, noise.to(device)).result
+                yield "train", replace(images, pixels=to_pixels(result))
         yield "test", test_images
 
-    return ImageStream(
-        batches=batches(),
-        total=len(test_images) + len(train) * (copies + originals),
-        class_names=trained.class_names,
-        shape=train.shape,
-        name=f"{train.name}, augmented",
-        flip=train.flip,
-    )
+    total, name = len(test_images) + len(train) * (copies + originals), f"{train.name}, augmented"
+    return ImageStream(batches(), total, trained.class_names, train.shape, name, train.flip)
 
 
 def _noise(network: Network, count: int, strength: float, seed: list[int]) -> Tensor:

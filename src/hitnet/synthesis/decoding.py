@@ -18,10 +18,8 @@ from hitnet.data import read_image
 from hitnet.errors import HitNetError, check_entries, finite, whole
 from hitnet.models.hybrid import BATCH, component_spread, decode_batch, need_decoder
 from hitnet.models.network import Network, to_device
-from hitnet.runtime.device import pick_device
-from hitnet.training.runs import Run, open_run
-
-RunLike = Run | str | Path
+from hitnet.runtime.device import Device, pick_device
+from hitnet.training.runs import Run, RunLike, open_run
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,7 @@ class Prototypes:
     class_names: tuple[str, ...]  # (K,)
 
 
-def prototypes(
-    run: RunLike, *, classes: Sequence[str] | None = None, device: str | torch.device = "auto"
-) -> Prototypes:
+def prototypes(run: RunLike, *, classes: Sequence[str] | None = None, device: Device = "auto") -> Prototypes:
     """The prototypes of all classes of a run, or of those that are named."""
     trained = open_decoder(run, device=device)
     chosen = class_indices(trained.class_names, classes)
@@ -48,7 +44,7 @@ def class_prototypes(network: Network, classes: Tensor) -> Tensor:
     return decode(network, torch.full((len(classes), network.config.capsule_dim), centre), classes)
 
 
-def open_decoder(run: RunLike, *, device: str | torch.device = "auto") -> Run:
+def open_decoder(run: RunLike, *, device: Device = "auto") -> Run:
     """A trained run with a decoder, its network in evaluation mode on `device`."""
     trained = open_run(run)
     need_decoder(trained.model)
@@ -167,7 +163,7 @@ def traverse(
     image: Tensor | str | Path | None = None,
     reach: float = 2.0,
     steps: int = 11,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
 ) -> Traversal:
     """Sweep every component of a class's central capsule, or of an image's capsule.
 

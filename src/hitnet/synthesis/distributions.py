@@ -24,11 +24,12 @@ from hitnet.errors import HitNetError, check_choice, finite, whole
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.hybrid import BATCH, component_spread, encode_batch
 from hitnet.models.network import Network, to_device
+from hitnet.runtime.device import Device
 from hitnet.runtime.files import checksum
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
-from hitnet.synthesis.decoding import RunLike, class_indices, decode, need_centre, open_decoder
+from hitnet.synthesis.decoding import class_indices, decode, need_centre, open_decoder
 from hitnet.training.run_folder import RunFolder
-from hitnet.training.runs import Run
+from hitnet.training.runs import Run, RunLike
 
 log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
@@ -86,7 +87,7 @@ def capsule_distributions(
     split: str | None = None,
     classes: list[str] | None = None,
     limit: int | None = None,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
 ) -> CapsuleDistributions:
     """Compute the true-class capsules of a dataset, for tables and plots.
 
@@ -97,7 +98,7 @@ def capsule_distributions(
         classes: Names of the classes to include. None: all.
     """
     trained = open_decoder(run, device=device)
-    centre = need_centre(trained.model)
+    centre, spread = need_centre(trained.model), component_spread(trained.model)
     chosen = class_indices(trained.class_names, classes)
     images = run_images(trained, data, split=split, limit=limit)
     if classes is not None:
@@ -105,9 +106,7 @@ def capsule_distributions(
     if not len(images):
         raise HitNetError(f"{images.name} holds no images of these classes.")
     capsules = true_capsules(trained.model, images)[:, : trained.config.model.capsule_dim]
-    return CapsuleDistributions(
-        capsules, images.labels, trained.class_names, images.name, centre, component_spread(trained.model)
-    )
+    return CapsuleDistributions(capsules, images.labels, trained.class_names, images.name, centre, spread)
 
 
 def run_images(run: Run, data: Source | None = None, *, split: str | None = None, limit: int | None = None) -> Images:
@@ -165,9 +164,7 @@ def fit(vectors: Tensor, labels: Tensor, num_classes: int) -> CapsuleGaussians:
     return CapsuleGaussians(mean, covariance, labels.bincount(minlength=num_classes))
 
 
-def fitted_gaussians(
-    run: RunLike, data: Source | None = None, *, device: str | torch.device = "auto"
-) -> CapsuleGaussians:
+def fitted_gaussians(run: RunLike, data: Source | None = None, *, device: Device = "auto") -> CapsuleGaussians:
     """The Gaussians of a run's classes, fitted to `data` or else to the images that the run was trained on.
 
     The Gaussians of the run's own images are saved in its folder, in capsule_gaussians.safetensors, and read from
@@ -219,7 +216,7 @@ def generate(
     seed: int = 0,
     batch_size: int = BATCH,
     data: Source | None = None,
-    device: str | torch.device = "auto",
+    device: Device = "auto",
 ) -> Iterator[Generated]:
     """Generate `count` new images per class, class by class, one batch at a time.
 
@@ -248,9 +245,7 @@ def generate(
         gaussians = fitted_gaussians(trained, data, device=device)
         empty = [trained.class_names[k] for k in chosen if not gaussians.count[k]]
         if empty:
-            raise HitNetError(
-                f"The data has no images of {', '.join(empty[:10])} to fit capsules to. Use law 'paper' for them."
-            )
+            raise HitNetError(f"The data has no images of {', '.join(empty[:10])} to fit capsules to. Use law 'paper'.")
     return sample_images(
         trained.model, chosen, count, gaussians=gaussians, spread=spread, seed=seed, batch_size=batch_size
     )

@@ -23,7 +23,7 @@ from hitnet.features.heads import HeadOptions, deal
 from hitnet.models import PRETRAINED, ModelChoice, default_name, find_choice
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.bar import shown
-from hitnet.runtime.device import pick_device, room_for_images
+from hitnet.runtime.device import Device, pick_device, room_for_images
 from hitnet.runtime.progress import Progress, Stopped, Together, Training
 from hitnet.runtime.ranks import connect, watched
 from hitnet.training.configuration import at_backbone_size, configure, is_frozen, training_sets
@@ -31,11 +31,12 @@ from hitnet.training.frozen import FrozenTraining
 from hitnet.training.jobs import Job, Outcome, seed_jobs, train_jobs, train_runs
 from hitnet.training.recipes import Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_folder import RunFolder
-from hitnet.training.runs import Run
+from hitnet.training.runs import Run, RunLike
 
 log = logging.getLogger("hitnet")
 Choices = dict[str, Any]
 Sets = tuple[ImageSet, ImageSet | None]
+HEAD: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}  # on kept features
 MINUTES = 8.0
 MEASURED_STEPS = 10  # after which the time of a trial is known
 HOPELESS = 2.0  # times the head's error: a network that errs more often after half of its epochs is given up
@@ -49,8 +50,8 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
-    device: str | torch.device = "auto",
-    augment_from: Run | str | Path | None = None,
+    device: Device = "auto",
+    augment_from: RunLike | None = None,
     minutes: float = MINUTES,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
@@ -84,8 +85,8 @@ def train_many(
     recipe: str | Recipe | RecipeChoice = "fast",
     out: str | Path | None = None,
     resume: bool = False,
-    device: str | torch.device = "auto",
-    augment_from: Run | str | Path | None = None,
+    device: Device = "auto",
+    augment_from: RunLike | None = None,
     minutes: float = MINUTES,
     progress: Progress | bool = True,
     callbacks: Sequence[Progress] = (),
@@ -110,7 +111,7 @@ def _train(
     *,
     single: bool,
     resume: bool,
-    device: str | torch.device,
+    device: Device,
     minutes: float,
     progress: Any,
     callbacks: Any,
@@ -132,7 +133,7 @@ def _train(
             else:
                 bar.part("reading images")
                 sets = read(opened)
-                chosen, heads = choose_training(opened, *sets, where, seeds[0], minutes=minutes, progress=bar)
+                chosen, heads = choose_training(opened, sets, where, seeds[0], minutes=minutes, progress=bar)
                 choices |= chosen
         frozen = is_frozen(choices["model"], choices["recipe"], where)
         if not frozen or opened.options.image_size is not None:  # else the features of the files are kept
@@ -172,39 +173,30 @@ def leaves_open(data: Data, model: str | ModelChoice | None, recipe: str | Recip
 def as_begun(folder: Path) -> Choices:
     """Model and recipe that were chosen for the run in a folder."""
     config = RunFolder(folder).config()
-    if config.model.typical:
-        return {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
-    return {"model": config.model_name}
+    return HEAD if config.model.typical else {"model": config.model_name}
 
 
 def choose_training(
-    data: Data,
-    images: ImageSet,
-    test: ImageSet | None,
-    device: torch.device,
-    seed: int,
-    *,
-    minutes: float,
-    progress: Progress,
+    data: Data, sets: Sets, device: torch.device, seed: int, *, minutes: float, progress: Progress
 ) -> tuple[Choices, FrozenTraining | None]:
     """Model and recipe for photographs that leave them open; for a head, also its training, which has its features.
 
     `minutes` limit the trial and the training of a network; 0: only a head.
     """
-    choices: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}
+    images, test = sets
     if images.shape[0] != 3 or max(images.shape[1:]) < LONGEST_SIDE:
         return {}, None
     heads = FrozenTraining(data, images, test, device, progress)
-    config = replace(configure(data, images, test, device=device, **choices)[0], seed=seed)
+    config = replace(configure(data, images, test, device=device, **HEAD)[0], seed=seed)
     wrong = heads.fit(config).distances.argmin(dim=1) != images.labels
     held_out = deal(images.labels, HeadOptions.folds, torch.Generator().manual_seed(seed)) == 0
     if not minutes or int(held_out.sum()) < FEWEST_HELD_OUT or not isinstance(images, Images):
-        return choices, heads
+        return HEAD, heads
     rival: Choices = {"model": PRETRAINED if device.type == "cuda" else default_name(images.shape, device.type)}
     trial = Trial(str(rival["model"]), float(wrong[held_out].double().mean()), 60 * minutes, progress)
     seen = images if device.type == "cpu" else at_backbone_size(data, PRETRAINED).load(data.train_split)
     trial.run(data, seen, held_out, device, seed, rival)
-    return (rival, None) if trial.wins else (choices, heads)
+    return (rival, None) if trial.wins else (HEAD, heads)
 
 
 class Trial(Progress):
@@ -264,9 +256,7 @@ class Trial(Progress):
             self.estimate = 3.5 * self.steps * per_step  # the training has twice the epochs and a quarter more images
             if self.estimate > self.seconds:
                 raise Stopped
-            log.info(
-                "Trying %s too: about %.0f min. `minutes` = 0 leaves this out.", self.name, max(1, self.estimate / 60)
-            )
+            log.info("Trying %s, too: about %.0f min; `minutes` = 0 skips it.", self.name, max(1, self.estimate / 60))
 
     def epoch(self, training: Training) -> None:
         row = training.history[-1]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,16 +11,12 @@ from hitnet.errors import HitNetError
 from hitnet.inference.evaluation import Evaluation, judge, mean_distances, network_distances
 from hitnet.inference.ghosts import Ghosts, find_ghosts
 from hitnet.models.network import weights_fingerprint
-from hitnet.runtime.device import pick_device
-from hitnet.training.runs import Run, open_run
+from hitnet.runtime.device import Device, pick_device
+from hitnet.training.runs import Run, RunLike, open_run
 
 
 def evaluate(
-    run: Run | str | Path | Sequence[Run | str | Path],
-    data: Source | None = None,
-    *,
-    split: str | None = None,
-    device: str | torch.device = "auto",
+    run: RunLike | Sequence[RunLike], data: Source | None = None, *, split: str | None = None, device: Device = "auto"
 ) -> Evaluation:
     """Error rate, confusion, hits and misses of a run on a dataset, or of several runs as a committee.
 
@@ -36,7 +31,7 @@ def evaluate(
     Raises:
         HitNetError: Images or runs do not fit together.
     """
-    members = [open_run(each) for each in ([run] if isinstance(run, Run | str | Path) else run)]
+    members = [open_run(each) for each in ([run] if isinstance(run, RunLike) else run)]
     if not members:
         raise HitNetError("There is no run to evaluate: `run` is an empty list.")
     if len(members) == 1:
@@ -48,7 +43,7 @@ def evaluate(
 
 
 def analyse_ghosts(
-    runs: Sequence[str | Path | Run], data: Source, *, split: str | None = None, device: str | torch.device = "auto"
+    runs: Sequence[RunLike], data: Source, *, split: str | None = None, device: Device = "auto"
 ) -> tuple[Ghosts, Images]:
     """Find the ghosts of a dataset's images in the networks of several runs.
 
@@ -72,7 +67,7 @@ def analyse_ghosts(
     return find_ghosts(distances, images.labels.numpy(), images.class_names), images
 
 
-def all_distances(members: Sequence[Run], images: Images, device: str | torch.device) -> np.ndarray:
+def all_distances(members: Sequence[Run], images: Images, device: Device) -> np.ndarray:
     """Distances (M, N, K) in float32; only one network is on the device at a time."""
     distances, where = [], pick_device(device, mps=True)
     for member in members:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from hitnet.runtime.files import expand
 from hitnet.training.batches import HybridAugmentation, Prepare
 from hitnet.training.recipes import Recipe, RecipeChoice, complete_recipe
 from hitnet.training.run_config import RunConfig
-from hitnet.training.runs import Run, open_run
+from hitnet.training.runs import Run, RunLike, open_run
 from hitnet.training.step import Objective
 
 log = logging.getLogger("hitnet")
@@ -91,7 +90,7 @@ def configure(
     device: torch.device,
     model: str | ModelChoice | None = None,
     recipe: str | Recipe | RecipeChoice = "fast",
-    augment_from: Run | str | Path | None = None,
+    augment_from: RunLike | None = None,
 ) -> tuple[RunConfig, Prepare | None]:
     """The configuration of a run, with seed 0, and what prepares the modification of its images, if there is any."""
     choice = models.find_choice(model).named(images.shape, device.type)
@@ -144,7 +143,7 @@ def _warn_of_ghosts(ghosts: int, classes: int) -> None:
 
 
 def hybrid_augmentation(
-    recipe: Recipe, run: Run | str | Path | None, images: ImageSet, device: torch.device
+    recipe: Recipe, run: RunLike | None, images: ImageSet, device: torch.device
 ) -> tuple[Prepare | None, dict[str, Any] | None]:
     """What prepares the modification of images by this recipe, if it has any, and what a run's configuration keeps."""
     if recipe.augment == "none":
@@ -158,13 +157,8 @@ def hybrid_augmentation(
         )
     trained = open_run(run)
     network = modifying_network(trained, class_names=images.class_names, in_shape=images.shape, device=device)
-    prepare = partial(
-        HybridAugmentation,
-        network,
-        strength=recipe.augment_strength,
-        share=recipe.augment_share,
-        noise=recipe.augment_noise,
-    )
+    how = {name: getattr(recipe, f"augment_{name}") for name in ("strength", "share", "noise")}
+    prepare = partial(HybridAugmentation, network, **how)
     folder = None if trained.folder is None else str(expand(trained.folder).absolute())
     return prepare, {"run": folder, "weights": weights_fingerprint(network)}
 

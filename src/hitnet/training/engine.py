@@ -152,7 +152,9 @@ class Trainer:
 
     def finish(self) -> None:
         """Keep the trained network."""
-        self.check_weights()
+        values = [value for value in self.trained.state_dict().values() if value.is_floating_point()]
+        if not bool(torch.stack([value.isfinite().all() for value in values]).all()):  # which no loss has shown
+            raise diverged(self.recipe.epochs, "some weights are")
         self.calibration = self.calibrated()
         if self.parallel is not None:
             self.parallel.release()
@@ -198,12 +200,6 @@ class Trainer:
 
     def rate(self, epoch: int, step: int) -> float:
         return self.recipe.rate((epoch - 1) * self.steps_per_epoch + step, self.steps_per_epoch)
-
-    def check_weights(self) -> None:
-        """Raise if the last steps have made weights infinite, which no loss has shown."""
-        values = [value for value in self.trained.state_dict().values() if value.is_floating_point()]
-        if not bool(torch.stack([value.isfinite().all() for value in values]).all()):
-            raise diverged(self.recipe.epochs, "some weights are")
 
     def checkpoint(self, step: int, *, now: bool = False) -> None:
         """Write a checkpoint if it is time or `now`; `step` steps of the epoch after the history are done."""

@@ -65,8 +65,7 @@ class FrozenTraining:
         history = [row | {"seconds": self.since - began}]
         if job.folder is not None:
             job.folder.finish(network, history, calibration)
-        folder = None if job.folder is None else job.folder.path
-        return Run(network, config, history, folder, calibration)
+        return Run(network, config, history, None if job.folder is None else job.folder.path, calibration)
 
     def fit(self, config: RunConfig) -> FittedHeads:
         """The heads of a configuration, on all images and on all but a fold of them."""
@@ -81,10 +80,8 @@ class FrozenTraining:
                 capsule_dim=config.model.capsule_dim,
                 ghosts=recipe.ghosts,
             )
-            where: Any = {"seed": config.seed, "device": self.device}
-            self.fits[config.seed] = fit_heads(
-                features, self.images.labels, config.model.num_classes, options=options, **where
-            )
+            how: Any = {"options": options, "seed": config.seed, "device": self.device}
+            self.fits[config.seed] = fit_heads(features, self.images.labels, config.model.num_classes, **how)
         return self.fits[config.seed]
 
     def features(self, model: ModelConfig, images: ImageSet) -> Tensor:

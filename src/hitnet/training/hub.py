@@ -11,7 +11,7 @@ from typing import Any
 
 from hitnet.data import list_data
 from hitnet.data.known.catalogue import KNOWN_SETS
-from hitnet.errors import HitNetError, MissingPackageError
+from hitnet.errors import HitNetError, need
 from hitnet.models.network import Network
 from hitnet.runtime import files
 from hitnet.training.run_config import RunConfig
@@ -99,9 +99,7 @@ def find_pretrained(source: str | Path, **options: Any) -> Path:
     try:
         return Path(hub.snapshot_download(str(source), allow_patterns=list(PUBLISHED), **options))
     except Exception as error:  # no network, no such repository, no name of one
-        raise HitNetError(
-            f"{source} is not a local folder and could not be downloaded from the Hub: {error}"
-        ) from error
+        raise HitNetError(f"{source} is not a local folder and cannot be downloaded from the Hub: {error}") from error
 
 
 def without_places(config: RunConfig) -> RunConfig:
@@ -127,14 +125,8 @@ def model_card(config: RunConfig, history: History, *, license: str | None, repo
         accuracy = {"metric_type": "accuracy", "metric_value": round(1 - error, 8)}
         places = {"dataset_type": name, "dataset_name": name, "dataset_split": "test"}
         results.append(hub.EvalResult(task_type="image-classification", **places, **accuracy))
-    data = hub.ModelCardData(
-        library_name="hitnet",
-        pipeline_tag="image-classification",
-        tags=["hitnet", "capsule-network"],
-        license=license,
-        model_name=title,
-        eval_results=results or None,
-    )
+    kind = {"library_name": "hitnet", "pipeline_tag": "image-classification", "tags": ["hitnet", "capsule-network"]}
+    data = hub.ModelCardData(**kind, license=license, model_name=title, eval_results=results or None)
     measured = f"{100 * (error or 0):.2f} % on {about['test_images'] or 'the'} test images, after the last epoch"
     words = ABOUT.format(
         title=title,
@@ -152,8 +144,4 @@ def model_card(config: RunConfig, history: History, *, license: str | None, repo
 
 
 def hub_package() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingPackageError("The Hugging Face Hub", "huggingface_hub") from error
-    return huggingface_hub
+    return need("The Hugging Face Hub", "huggingface_hub")

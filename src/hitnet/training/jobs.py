@@ -20,7 +20,7 @@ from hitnet.training.engine import Trainer
 from hitnet.training.recipes import Recipe, RecipeChoice
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import RunFolder
-from hitnet.training.runs import Run, open_run
+from hitnet.training.runs import Run, RunLike, open_run
 from hitnet.training.scheduler import AT_ONCE, Scheduler
 
 Outcome = Run | DivergedError
@@ -61,7 +61,7 @@ def seed_jobs(
     single: bool = False,
     model: str | ModelChoice | None = None,
     recipe: str | Recipe | RecipeChoice = "fast",
-    augment_from: Run | str | Path | None = None,
+    augment_from: RunLike | None = None,
 ) -> list[Job]:
     """One job per seed, kept in out/seed-S; a `single` one in `out` itself. The other options are those of `train`."""
     config, modify = configure(data, images, test, device=device, model=model, recipe=recipe, augment_from=augment_from)
@@ -147,18 +147,9 @@ def _trainers(
             torch.manual_seed(job.config.seed)
             network = Network(job.config.model)
             network.load_pretrained()
-        return Trainer(
-            network,
-            train_feeds[id(job.images)],
-            test_feeds.get(id(job.test)),
-            job.config.recipe,
-            seed=job.config.seed,
-            device=device,
-            modify=modifiers[job.modify],
-            run=job.folder,
-            progress=progress,
-            ranks=ranks,
-        )
+        feeds = train_feeds[id(job.images)], test_feeds.get(id(job.test))
+        own: dict[str, Any] = {"seed": job.config.seed, "modify": modifiers[job.modify], "run": job.folder}
+        return Trainer(network, *feeds, job.config.recipe, device=device, progress=progress, ranks=ranks, **own)
 
     return make
 

@@ -127,9 +127,7 @@ class Recipe:
         return self.learning_rate
 
     def steps_per_epoch(self, images: int) -> int:
-        if self.whole_batches:
-            return max(1, images // self.batch_size)
-        return -(-images // self.batch_size)
+        return max(1, images // self.batch_size) if self.whole_batches else -(-images // self.batch_size)
 
     def images_per_epoch(self, images: int) -> int:
         """How many of the images an epoch trains on."""

@@ -87,9 +87,7 @@ class RunFolder:
     def begun(self, config: RunConfig, *, resume: bool, device: torch.device) -> Iterator[None]:
         """Start this run here, or check that it can be resumed here; keep other processes out during the block."""
         if not self.finished and not self.claim():
-            raise HitNetError(
-                f"{self.path}: another process is training this run. Wait for it, or choose another folder."
-            )
+            raise HitNetError(f"{self.path}: another process trains this run. Wait for it, or choose another folder.")
         try:
             if self.exists and not resume:
                 raise HitNetError(
@@ -98,7 +96,10 @@ class RunFolder:
             if self.exists:
                 self.check_same(config)
             else:
-                self._check_vacant()
+                # A run that never began may have left its environment.
+                others = sorted({p.name for p in self.path.iterdir() if p.name[0] != "."} - {"environment.json"})
+                if others:
+                    raise HitNetError(f"{self.path} holds no run, but other files ({others[0]}); choose another `out`.")
                 files.write_json(self.path / "environment.json", environment(device))
                 files.write_json(self.config_file, config.to_dict())
             yield
@@ -119,12 +120,6 @@ class RunFolder:
     def release(self) -> None:
         locks.release(self.claim_file)
 
-    def _check_vacant(self) -> None:
-        """Raise HitNetError if other files than those of a run that never began are here."""
-        others = sorted(p.name for p in self.path.iterdir() if p.name[0] != "." and p.name != "environment.json")
-        if others:
-            raise HitNetError(f"{self.path} holds no run, but other files ({others[0]}); choose another `out`.")
-
     def check_same(self, config: RunConfig) -> None:
         """Raise HitNetError unless this folder's run has this configuration, so that it can be resumed."""
         changed = self.config().differences(config)
@@ -138,9 +133,7 @@ class RunFolder:
                 "Give the same options as before, or choose another folder."
             )
         if self.finished and not self.history():
-            raise HitNetError(
-                f"{self.history_file} of a finished run is missing. Put it back, or choose another folder."
-            )
+            raise HitNetError(f"{self.history_file} of a finished run is missing. Restore it or choose another folder.")
 
     def config(self) -> RunConfig:
         if not self.exists:

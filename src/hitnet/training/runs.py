@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from hitnet.data import Images, Source, open_data
 from hitnet.data.known.catalogue import recorded_folder
@@ -22,7 +21,7 @@ from hitnet.inference.onnx_file import is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Predictions, check_share
 from hitnet.models.network import Network, distances_and_misfits
-from hitnet.runtime.device import pick_device
+from hitnet.runtime.device import Device, pick_device
 from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration, History, RunFolder
@@ -93,24 +92,15 @@ class Run(OnHub):
         except HitNetError as error:
             if data is not None:
                 raise
-            raise HitNetError(
-                f"The data that the run was trained on cannot be read: {error} Name other data."
-            ) from error
+            raise HitNetError(f"The data the run was trained on cannot be read: {error} Name other data.") from error
         return match_classes(images, self.class_names)
 
-    def evaluate(
-        self, data: Source | None = None, *, split: str | None = None, device: str | torch.device = "auto"
-    ) -> Evaluation:
+    def evaluate(self, data: Source | None = None, *, split: str | None = None, device: Device = "auto") -> Evaluation:
         """Error rate, confusion, hits and misses on a dataset; see `hitnet.evaluate`."""
         return measure(self.model.to(pick_device(device, mps=True)), self.load(data, split))
 
     def predict(
-        self,
-        images: Pictures,
-        *,
-        keep: float | None = None,
-        known: Source | None = None,
-        device: str | torch.device = "auto",
+        self, images: Pictures, *, keep: float | None = None, known: Source | None = None, device: Device = "auto"
     ) -> Predictions:
         """Classify images; see `hitnet.predict`."""
         rule = self.rule(keep=keep, known=known, device=device)
@@ -138,17 +128,10 @@ class Run(OnHub):
         Raises:
             HitNetError: The network cannot be exported, or ONNX Runtime gives other values than PyTorch.
         """
-        return export_network(
-            self.model,
-            out,
-            rule=partial(self.rule, keep=keep, known=known),
-            model_name=self.config.model_name,
-            data=str(self.config.data["name"]),
-        )
+        rule, data = partial(self.rule, keep=keep, known=known), str(self.config.data["name"])
+        return export_network(self.model, out, rule=rule, model_name=self.config.model_name, data=data)
 
-    def rule(
-        self, *, keep: float | None = None, known: Source | None = None, device: str | torch.device = "auto"
-    ) -> DecisionRule:
+    def rule(self, *, keep: float | None = None, known: Source | None = None, device: Device = "auto") -> DecisionRule:
         """How the distances of the network become a class; see `hitnet.predict` for the arguments."""
         temperature = None if self.calibration is None else self.calibration.temperature
         rule = DecisionRule.of(self.model, self.class_names, temperature)
@@ -199,7 +182,10 @@ class Run(OnHub):
         return open_run(find_pretrained(source, revision=revision, **options))
 
 
-def open_run(run: str | Path | Run) -> Run:
+RunLike = Run | str | Path  # a run, or its folder
+
+
+def open_run(run: RunLike) -> Run:
     """Open a finished run: its network in evaluation mode on the CPU, its configuration and history."""
     if isinstance(run, Run):
         return run
@@ -208,12 +194,7 @@ def open_run(run: str | Path | Run) -> Run:
 
 
 def predict(
-    run: Run | str | Path,
-    images: Pictures,
-    *,
-    keep: float | None = None,
-    known: Source | None = None,
-    device: str | torch.device = "auto",
+    run: RunLike, images: Pictures, *, keep: float | None = None, known: Source | None = None, device: Device = "auto"
 ) -> Predictions:
     """Classify images, each brought to the size that the network was trained on.
 

@@ -39,6 +39,7 @@ OPTIONAL = ("class_names", "split", "masks", "ids", "paths", "name", "flip")
 NAMES = (("x_train", "y_train", "x_test", "y_test"), ("images", "labels"), ("X", "y"))
 
 Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
 
 
 class Labelled(NamedTuple):
@@ -115,10 +116,8 @@ class MemoryData(ArrayData):
 
     @classmethod
     def accepts(cls, source: Any) -> bool:
-        pair = (
-            isinstance(source, tuple | list) and len(source) == 2 and isinstance(source[0], np.ndarray | torch.Tensor)
-        )
-        return pair or isinstance(source, Images)
+        pair = isinstance(source, tuple | list) and len(source) == 2
+        return isinstance(source, Images) or (pair and isinstance(source[0], np.ndarray | torch.Tensor))
 
     @cached_property
     def content(self) -> Labelled:
@@ -219,7 +218,7 @@ def read_npz(path: Path) -> Labelled:
     return labelled_images(arrays, where=str(path), name=path.stem)
 
 
-def labelled_images(arrays: Mapping[str, Array], *, where: str, name: str) -> Labelled:
+def labelled_images(arrays: Arrays, *, where: str, name: str) -> Labelled:
     """A set from arrays with the names of one of NAMES, and perhaps those of OPTIONAL.
 
     Errors call them `where`. The set is called `name`, unless one of the arrays says what to call it.
@@ -245,7 +244,7 @@ def labelled_images(arrays: Mapping[str, Array], *, where: str, name: str) -> La
     return Labelled(images, splits, unlabelled)
 
 
-def _parts(arrays: Mapping[str, Array], where: str) -> tuple[Array, Array, list[str] | None]:
+def _parts(arrays: Arrays, where: str) -> tuple[Array, Array, list[str] | None]:
     """Images, labels and, where they are given, splits."""
     names = next(names for names in NAMES if set(names) <= set(arrays))
     if len(names) == 2:
@@ -262,9 +261,7 @@ def _parts(arrays: Mapping[str, Array], where: str) -> tuple[Array, Array, list[
     return np.concatenate([train, test]), np.concatenate([y_train.reshape(-1), y_test.reshape(-1)]), splits
 
 
-def _images(
-    pixels: Array, indices: Array, classes: list[str], arrays: Mapping[str, Array], where: str, name: str
-) -> Images:
+def _images(pixels: Array, indices: Array, classes: list[str], arrays: Arrays, where: str, name: str) -> Images:
     none = np.empty(0)
     paths = [str(path) for path in arrays["paths"].reshape(-1).tolist()] if "paths" in arrays else None
     images = Images.from_arrays(
@@ -310,9 +307,7 @@ def _classes(labels: Array, names: Array | None, where: str) -> tuple[npt.NDArra
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise HitNetError(
-            f"{where}: labels must be (N,), one per image; got {labels.shape}. Take the argmax of one-hot."
-        )
+        raise HitNetError(f"{where}: labels must be (N,), one each; got {labels.shape}. Take the argmax of one-hot.")
     if labels.dtype.kind == "O":  # a column of pandas
         labels = np.array([label_name(label) or "" for label in labels.tolist()], np.str_)
     if labels.dtype.kind not in "iuU":

@@ -14,7 +14,7 @@ from hitnet.data.images import LABELS, label_name
 from hitnet.data.opened import Relabelling
 from hitnet.data.reading.copying import check_target
 from hitnet.data.reading.stored import cell_file
-from hitnet.errors import HitNetError, MissingPackageError
+from hitnet.errors import HitNetError, need
 from hitnet.runtime.files import expand, new_folder
 
 
@@ -130,8 +130,4 @@ def _loaded(path: Path) -> Any:
 
 
 def _package() -> Any:
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingPackageError("Hugging Face's datasets", "datasets") from error
-    return datasets
+    return need("Hugging Face's datasets", "datasets")

@@ -55,6 +55,10 @@ class FileData(Data):
         """The files, in the set's order."""
 
     @property
+    def entries(self) -> Entries:
+        return self.listing.entries
+
+    @property
     def name(self) -> str:
         return self.listing.name
 
@@ -99,7 +103,7 @@ class FileData(Data):
         """The survey of each split; what the headers lack is in the first, on which alone the option `limit` acts."""
         for split in splits:
             check_split(split)
-        whole = survey(self.listing, self.options, headers_of(self.listing.entries))
+        whole = survey(self.listing, self.options, headers_of(self.entries))
         self.size_note = whole.size_note
         others = [replace(whole.of_split(split), skipped=()) for split in splits[1:]]
         return [whole.of_split(splits[0], self.options.limit), *others]

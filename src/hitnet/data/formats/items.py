@@ -111,9 +111,8 @@ class ItemData(FileData):
             raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
         paths, labels, given = zip(*labelled, strict=True)
         entries = Entries.of(self.root, paths, labels, [split for split in given if split])
-        return Listing(
-            self.title, entries, tuple(Skipped(path, UNLABELLED) for path, label, _ in items if label is None)
-        )
+        unlabelled = tuple(Skipped(path, UNLABELLED) for path, label, _ in items if label is None)
+        return Listing(self.title, entries, unlabelled)
 
 
 def path_of(split: str, row: int | str) -> str:

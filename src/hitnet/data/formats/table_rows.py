@@ -16,9 +16,7 @@ from hitnet.data.reading.stored import AnyPath, Root, cell_file, check_readable,
 from hitnet.data.split import natural, split_name
 from hitnet.errors import HitNetError
 
-PATHS = (
-    *("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file", "img"),
-)
+PATHS = ("path", "image", "file", "filename", "image_path", "file_name", "filepath", "file_path", "image_file", "img")
 LARGEST = 4 << 30  # bytes of a table in text
 HERE = re.compile(r"(?:^|(?<=/))(?:\./+)+")  # ./a.png is a.png
 VOTE = re.compile(r"label_?\d+|annotator(?!_?id$|_?name$).+")

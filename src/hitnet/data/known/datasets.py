@@ -43,11 +43,8 @@ SHAPE = (3, 160, 120)  # of most photographs
 
 def read_mnist_sample(split: str) -> Images:
     """The sample's images; in every split, ids are indices in MNIST's test set."""
-    images = Images.from_arrays(
-        read_idx(FOLDER / "t10k-images-idx3-ubyte.gz", ndim=3),
-        read_idx(FOLDER / "t10k-labels-idx1-ubyte.gz", ndim=1),
-        name="MNIST sample",
-    )
+    files = {"t10k-images-idx3-ubyte.gz": 3, "t10k-labels-idx1-ubyte.gz": 1}
+    images = Images.from_arrays(*(read_idx(FOLDER / file, ndim=n) for file, n in files.items()), name="MNIST sample")
     if split == "all":
         return images
     test = images.ids % 5 == 4

@@ -51,9 +51,7 @@ def read_idx(path: Path, *, ndim: int) -> Bytes:
     shape = struct.unpack_from(f">{ndim}I", content, 4)
     count, held = math.prod(shape), len(content) - start
     if count != held:
-        raise HitNetError(
-            f"{path} should hold {count:,} bytes of data, shape {shape}, but holds {held:,}. Fetch it again."
-        )
+        raise HitNetError(f"{path} should hold {count:,} bytes, shape {shape}, but holds {held:,}. Fetch it again.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -85,9 +83,7 @@ def read_svhn(path: Path) -> tuple[Bytes, npt.NDArray[np.int64]]:
     content = read_matlab(path, "X", "y")
     x, y = content["X"], content["y"]
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[:3] != (32, 32, 3) or y.size != x.shape[3]:
-        raise HitNetError(
-            f"{path}: X must be uint8 (32, 32, 3, N) and y (N, 1); got {x.dtype} {x.shape} and {y.shape}."
-        )
+        raise HitNetError(f"{path}: X must be uint8 (32, 32, 3, N), y (N, 1); got {x.dtype} {x.shape} and {y.shape}.")
     if not y.size or not np.isin(y, np.arange(1, 11)).all():
         raise HitNetError(f"{path}: labels must be whole numbers from 1 to 10.")
     return np.ascontiguousarray(x.transpose(3, 2, 0, 1)), y.reshape(-1).astype(np.int64) % 10

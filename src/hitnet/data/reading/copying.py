@@ -10,9 +10,7 @@ from hitnet.errors import HitNetError
 from hitnet.runtime.files import check_vacant
 
 WINDOWS = os.name == "nt"
-RESERVED = re.compile(
-    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?|.*[<>:\"|?*\x00-\x1f].*|.*[. ]", re.IGNORECASE | re.DOTALL
-)
+RESERVED = re.compile(r"(?is)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?|.*[<>:\"|?*\x00-\x1f].*|.*[. ]")
 SHOWN = 5  # names of links in a message
 
 

@@ -39,6 +39,7 @@ UNREAD_SUFFIXES = {
     *(".svg", ".eps", ".apng", ".icns", ".qoi", ".bpg"),
 }
 HEIF, AVIF = (".heic", ".heif", ".hif"), (".avif",)
+Pixels = npt.NDArray[np.uint8]
 NEEDED = dict.fromkeys(HEIF, "the package pillow-heif (pip install pillow-heif)") | dict.fromkeys(
     AVIF, "a newer Pillow (pip install 'pillow>=11.3')"
 )
@@ -110,9 +111,7 @@ def refusal(path: str | AnyFile, reason: object) -> HitNetError:
 def check_shape(shape: tuple[int, int, int]) -> None:
     channels, height, width = shape
     if channels not in (1, 3) or not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
-        raise HitNetError(
-            f"An image's shape is (1 or 3, height, width) with sides of 1 to {LARGEST_SIDE}; got {shape}."
-        )
+        raise HitNetError(f"An image's shape is (1 or 3, height, width), sides of 1 to {LARGEST_SIDE}; got {shape}.")
 
 
 def header(file: AnyFile) -> Header:
@@ -124,7 +123,7 @@ def header(file: AnyFile) -> Header:
         return Header(height, width, _is_grey(image))
 
 
-def decode(file: AnyFile, shape: tuple[int, int, int], *, crop: bool = False) -> npt.NDArray[np.uint8]:
+def decode(file: AnyFile, shape: tuple[int, int, int], *, crop: bool = False) -> Pixels:
     """The picture as (C, H, W); see `fit` for `crop`."""
     channels, height, width = shape
     with _decoded(file, max(height, width), grey=channels == 1) as image:
@@ -142,7 +141,7 @@ def shrunk(image: Image.Image, longest_side: int) -> Image.Image:
     return image
 
 
-def fit(image: Image.Image, height: int, width: int, *, crop: bool = False) -> npt.NDArray[np.uint8]:
+def fit(image: Image.Image, height: int, width: int, *, crop: bool = False) -> Pixels:
     """An "L" or "RGB" picture as (C, height, width): scaled to fit, centred on black; with `crop`, only its middle."""
     if image.size != (width, height) and crop:
         scale = max(width / image.width, height / image.height)
@@ -167,9 +166,7 @@ def without_bars(image: Image.Image) -> Image.Image:
     return image.crop(box)
 
 
-def eight_bits(
-    array: npt.NDArray[Any], *, white: int | None = None, precision: npt.DTypeLike = np.float64
-) -> npt.NDArray[np.uint8]:
+def eight_bits(array: npt.NDArray[Any], *, white: int | None = None, precision: npt.DTypeLike = np.float64) -> Pixels:
     """Numbers of any type as uint8: the one rule for files, arrays and items of datasets.
 
     Args:
