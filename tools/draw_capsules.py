@@ -19,7 +19,8 @@ from torch import Tensor
 import hitnet
 from hitnet.capsules import CENTRE, HIT_RADIUS, MISS_RADIUS, distances, one_hot
 from hitnet.plots import save
-from hitnet.plots.sheet import BLUE, INK, RED, SOFT, WIDTH, blank_figure, tidy
+from hitnet.plots.sheet import WIDTH, blank_figure, tidy
+from hitnet.plots.style import BLUE, INK, RED, SOFT
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "capsules.png"
 MOST_DOTS = 4_000  # of each colour; more would only cover each other
