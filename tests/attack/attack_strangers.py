@@ -67,6 +67,7 @@ def strange_config(root: Path, rng: random.Random) -> bytes:
             model["features"] = rng.choice(FEATURES)
         elif how == 1:
             model["in_shape"][rng.randrange(3)] = rng.choice((1, 3, 500, 4096, 5000, *NUMBERS))
+            model["typical"] = rng.random() < 0.5  # such a network brings images to the size of its backbone
         elif how == 2:
             model[rng.choice(("capsule_dim", "extra_dim"))] = rng.choice((1, 5, 10**4, *NUMBERS))
         elif how == 3:

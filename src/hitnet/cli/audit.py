@@ -184,7 +184,9 @@ def print_applied(applied: Applied, *, whole: bool) -> None:
     if applied.changed:
         names = ", ".join(applied.changed[:5]) + (", …" if len(applied.changed) > 5 else "")
         stay = plural(len(applied.changed), "decided file stays as it is", "decided files stay as they are")
-        console.print(f"{stay}, due to changes since the audit: {names}. Audit again with --resume.", soft_wrap=True)
+        console.print(
+            f"{stay}, because of changes since the audit: {names}. Audit again with --resume.", soft_wrap=True
+        )
     if applied.gone:
         console.print(f"{applied.gone:,} of the audited images {'is' if applied.gone == 1 else 'are'} no longer there")
     if applied.note:

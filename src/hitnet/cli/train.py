@@ -64,9 +64,16 @@ def train_command(
     last_word = str(seed) if seeds is None else "seeds"
     chosen = chosen_model(model, backbone, model_options)
     words = [short_name(data), chosen.name or "default", recipe, *([augment] if augment else []), last_word]
-    given: dict[str, Any] = {"model": chosen, "recipe": choose_recipe(recipe, **recipe_options), "device": device}
-    given |= {"out": out or Path("runs") / "-".join(words), "resume": resume, "augment_from": augment_from}
-    given |= {"minutes": minutes, "callbacks": [TensorBoard()] if tensorboard else []}
+    given: dict[str, Any] = {
+        "model": chosen,
+        "recipe": choose_recipe(recipe, **recipe_options),
+        "out": out or Path("runs") / "-".join(words),
+        "device": device,
+        "resume": resume,
+        "augment_from": augment_from,
+        "minutes": minutes,
+        "callbacks": [TensorBoard()] if tensorboard else [],
+    }
     opened = open_data(data, **data_options)
     if seeds is None:
         runs = [train(opened, seed=seed, **given)]

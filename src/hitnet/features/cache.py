@@ -138,7 +138,9 @@ def kept_features(
     cache = FeatureCache.of(backbone, folder)
     places = cache.find(keys)
     if (places < 0).any():
-        raise HitNetError(f"{cache.folder} lost features while they were read, to another process. Try again.")
+        raise HitNetError(
+            f"{cache.folder} lost features while they were read: another process removed them. Try again."
+        )
     if out is None:
         features = np.empty((len(keys), cache.num_features), np.float16)
         cache.read(places, features)

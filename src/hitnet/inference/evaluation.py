@@ -130,5 +130,13 @@ def judge(distances: Tensor, images: Images, head: Head) -> Evaluation:
     if head.loss == "centripetal":
         hit, missed = hits_and_misses(distances, labels)
         hits, misses = int(hit) / len(labels), int(missed) / (len(labels) * (k - 1))
-    error, about = float((prediction != labels).double().mean()), (images.name, len(images), images.class_names)
-    return Evaluation(*about, error, confusion.numpy(), hits, misses, mse=None)
+    return Evaluation(
+        data=images.name,
+        images=len(images),
+        class_names=images.class_names,
+        error=float((prediction != labels).double().mean()),
+        confusion=confusion.numpy(),
+        hits=hits,
+        misses=misses,
+        mse=None,
+    )

@@ -205,7 +205,9 @@ def check_graph(model: Any, path: Path, onnx: Any) -> None:
         raise HitNetError(f"{path} uses {what}, which hitnet does not write and which may never end: it is not run.")
     for tensor in _parts(model, onnx.TensorProto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-            raise HitNetError(f"{path} refers to another file for weights, which is not read. Save both as one file.")
+            raise HitNetError(
+                f"{path} refers to another file for its weights, which hitnet does not read. Save both as one file."
+            )
 
 
 def _parts(message: Any, kind: type) -> Iterator[Any]:

@@ -174,9 +174,10 @@ class Resample(nn.Module):
     def __init__(self, size: tuple[int, ...], side: int) -> None:
         super().__init__()
         for name, length in zip(("rows", "columns"), size, strict=True):
-            units = torch.eye(length)[None, None]
-            scaled = F.interpolate(units, (side, length), mode="bilinear", antialias=True)[0, 0]
-            self.register_buffer(name, scaled, persistent=False)
+            step = length / side  # each new pixel is a mean with falling weights around its place
+            places = (torch.arange(side) + 0.5)[:, None] * step - (torch.arange(length) + 0.5)
+            weights = (1 - places.abs() / max(step, 1.0)).clamp_min(0)
+            self.register_buffer(name, weights / weights.sum(dim=1, keepdim=True), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.rows @ images @ self.columns.T

@@ -85,7 +85,9 @@ class ModelConfig:
         if self.decoder not in DECODERS:
             raise unknown_name("decoder", self.decoder, DECODERS)
         if HEADS[self.head].loss == "cross-entropy" and self.decoder != "none":
-            raise HitNetError(f"Softmax has no capsules for decoder {self.decoder!r}. Use 'none', or another head.")
+            raise HitNetError(
+                f"A softmax head has no capsules for decoder {self.decoder!r}. Use decoder 'none', or another head."
+            )
         if self.pretrained and self.in_shape[0] not in (1, 3):
             raise HitNetError(f"A pretrained backbone takes grey or colour images; got {self.in_shape[0]} channels.")
         if self.extra_dim and self.decoder == "none":
@@ -162,7 +164,9 @@ class Network(nn.Module):
         shape = f"(B, {', '.join(map(str, self.config.in_shape))})"
         check_tensor("Network: images", images, 4, shape)
         if tuple(images.shape[1:]) != self.config.in_shape or not images.is_floating_point():
-            raise HitNetError(f"This network takes floats {shape} in [0, 1]; got {images.dtype} {tuple(images.shape)}.")
+            raise HitNetError(
+                f"This network takes floats in [0, 1] of shape {shape}; got {images.dtype} {tuple(images.shape)}."
+            )
         features = self.features(images)
         capsules = self.head(features)
         extra = None if self.extra is None else self.extra(features)

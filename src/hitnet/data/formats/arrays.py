@@ -307,7 +307,9 @@ def _classes(labels: Array, names: Array | None, where: str) -> tuple[npt.NDArra
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise HitNetError(f"{where}: labels must be (N,), one each; got {labels.shape}. Take the argmax of one-hot.")
+        raise HitNetError(
+            f"{where}: labels must be (N,), one per image; got {labels.shape}. Take the argmax of one-hot."
+        )
     if labels.dtype.kind == "O":  # a column of pandas
         labels = np.array([label_name(label) or "" for label in labels.tolist()], np.str_)
     if labels.dtype.kind not in "iuU":
