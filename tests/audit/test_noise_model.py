@@ -95,8 +95,26 @@ def test_a_step_of_the_weights_is_that_of_newtons_method():
     gradient = torch.autograd.functional.jacobian(value, weights)
     curvature = -torch.autograd.functional.hessian(value, weights)
     expected = (weights + torch.linalg.solve(curvature, gradient)).clamp_min(0)
-    assert (expected < 4 * weights + 0.05).all()
+    assert value(expected) > value(weights)  # it need not be halved
     torch.testing.assert_close(improve_weights(logits, target, weights), expected)
+
+
+@pytest.mark.parametrize("start", [0.3, 0.5, 0.8])
+def test_a_step_of_the_weights_does_not_leap_over_the_maximum(start):
+    """Newton's own step would fall to weights of 0, where the errors that were found are lost."""
+    logits, labels, _ = simulated(300, 10, knowledge=(3.0, 2.0))
+    target = 0.9 * torch.nn.functional.one_hot(labels, 10).double() + 0.1 / 10
+
+    def value(w):
+        return float((target * log_prior(logits, w)).sum())
+
+    weights, values = torch.full((2,), start, dtype=torch.float64), []
+    for _ in range(8):
+        values.append(value(weights))
+        weights = improve_weights(logits, target, weights)
+    assert values[0] < values[1]
+    assert value(weights) >= max(values) - 1e-6
+    assert weights.tolist() == pytest.approx([0.29, 0.27], abs=0.01)
 
 
 def test_a_judge_that_would_count_against_the_others_does_not_move_them():

@@ -166,10 +166,12 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes
     """One step of Newton's method towards the maximum of the mean of Σ posterior · ln q over w ≥ 0.
 
     The mean is over the images and one more, which would have the weights stay as they are: they cannot run away where
-    judges are never wrong.
+    judges are never wrong. A step that leaps over the maximum is halved until it climbs: weights may differ by a factor
+    of a thousand, and leaps lose the errors that were found.
     """
     count = logits.shape[1] + 1
-    prior = log_prior(logits, weights, classes).exp()
+    logs = log_prior(logits, weights, classes)
+    prior = logs.exp()
     spread = logits - (prior * logits).sum(dim=2, keepdim=True)
     gradient = spread.flatten(1) @ (posteriors - prior).flatten() / count
     curvature = (prior * spread).flatten(1) @ spread.flatten(1).T / count
@@ -177,9 +179,14 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes
     # The step's quadratic form, of which w ≥ 0 is to be the maximum, as least squares |Rw − b|².
     root = torch.linalg.cholesky(curvature.double()).T
     target = root @ weights.double() + torch.linalg.solve(root.T, gradient.double())
-    stepped = torch.from_numpy(nnls(root.cpu().numpy(), target.cpu().numpy())[0]).to(weights)
-    # No leaps: far from the maximum, the step is too long.
-    return torch.minimum(stepped, 4 * weights + 0.05)
+    step = torch.from_numpy(nnls(root.cpu().numpy(), target.cpu().numpy())[0]).to(weights) - weights
+    reached = (posteriors * logs).sum(dtype=torch.float64)
+    while (
+        float(step.abs().max()) > TOLERANCE
+        and (posteriors * log_prior(logits, weights + step, classes)).sum(dtype=torch.float64) < reached
+    ):
+        step /= 2
+    return weights + step
 
 
 def _fit(
