@@ -10,8 +10,9 @@ KEPT/NAME.npz with the arrays `x` (N, D) and `y` (N,). A file may also have `giv
 (`look-alike`, parts/kept_features.py); labels of people stay as they are (`people`). Then it lets the audit's heads and
 neighbours judge them, as by default on a CPU. The rivals get the same probabilities, those that our judges, none of
 which has seen the label, give together: cleanlab's `get_label_quality_scores`, all three methods, and the labels that
-its `Datalab` reports by default. Rows go to benchmarks/records/audits.json. The sets CHOSEN_ON were used to choose how
-heads are fitted; the others are only reported.
+its `Datalab` reports by default. `softmax` are these methods on softmax heads alone, which learn the labels as they
+are. Rows go to benchmarks/records/audits.json. The sets CHOSEN_ON were used to choose how heads are fitted; the others
+are only reported.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.features.opinions import Opinion, on_all_classes
+from hitnet.features.softmax_heads import fit_softmax_heads
 from parts.kept_features import Case, read_case
 from parts.noisy_labels import KINDS
 from parts.record import Row, about, replace_rows
@@ -74,6 +76,19 @@ def probabilities(opinions: Sequence[Opinion], labels: torch.Tensor, number: int
     return np.exp(on_all_classes(logs, classes, number))
 
 
+def softmax_alone(case: Case, seed: int) -> np.ndarray:
+    """Probabilities (N, K) by plain softmax heads, each of which has not seen the image."""
+    labels, no_errors = torch.from_numpy(case.given), torch.eye(case.classes)
+    judge = fit_softmax_heads(case.features, labels, no_errors, seed=seed)
+    return judge(torch.arange(len(labels))).double().softmax(dim=1).numpy()
+
+
+def by_cleanlab(given: np.ndarray, probabilities: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """Average precision by each of cleanlab's scores."""
+    scores = {method: get_label_quality_scores(given, probabilities, method=method) for method in METHODS}
+    return {method: float(average_precision_score(wrong, -score)) for method, score in scores.items()}
+
+
 def judged(case: Case, seed: int) -> Row:
     """The figures of one case."""
     given, truth, wrong, labels = case.given, case.truth, case.wrong, torch.from_numpy(case.given)
@@ -83,15 +98,12 @@ def judged(case: Case, seed: int) -> Row:
     seconds = time.perf_counter() - started
     flagged = np.array(scored.flag) == "wrong"
     same = probabilities(opinions, labels, case.classes)
-    rivals = {
-        method: float(average_precision_score(wrong, -get_label_quality_scores(given, same, method=method)))
-        for method in METHODS
-    }
     found, order = flagged & wrong, np.argsort(-scored.doubt, kind="stable")
     low, high = scored.error_range or (0.0, float(len(given)))
     return {
         "ap": float(average_precision_score(wrong, scored.doubt)),
-        "cleanlab": rivals,
+        "cleanlab": by_cleanlab(given, same, wrong),
+        "softmax": by_cleanlab(given, softmax_alone(case, seed), wrong),
         "datalab": datalab(given, same, wrong),
         "wrong": int(wrong.sum()),
         "expected": float((1 - scored.score).sum()),

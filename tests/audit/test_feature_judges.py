@@ -3,9 +3,10 @@
 import torch
 
 from feature_samples import blobs
-from hitnet.audit.feature_judges import judge_features
+from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.features.neighbours import nearest, neighbour_votes
 from hitnet.features.opinions import FLOOR, NEIGHBOURS
+from toy import Counted
 
 
 def test_heads_come_first_and_neighbours_last():
@@ -22,3 +23,10 @@ def test_heads_come_first_and_neighbours_last():
         assert (opinions[first].distances != opinions[first + 1].distances).any()
     probabilities = torch.exp(-torch.from_numpy(opinions[2].distances) / 0.1)
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(120))
+
+
+def test_progress_is_told_at_each_step():
+    features, labels = blobs()
+    counted = Counted()
+    judge_features(features, labels, 3, repeats=2, progress=counted)
+    assert sum(counted.steps) == len(counted.steps) == steps_of_heads(len(labels), 2) == 1200

@@ -4,6 +4,7 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -115,6 +116,22 @@ def test_a_killed_pass_resumes(count, photos, monkeypatch):
     assert seen.parts == [("features", 12, "images")]
     assert sum(seen.steps) == 12
     assert len(found) == 12
+
+
+@pytest.mark.parametrize(
+    ("free", "told"), [(10**12, []), (2 * 10**9, ["INFO"]), (10**6, ["WARNING"])], ids=["small", "large", "too large"]
+)
+def test_the_room_for_features_is_told_before_they_are_computed(photos, tmp_path, monkeypatch, caplog, free, told):
+    """Twelve images of 50 million numbers each take 1.2 GB."""
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    kept = FeatureCache(tmp_path / "cache", 3 if not told else 50_000_000)
+    with caplog.at_level("INFO"):
+        kept.check_writable(len(photos))
+    assert [record.levelname for record in caplog.records] == told
+    if told:
+        sentence = f"Features of 12 images take up to 1.2 GB in {kept.folder}, which has {free / 1e9:.1f} GB free."
+        assert caplog.messages[0].startswith(sentence)
+    assert ("HITNET_CACHE" in caplog.text) is (told == ["WARNING"])
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "empty"])

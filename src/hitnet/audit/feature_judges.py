@@ -5,6 +5,7 @@ and neighbours tell first how errors came about (noise_model.py); softmax heads 
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,10 +13,16 @@ from torch import Tensor
 from hitnet.audit.noise_model import fit_noise_model
 from hitnet.audit.scoring import logits_by_kind
 from hitnet.capsules import HIT_RADIUS
-from hitnet.features.heads import train_heads
+from hitnet.features.heads import HeadOptions, train_heads
 from hitnet.features.neighbours import Neighbours, nearest
 from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, keep_near, neighbour_distances, rows_at_once
 from hitnet.features.softmax_heads import fit_softmax_heads
+from hitnet.runtime.progress import Progress
+
+
+def steps_of_heads(images: int, repeats: int) -> int:
+    """How many steps of training heads of both kinds take."""
+    return 2 * repeats * HeadOptions().steps_for(images)
 
 
 def judge_features(
@@ -28,15 +35,18 @@ def judge_features(
     device: torch.device | str = "cpu",
     neighbours: Neighbours | None = None,
     classes: Ints | None = None,
+    progress: Progress = Progress(),
 ) -> tuple[Opinion, ...]:
     """Judge labels (N,) by heads and least squares on features (N, D) that have not seen the image, and by neighbours.
 
     `repeats` heads of either kind judge each image; `seed` decides folds, first weights, batches and dropout.
     `neighbours` are what `nearest` gives, and `classes` (N, k) those that opinions are kept on, where these are known.
+    `progress` is called after each of the `steps_of_heads`.
     """
     rows, seeds = features.to(device), range(seed, seed + repeats)
     near = nearest(rows, NEIGHBOURS, labels) if neighbours is None else neighbours
-    fits = [train_heads(rows, labels, num_classes, seed=each, device=device) for each in seeds]
+    how: dict[str, Any] = {"device": device, "progress": progress}
+    fits = [train_heads(rows, labels, num_classes, seed=each, **how) for each in seeds]
     parts = torch.arange(len(rows), device=device).split(rows_at_once(num_classes))
 
     def say() -> Iterator[list[Tensor]]:
@@ -52,7 +62,7 @@ def judge_features(
     errors = fit_noise_model(logits_by_kind(first), labels, at, device).errors
     softmax = []
     for each in seeds:
-        judge = fit_softmax_heads(rows, labels, errors, seed=each, device=device)
+        judge = fit_softmax_heads(rows, labels, errors, seed=each, **how)
         own, _ = keep_near(([-HIT_RADIUS * judge(index)] for index in parts), labels, classes)
         softmax.append(Opinion("softmax heads", own[0], classes=classes))
     return (*first[:repeats], *softmax, *first[repeats:])

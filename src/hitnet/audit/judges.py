@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.audit.cross_fit import cross_fitted
-from hitnet.audit.feature_judges import judge_features
+from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, join
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
 from hitnet.data import Data, Images, ImageSet
@@ -211,8 +211,9 @@ class Judges:
         else:
             hooks: dict[str, Any] = {"progress": case.progress, "ranks": case.ranks}
             features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
-        case.progress.part("fitting heads")
+        case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
+        options["progress"] = case.progress
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
             near = nearest(rows := features.to(device), NEIGHBOURS, labels)

@@ -5,7 +5,9 @@ damaged is computed again.
 """
 
 import hashlib
+import logging
 import secrets
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ from hitnet.models.backbones import Backbone
 from hitnet.runtime.files import cache_folder, checksum, expand, remove_litter, replacing
 from hitnet.runtime.ranks import SINGLE, Ranks
 
+log = logging.getLogger("hitnet")
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
@@ -86,14 +89,24 @@ class FeatureCache:
         sound = fits and expected == _checksum(keys, features) and bool(features.isfinite().all())
         return _as_keys(keys.numpy().tobytes()) if sound else None
 
-    def check_writable(self) -> None:
-        """Raise HitNetError if the folder cannot be written, before anything is computed."""
+    def check_writable(self, images: int) -> None:
+        """Raise HitNetError if the folder cannot be written, before anything is computed; tell the room that it takes.
+
+        How many of the images have no features yet is only known once their files are read.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
+            free = shutil.disk_usage(self.folder).free / 1e9
         except OSError as error:
             raise HitNetError(f"Cannot keep features in {self.folder}: {error.strerror}. {ADVICE}") from error
+        needed = images * self.num_features * torch.float16.itemsize / 1e9
+        text = "Features of %s images take up to %.1f GB in %s, which has %.1f GB free."
+        if needed > free:
+            log.warning(f"{text} %s", f"{images:,}", needed, self.folder, free, ADVICE)
+        elif needed >= 1:
+            log.info(text, f"{images:,}", needed, self.folder, free)
 
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:
         """Write a shard; caches that are opened later hold it."""

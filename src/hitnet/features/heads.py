@@ -24,6 +24,7 @@ from hitnet.errors import HitNetError, finite, share, whole
 from hitnet.features.least_squares import BLOCK, LeastSquares
 from hitnet.losses import MISS_WEIGHT, centripetal_loss, ghost_mask
 from hitnet.runtime.device import Device
+from hitnet.runtime.progress import Progress
 
 PAPER_CLASSES = 10  # that the weight of misses was chosen for
 CLEAN_DROPOUT = 0.5  # labels that are mostly right need less than those of an audit
@@ -110,6 +111,7 @@ def train_heads(
     options: HeadOptions | None = None,
     seed: int = 0,
     device: Device = "cpu",
+    progress: Progress = Progress(),
 ) -> "_Heads":
     """Train heads on features (N, D) and labels (N,), class indices below `num_classes`.
 
@@ -120,6 +122,7 @@ def train_heads(
         options: How heads are trained; None: the defaults.
         seed: Decides folds, first weights, batches and dropout.
         device: Where to compute. Features that already are on it are not copied.
+        progress: Called after each step.
     """
     options = options or HeadOptions()
     _check(features, labels, num_classes)
@@ -131,7 +134,7 @@ def train_heads(
         penalty = squares.penalty = squares.choose_penalty(draw)
         first = torch.stack([squares.weights(penalty, dealt == fold) for fold in range(options.folds + 1)], dim=1)
     heads = _Heads(squares, dealt, first, options, draw)
-    heads.train()
+    heads.train(progress)
     return heads
 
 
@@ -141,7 +144,13 @@ def batches(count: int, steps: int, size: int, draw: torch.Generator, device: De
     return torch.cat(passes)[: steps * size].to(device).split(size)
 
 
-def descend(weights: list[Tensor], rate: float, indices: tuple[Tensor, ...], loss: Callable[[Tensor], Tensor]) -> None:
+def descend(
+    weights: list[Tensor],
+    rate: float,
+    indices: tuple[Tensor, ...],
+    loss: Callable[[Tensor], Tensor],
+    progress: Progress,
+) -> None:
     """A step of Adam for the images of each index, by their loss; the learning rate rises to `rate` and falls again."""
     optimizer = torch.optim.Adam(weights, lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -152,6 +161,7 @@ def descend(weights: list[Tensor], rate: float, indices: tuple[Tensor, ...], los
         loss(index).backward()
         optimizer.step()
         schedule.step()
+        progress.step()
 
 
 def drop(rows: Tensor, share: float, draw: torch.Generator) -> Tensor:
@@ -226,11 +236,11 @@ class _Heads:
         normalised = F.batch_norm(linear, *running, self.gain, self.bias, training, QUICK_MOMENTUM, eps=1e-3)
         return torch.sigmoid(normalised.view(-1, *self.shape))
 
-    def train(self) -> None:
+    def train(self, progress: Progress = Progress()) -> None:
         options, count = self.options, len(self.dealt)
         steps, size = options.steps_for(count), min(options.batch, count)
         indices = batches(count, steps, size, self.draw, self.dealt.device)
-        descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss)
+        descend([self.weight, self.gain, self.bias], options.learning_rate, indices, self.loss, progress)
 
     def loss(self, index: Tensor) -> Tensor:
         """The sum over the heads of the mean loss of the images (B,) that each may see."""

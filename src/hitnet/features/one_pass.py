@@ -114,7 +114,7 @@ class OnePass:
         first = next(images, None)
         if first is None or self.backbone is None or self.cache is None:
             return
-        self.cache.check_writable()
+        self.cache.check_writable(len(self.places))
         keys, rows = list[bytes](), list[Tensor]()
         for part in Extractor(self.backbone, device=self.device).run(chain([first], images)):
             for row in part:

@@ -12,12 +12,19 @@ from torch import Tensor
 
 from hitnet.features.heads import HeadOptions, batches, deal, descend, drop, mean_of_seen
 from hitnet.features.least_squares import BLOCK, standardisation
+from hitnet.runtime.progress import Progress
 
 RATE = 1e-3  # the highest learning rate
 
 
 def fit_softmax_heads(
-    features: Tensor, labels: Tensor, errors: Tensor, *, seed: int = 0, device: torch.device | str = "cpu"
+    features: Tensor,
+    labels: Tensor,
+    errors: Tensor,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    progress: Progress = Progress(),
 ) -> Callable[[Tensor], Tensor]:
     """What heads that have not seen images (B,) say of them: ln p (B, K).
 
@@ -27,6 +34,7 @@ def fit_softmax_heads(
         errors: T, (K, K): T[z, g] > 0 is the probability that an image of class z is labelled g.
         seed: Decides folds, batches and dropout.
         device: Where to compute.
+        progress: Called after each step.
     """
     options, classes, count = HeadOptions(), len(errors), len(labels)
     draw, noise = torch.Generator().manual_seed(seed), torch.Generator(device).manual_seed(seed)
@@ -47,7 +55,7 @@ def fit_softmax_heads(
         return mean_of_seen(losses, dealt[index])
 
     steps, size = options.steps_for(count), min(options.batch, count)
-    descend([weight, bias], RATE, batches(count, steps, size, draw, device), loss)
+    descend([weight, bias], RATE, batches(count, steps, size, draw, device), loss, progress)
 
     @torch.no_grad()
     def judge(index: Tensor) -> Tensor:

@@ -71,7 +71,6 @@ class FrozenTraining:
         """The heads of a configuration, on all images and on all but a fold of them."""
         if config.seed not in self.fits:
             features, recipe = self.features(config.model, self.images), config.recipe
-            self.progress.part("fitting heads")
             options = HeadOptions(
                 steps=recipe.epochs * recipe.steps_per_epoch(len(features)),
                 batch=recipe.batch_size,
@@ -80,7 +79,8 @@ class FrozenTraining:
                 capsule_dim=config.model.capsule_dim,
                 ghosts=recipe.ghosts,
             )
-            how: Any = {"options": options, "seed": config.seed, "device": self.device}
+            self.progress.part("fitting heads", options.steps)
+            how: Any = {"options": options, "seed": config.seed, "device": self.device, "progress": self.progress}
             self.fits[config.seed] = fit_heads(features, self.images.labels, config.model.num_classes, **how)
         return self.fits[config.seed]
 
