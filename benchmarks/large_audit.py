@@ -52,9 +52,15 @@ class Clock:
         self.device, self.running, self.seconds = device, list[tuple[str, float]](), dict[str, float]()
         threading.Thread(target=self.tick, daemon=True).start()
 
+    def gigabytes(self) -> dict[str, float]:
+        """The most memory so far, and of the GPU."""
+        most = {"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+        if self.device.type == "cuda":
+            most["gpu_memory"] = torch.cuda.max_memory_allocated() / 1e9
+        return {name: round(value, 2) for name, value in most.items()}
+
     def memory(self) -> str:
-        gpu = f", GPU {torch.cuda.max_memory_allocated() / 1e9:.1f}" if self.device.type == "cuda" else ""
-        return f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f}{gpu} GB"
+        return f"peak {' and '.join(map(str, self.gigabytes().values()))} GB"
 
     def tick(self) -> None:
         while True:
@@ -133,7 +139,7 @@ def main() -> None:
         **{name: getattr(args, name) for name in ("images", "classes", "dim", "spread", "seed")},
         "seconds": round(seconds, 1),
         "parts": {name: round(value, 1) for name, value in clock.seconds.items()},
-        "memory": clock.memory(),
+        **clock.gigabytes(),
         "average_precision": round(average_precision(wrong), 4),
         "said": round(float((1 - score).sum())),
         "wrong": int(wrong.sum()),
