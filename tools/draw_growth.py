@@ -37,11 +37,11 @@ def growth_figure(rows: list[dict[str, Any]]) -> Figure:
             axes.loglog(
                 *zip(*points, strict=True), "s--" if gpu else "o-", color=COLOURS[classes], markersize=4, label=label
             )
-        tidy(axes, x="images", y=title)
+        tidy(axes, x="images", y=title, sides=("left", "bottom"))
     figure.axes[0].legend(fontsize=6.5, edgecolor="none", labelcolor=INK)
     return figure
 
 
 if __name__ == "__main__":
-    save(growth_figure(json.loads(RECORD.read_text())), TARGET)
+    save([growth_figure(json.loads(RECORD.read_text()))], TARGET)
     print(f"written: {TARGET}")
