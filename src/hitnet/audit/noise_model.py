@@ -166,8 +166,8 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes
     """One step of Newton's method towards the maximum of the mean of Σ posterior · ln q over w ≥ 0.
 
     The mean is over the images and one more, which would have the weights stay as they are: they cannot run away where
-    judges are never wrong. A step that leaps over the maximum is halved until it climbs: weights may differ by a factor
-    of a thousand, and leaps lose the errors that were found.
+    judges are never wrong. A step that leaps over the maximum is halved until it climbs: far from it, Newton's method
+    may swing between weights that are much too small and much too large.
     """
     count = logits.shape[1] + 1
     logs = log_prior(logits, weights, classes)

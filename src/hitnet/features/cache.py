@@ -90,9 +90,9 @@ class FeatureCache:
         return _as_keys(keys.numpy().tobytes()) if sound else None
 
     def check_writable(self, images: int) -> None:
-        """Raise HitNetError if the folder cannot be written, before anything is computed; tell the room that it takes.
+        """Raise HitNetError if the folder cannot be written, before anything is computed; tell the room that is needed.
 
-        How many of the images have no features yet is only known once their files are read.
+        It is that of all images: how many have no features yet is only known once their files are read.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -114,7 +114,7 @@ class OnePass:
         first = next(images, None)
         if first is None or self.backbone is None or self.cache is None:
             return
-        self.cache.check_writable(len(self.places))
+        self.cache.check_writable(len(self.entries) if self.ranks.first else 0)  # one process tells the room
         keys, rows = list[bytes](), list[Tensor]()
         for part in Extractor(self.backbone, device=self.device).run(chain([first], images)):
             for row in part:
