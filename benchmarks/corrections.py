@@ -28,7 +28,7 @@ from torch import Tensor
 import hitnet
 from cross_fit import CASES, opened
 from hitnet.audit.feature_judges import judge_features
-from hitnet.audit.networks import collect
+from hitnet.audit.networks import FEWER_EPOCHS, MANY_IMAGES, collect
 from hitnet.audit.scoring import score_labels
 from hitnet.capsules import distances
 from hitnet.data import Images
@@ -48,7 +48,7 @@ from parts.record import Row, about, replace_rows
 RECORD = Path(__file__).parent / "records" / "corrections.json"
 DEVICE = pick_device("auto")
 TRUST, IMAGES = 0.95, 3000
-EPOCHS = {PRETRAINED: 8, "hitnet-resnet9": 24}
+SCRATCH_EPOCHS = 24
 
 
 def kinds_of_labels(features: Tensor, given: Tensor, truth: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor]]:
@@ -75,8 +75,11 @@ def head_error(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor, class
 
 def network_errors(data: hitnet.Data, sets: list[Images], test: Images, model: str, seed: int) -> list[float]:
     """The error of a network per set to learn from; they are trained side by side."""
-    tuned = {"backbone_rate": FINE_TUNING} if model == PRETRAINED else {}
-    recipe = choose_recipe("fast", epochs=EPOCHS[model], **tuned)
+    if model == PRETRAINED:  # as long as an audit fine-tunes
+        epochs = FEWER_EPOCHS if len(sets[0]) + len(test) >= MANY_IMAGES else 8
+        recipe = choose_recipe("fast", epochs=epochs, backbone_rate=FINE_TUNING)
+    else:
+        recipe = choose_recipe("fast", epochs=SCRATCH_EPOCHS)
     jobs = []
     for images in sets:
         config, _ = configure(data, images, None, device=DEVICE, model=choose_model(model), recipe=recipe)

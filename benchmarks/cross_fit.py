@@ -1,19 +1,21 @@
 """How much fine-tuned networks help beside frozen heads: networks that have not seen an image, and those that have.
 
-    python benchmarks/cross_fit.py judge KEPT --clothing DIR --cifar10n NPZ --cifar100n NPZ --tiny DIR     # on a GPU
-    python benchmarks/cross_fit.py score KEPT [--device NAME]                                              # anywhere
+    python benchmarks/cross_fit.py judge KEPT [--clothing DIR] [--cifar10n NPZ] [--cifar100n NPZ] [--folders DIR …]
+    python benchmarks/cross_fit.py score KEPT [--device NAME]
 
-`judge` keeps what the judges of a default audit on a GPU say, and the seconds. `score` scores these opinions: average
-precision of frozen judges, of networks that have not seen the image, of both, and of both with those that have seen it,
-by their weight, as an audit does it. Rows go to benchmarks/records/cross_fit.json.
+`judge` (on a GPU) keeps what the judges of a default audit say, and the seconds. `score` (anywhere) scores these
+opinions: average precision of frozen judges, of networks that have not seen the image, of both, and of both with those
+that have seen it, by their weight, as an audit does it. Rows go to benchmarks/records/cross_fit.json.
 
 Data: the clothes of benchmarks/fine_tuning.py, 5 % uniform and look-alike; images of CIFAR-10N, labels of people
-(`x`, `noisy`, `clean`), all and the first 12,000, and of CIFAR-100N; a folder of Tiny ImageNet's classes, 5 % uniform.
+(`x`, `noisy`, `clean`), all and the first 12,000, and of CIFAR-100N; folders of classes, 5 % uniform and look-alike
+(the class that heads' least squares confuse with the right one, parts/kept_features.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -27,9 +29,12 @@ from hitnet.audit.judgement import Case
 from hitnet.audit.judges import Judges
 from hitnet.audit.scoring import score_labels
 from hitnet.data import Images
+from hitnet.features.dataset_features import features_of
 from hitnet.features.opinions import Opinion
+from hitnet.models.backbones import DEFAULT, open_backbone
 from hitnet.runtime.device import pick_device
-from parts.noisy_labels import clothing_files, with_noise, write_table
+from parts.kept_features import look_alikes
+from parts.noisy_labels import KINDS, clothing_files, with_noise, write_table
 from parts.record import Row, about, replace_rows
 
 RECORD = Path(__file__).parent / "records" / "cross_fit.json"
@@ -39,43 +44,56 @@ CASES = {
     "cifar-few": "CIFAR-10N",
     "cifar": "CIFAR-10N",
     "cifar100": "CIFAR-100N",
-    "tiny": "Tiny",
 }
+OPTIONS = {"clothing": "clothing", "CIFAR-10N": "cifar10n", "CIFAR-100N": "cifar100n"}
 FEW = 12_000
 
 
 def opened(case: str, args: argparse.Namespace, folder: Path) -> tuple[hitnet.Data, np.ndarray]:
-    """The data of a case under its noisy labels, and the true labels."""
+    """The data of a case of CASES under its noisy labels, and the true labels."""
     if CASES[case] == "clothing":
         files, truth = clothing_files(args.clothing)
         table = write_table(folder / "clothing.csv", files, with_noise(truth, case, 0))
         return hitnet.open_data(table, flip=True), truth
-    if CASES[case].startswith("CIFAR"):
-        arrays = np.load(args.cifar100n if case == "cifar100" else args.cifar10n, allow_pickle=False)
-        x, noisy, clean = (arrays[name][: FEW if case == "cifar-few" else None] for name in ("x", "noisy", "clean"))
-        images = Images.from_arrays(x, noisy.astype(np.int64), name=CASES[case], flip=True)
-        return hitnet.open_data(images), clean.astype(np.int64)
-    images = hitnet.open_data(args.tiny, flip=True).load("all")
+    arrays = np.load(args.cifar100n if case == "cifar100" else args.cifar10n, allow_pickle=False)
+    x, noisy, clean = (arrays[name][: FEW if case == "cifar-few" else None] for name in ("x", "noisy", "clean"))
+    images = Images.from_arrays(x, noisy.astype(np.int64), name=CASES[case], flip=True)
+    return hitnet.open_data(images), clean.astype(np.int64)
+
+
+def opened_folder(folder: Path, noise: str) -> tuple[hitnet.Data, np.ndarray]:
+    """A folder of classes under noisy labels, and the true labels."""
+    data = hitnet.open_data(folder, flip=True)
+    images = data.load("all")
     truth = images.labels.numpy()
-    return hitnet.open_data(images.with_labels(torch.from_numpy(with_noise(truth, "uniform", 0)))), truth
+    features = features_of(data, images, open_backbone(DEFAULT), device=pick_device("auto"))
+    labels = with_noise(truth, noise, 0, look_alikes(features.float().cpu(), truth))
+    return hitnet.open_data(images.with_labels(torch.from_numpy(labels))), truth
 
 
 def judge(args: argparse.Namespace) -> None:
     args.kept.mkdir(parents=True, exist_ok=True)
-    for name in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            data, truth = opened(name, args, Path(folder))
-            case = Case(data, data.load(data.audit_split), data.audit_split, pick_device("auto"))
-            started = time.perf_counter()
-            opinions = Judges(kind="fine-tuned").judge(case).opinions
-            seconds = time.perf_counter() - started
-        np.savez(args.kept / f"{name}.npz", given=case.images.labels.numpy(), truth=truth, seconds=seconds)
-        for j, each in enumerate(opinions):
-            facts = {"kind": each.kind, "in_sample": each.in_sample, "capsules": each.capsules}
-            facts |= {} if each.weight is None else {"weight": each.weight}
-            facts |= {} if each.classes is None else {"classes": each.classes}
-            np.savez_compressed(args.kept / f"{name}-{j}.npz", d=each.distances.astype(np.float16), **facts)
-        print(name, round(seconds), flush=True)
+    with tempfile.TemporaryDirectory() as spare:
+        for case, data in CASES.items():
+            if getattr(args, OPTIONS[data]) is not None:
+                keep_opinions(args.kept / case, *opened(case, args, Path(spare)))
+    for folder, noise in itertools.product(args.folders, KINDS):
+        keep_opinions(args.kept / f"{folder.name}, {noise}", *opened_folder(folder, noise))
+
+
+def keep_opinions(place: Path, data: hitnet.Data, truth: np.ndarray) -> None:
+    """What the judges of a default audit say of data, and the true labels, in files that begin with `place`."""
+    case = Case(data, data.load(data.audit_split), data.audit_split, pick_device("auto"))
+    started = time.perf_counter()
+    opinions = Judges(kind="fine-tuned").judge(case).opinions
+    seconds = time.perf_counter() - started
+    np.savez(f"{place}.npz", given=case.images.labels.numpy(), truth=truth, seconds=seconds)
+    for j, each in enumerate(opinions):
+        facts = {"kind": each.kind, "in_sample": each.in_sample, "capsules": each.capsules}
+        facts |= {} if each.weight is None else {"weight": each.weight}
+        facts |= {} if each.classes is None else {"classes": each.classes}
+        np.savez_compressed(f"{place}-{j}.npz", d=each.distances.astype(np.float16), **facts)
+    print(place.name, round(seconds), flush=True)
 
 
 def read_opinion(path: Path) -> Opinion:
@@ -109,10 +127,11 @@ def scored(kept: Path, name: str) -> Row:
 
 
 def score(args: argparse.Namespace) -> None:
-    for name, data in CASES.items():
-        if not (args.kept / f"{name}.npz").exists():
-            continue
-        row = {"case": name, "data": data} | scored(args.kept, name)
+    for file in sorted(args.kept.glob("*.npz")):
+        if "truth" not in np.load(file, allow_pickle=False).files:
+            continue  # an opinion
+        name = file.stem
+        row = {"case": name, "data": CASES.get(name, name.split(",")[0])} | scored(args.kept, name)
         facts = about(torch.device("cpu")) | {"judged_on": args.device, "note": args.note}
         replace_rows(RECORD, [row | facts], "case")
         print(row, flush=True)
@@ -122,8 +141,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(required=True)
     judging = steps.add_parser("judge")
-    for option in ("clothing", "cifar10n", "cifar100n", "tiny"):
-        judging.add_argument(f"--{option}", type=Path, required=True)
+    for option in OPTIONS.values():
+        judging.add_argument(f"--{option}", type=Path)
+    judging.add_argument("--folders", nargs="+", type=Path, default=[])
     judging.set_defaults(step=judge)
     scoring = steps.add_parser("score")
     scoring.add_argument("--device", default="NVIDIA H200", help="where the opinions were made")
