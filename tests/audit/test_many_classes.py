@@ -16,7 +16,16 @@ from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.labels import judged_audit
 from hitnet.audit.margins import margins
-from hitnet.audit.noise_model import beats_chance, error_matrix, fit_noise_model, label_chances, log_prior, surest
+from hitnet.audit.noise_model import (
+    beats_chance,
+    confusions,
+    error_matrix,
+    even_errors,
+    fit_noise_model,
+    label_chances,
+    log_prior,
+    surest,
+)
 from hitnet.audit.rows import Rows
 from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.errors import HitNetError
@@ -117,13 +126,21 @@ def test_the_noise_model_against_loops(few):
                 counts[true, g] += float(posteriors[i, column]) / (1 if z < 6 else 5)
     wrong = counts.sum(axis=1) - counts.diagonal()
     overall = (all_wrong + math.sqrt(60) / 2) / (60 + math.sqrt(60))
-    found = error_matrix(posteriors, labels, sure, 16.0, classes)
+    found = error_matrix(posteriors, labels, sure, 16.0, even_errors(prior, 6), classes)
     for z in range(6):
         rate = (wrong[z] + 16) / (counts[z].sum() + 16 / overall)
         for g in range(6):
             share = (counts[z, g] + 16 / 5) / (wrong[z] + 16)
             assert float(found[z, g]) == pytest.approx(1 - rate if g == z else rate * share)
     assert beats_chance(prior, labels, posteriors, classes)
+    sums = np.zeros((6, 6))
+    for row, at in zip(prior.exp().tolist(), classes.tolist(), strict=True):
+        best = at[int(np.argmax(row[:-1]))]
+        for q, g in zip(row, at, strict=True):
+            for k in [g] if g < 6 else range(6):
+                sums[best, k] += 0 if k == best else q / (1 if g < 6 else 5)
+    expected = torch.from_numpy(sums / sums.sum(axis=1, keepdims=True))
+    torch.testing.assert_close(confusions(prior, 6, classes), expected, rtol=0, atol=1e-9)
 
 
 def test_all_columns_say_what_all_classes_say():
@@ -140,8 +157,10 @@ def test_all_columns_say_what_all_classes_say():
     padded = torch.cat([posteriors, posteriors.new_zeros(300, 1)], dim=1)
     sure = surest(log_prior(logits, weights))
     assert torch.equal(surest(prior, columns), sure)
-    found = error_matrix(padded, labels, sure, 16.0, columns)
-    torch.testing.assert_close(found, error_matrix(posteriors, labels, sure, 16.0))
+    target = confusions(log_prior(logits, weights), 5)
+    torch.testing.assert_close(confusions(prior, 5, columns), target)
+    found = error_matrix(padded, labels, sure, 16.0, target, columns)
+    torch.testing.assert_close(found, error_matrix(posteriors, labels, sure, 16.0, target))
 
 
 def test_weights_that_are_fitted_to_some_images(monkeypatch):

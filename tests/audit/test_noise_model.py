@@ -7,7 +7,9 @@ import torch
 
 from hitnet.audit.noise_model import (
     PULLS,
+    confusions,
     error_matrix,
+    even_errors,
     fit_noise_model,
     improve_weights,
     log_prior,
@@ -52,7 +54,8 @@ def test_the_matrix_of_errors_against_loops(pull):
     best = prior.amax(dim=1)
     assert int(sure.sum()) == 101  # as many as the median and above
     assert float(best[sure].min()) > float(best[~sure].max())
-    found = error_matrix(posteriors, labels, sure, pull)
+    target = torch.tensor([[0, 0.2, 0.8], [0.5, 0, 0.5], [1, 0, 0]], dtype=torch.float64)
+    found = error_matrix(posteriors, labels, sure, pull, target)
     counts = [
         [sum(float(posteriors[i, z]) for i in range(200) if sure[i] and labels[i] == g) for g in range(3)]
         for z in range(3)
@@ -63,9 +66,36 @@ def test_the_matrix_of_errors_against_loops(pull):
     for z in range(3):
         rate = (wrong[z] + pull) / (sum(counts[z]) + pull / overall)
         for g in range(3):
-            share = (counts[z][g] + pull / 2) / (wrong[z] + pull)
+            share = (counts[z][g] + pull * float(target[z, g])) / (wrong[z] + pull)
             assert float(found[z, g]) == pytest.approx(1 - rate if g == z else rate * share)
     torch.testing.assert_close(found.sum(dim=1), torch.ones(3, dtype=torch.float64))
+
+
+def test_look_alikes_against_loops():
+    logits, _, _ = simulated(60, 5)
+    logits[:, :, 4] -= 50  # never the most probable: its errors are even
+    q = torch.softmax(logits[0], dim=1)
+    found = confusions(q.log(), 5)
+    for z in range(4):
+        rows = [q[i].tolist() for i in range(60) if int(q[i].argmax()) == z]
+        sums = [sum(row[g] for row in rows) if g != z else 0.0 for g in range(5)]
+        assert found[z].tolist() == pytest.approx([each / sum(sums) for each in sums], abs=1e-9)
+    torch.testing.assert_close(found[4], even_errors(q, 5)[4])
+
+
+def alike(count, *, seed, even=False):
+    """Judges tell classes of a pair apart less well; 8 % of the labels are wrong, of a pair or, if `even`, of any."""
+    classes, draw = 40, torch.Generator().manual_seed(seed)
+    truth = torch.arange(count) % classes
+    wrong = torch.rand(count, generator=draw) < 0.08
+    other = (truth + torch.randint(1, classes, (count,), generator=draw)) % classes if even else truth ^ 1
+    seen = torch.randn(count, classes, generator=draw, dtype=torch.float64)
+    rows = torch.arange(count)
+    seen[rows, truth] += 6
+    seen[rows, truth ^ 1] += 3
+    # The logits of the observation: each class z explains a lead of 6 for itself and of 3 for its pair.
+    logits = 6 * seen + 3 * seen[:, torch.arange(classes) ^ 1]
+    return logits[None], torch.where(wrong, other, truth)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -170,6 +200,16 @@ def test_errors_between_pairs_of_classes_are_learned_and_random_ones_are_drawn_t
     even = fit_noise_model(logits, given)
     assert even.pull >= 64
     assert float(even.errors[2, 3]) == pytest.approx(0.04, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_errors_between_look_alikes_are_learned_though_each_class_has_few(seed):
+    """Twenty images of a class have one or two errors. What judges confuse tells where others are to be expected."""
+    pair = torch.arange(40), torch.arange(40) ^ 1
+    errors = fit_noise_model(*alike(800, seed=seed)).errors
+    assert float((errors[pair] / (1 - errors.diagonal())).min()) > 0.3
+    errors = fit_noise_model(*alike(800, seed=seed, even=True)).errors
+    assert float((errors[pair] / (1 - errors.diagonal())).max()) < 0.1
 
 
 @pytest.mark.parametrize(

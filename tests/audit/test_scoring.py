@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from audit_samples import judged_table, nearest
+from scipy.special import softmax
 
 from hitnet.audit import scoring
 from hitnet.audit.margins import margins as margins_of
+from hitnet.audit.noise_model import fit_noise_model
 from hitnet.features.opinions import Opinion
 from toy import toy_images
 
@@ -103,7 +106,19 @@ def test_scores_are_probabilities_and_the_count_is_their_sum():
         opinions, given, truth = opinions_of(seed=seed)
         scored = scoring.score_labels(opinions, given)
         wrong = given != truth
-        assert scored.score == pytest.approx(1 / (1 + np.exp(scored.doubt)))
+        # The scores are the probabilities of the model; the order is that by judges who are less sure of some images.
+        logits = scoring.logits_by_kind(opinions)
+        model = fit_noise_model(logits, torch.from_numpy(given))
+        right = model.posterior.numpy()[np.arange(len(given)), given]
+        assert np.sort(scored.score) == pytest.approx(np.sort(right), abs=1e-5)
+        order = np.argsort(-scored.doubt, kind="stable")
+        assert (np.diff(scored.score[order]) >= 0).all()
+        summed = np.einsum("j,jnk->nk", model.weights.numpy(), logits.numpy())
+        prior = 0.9 * softmax(summed, axis=1) + 0.1 * softmax(summed / 2, axis=1)
+        joint = prior * model.errors.numpy().T[given]
+        own = joint[np.arange(len(given)), given]
+        others = (joint * (np.arange(5) != given[:, None])).sum(axis=1)
+        assert scored.doubt == pytest.approx(np.log(others / own), abs=1e-4)
         assert 1 / 1.3 < (1 - scored.score).sum() / wrong.sum() < 1.3
         low, high = scored.error_range
         assert 0 <= low <= wrong.sum() <= high <= len(given)

@@ -8,9 +8,11 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
 - w: the maximum of Σ posterior · ln q, by Newton's method;
 - T: the posterior counts of (z, given), each row drawn towards the overall rate of errors and towards errors that fall
   on all classes evenly. How strongly, in imagined errors per class (`pull`), is chosen by the likelihood of labels held
-  out: little where errors follow pairs of classes, else much. Judges confuse pairs of classes too, which looks like
-  errors. But they do so on images of which they are not sure: so only the surer half of the images is counted and held
-  out, and errors are even unless pairs of classes make the labels likelier by two standard errors.
+  out: little where errors follow pairs of classes, else much. Where classes have few images, pairs are learned from
+  one or two errors. So if errors that fall on look-alikes, the classes that judges confuse, make the labels likelier
+  than even ones do, rows are drawn half towards look-alikes. Judges confuse pairs of classes themselves, which looks
+  like errors. But they do so on images of which they are not sure: so only the surer half of the images is counted and
+  held out, and errors are even unless pairs or look-alikes make the labels likelier by two standard errors.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -59,17 +61,24 @@ def fit_noise_model(
     judges, count = logits.shape[:2]
     number = logits.shape[2] if classes is None else int(classes[0, -1])
     weights = logits.new_full((judges,), 1 / judges)
-    errors = logits.new_full((number, number), FIRST_RATE / (number - 1)).fill_diagonal_(1 - FIRST_RATE)
+    even = even_errors(logits, number)
+    errors = FIRST_RATE * even + (1 - FIRST_RATE) * torch.eye(number).to(even)
     drawn = slice(None) if count <= MOST_IMAGES else _shuffled(labels)[:MOST_IMAGES]
     some = logits[:, drawn], labels[drawn], None if classes is None else classes[drawn]
-    weights, errors = _fit(*some, weights, errors, PULLS[len(PULLS) // 2])
-    pull = choose_pull(log_prior(some[0], weights, some[2]), some[1], errors, some[2])
-    weights, errors = _fit(*some, weights, errors, pull)
+    weights, errors = _fit(*some, weights, errors, PULLS[len(PULLS) // 2], even)
+    pull, target = choose_pull(log_prior(some[0], weights, some[2]), some[1], errors, some[2])
+    weights, errors = _fit(*some, weights, errors, pull, target)
     prior = log_prior(logits, weights, classes)
     for _ in range(0 if count <= MOST_IMAGES else 3):
-        errors = error_matrix(posterior(prior, labels, errors, classes), labels, surest(prior, classes), pull, classes)
+        sure = surest(prior, classes)
+        errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, target, classes)
     posteriors = posterior(prior, labels, errors, classes)
     return NoiseModel(weights.cpu(), errors.cpu(), pull, prior.cpu(), posteriors.cpu())
+
+
+def even_errors(like: Tensor, number: int) -> Tensor:
+    """(K, K), of K = `number` classes: the shares of wrong labels that fall on each class if all are hit alike."""
+    return (1 - torch.eye(number, dtype=like.dtype, device=like.device)) / (number - 1)
 
 
 def _shuffled(labels: Tensor) -> Tensor:
@@ -135,18 +144,33 @@ def surest(prior: Tensor, classes: Tensor | None = None) -> Tensor:
     return best >= best.median()
 
 
+def confusions(prior: Tensor, number: int, classes: Tensor | None = None) -> Tensor:
+    """(K, K), of K = `number` classes: the shares of wrong labels that fall on each class if they fall on look-alikes.
+
+    Of class z, these are the sums of q (N, k), for each other class, over the images of which z is the most probable.
+    """
+    even, places = even_errors(prior, number), classes
+    if places is None:
+        places = torch.arange(number, device=prior.device).expand(prior.shape)
+    best = places.gather(1, prior[:, : number if classes is None else -1].argmax(dim=1, keepdim=True))
+    sums = prior.new_zeros(number * (number + 1))
+    sums.index_add_(0, (best * (number + 1) + places).flatten(), prior.exp().flatten())
+    sums = sums.view(number, number + 1)
+    # What falls on all others together falls on each of them. A class that is never the most probable has even errors.
+    shares = sums[:, :-1] * (even > 0) + (sums[:, -1:] + torch.finfo(prior.dtype).eps) * even
+    return shares / shares.sum(dim=1, keepdim=True)
+
+
 def error_matrix(
-    posteriors: Tensor, labels: Tensor, sure: Tensor, pull: float, classes: Tensor | None = None
+    posteriors: Tensor, labels: Tensor, sure: Tensor, pull: float, target: Tensor, classes: Tensor | None = None
 ) -> Tensor:
     """T (K, K) from the posteriors (N, k) of labels (N,), by the images that are `sure` (N,).
 
     Of n sure images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes;
-    among wrong labels, class g has the share (e_g + pull / (K − 1)) / (e + pull). r is the minimax estimate of a rate,
+    among wrong labels, class g has the share (e_g + pull · target_g) / (e + pull). r is the minimax estimate of a rate,
     (E + √N / 2) / (N + √N) for E wrong labels of all N: it does not fall to 0 where judges err more often than labels.
     """
-    number = posteriors.shape[1] if classes is None else int(classes[0, -1])
-    even = (1 - torch.eye(number, dtype=posteriors.dtype, device=posteriors.device)) / (number - 1)
-    few = math.sqrt(len(labels))
+    number, few = len(target), math.sqrt(len(labels))
     wrong_labels = len(labels) - posteriors.gather(1, given_column(labels, classes)).sum()
     overall = (wrong_labels + few / 2) / (len(labels) + few)
     posteriors, labels = posteriors[sure], labels[sure]
@@ -155,11 +179,12 @@ def error_matrix(
     else:
         counts = posteriors.new_zeros((number + 1) * number)
         counts.index_add_(0, _cells(labels, classes[sure], number), posteriors.flatten())
-        counts = counts.view(-1, number)[:-1] + even * counts[-number:]  # those of all others fall on each of them
+        counts = counts.view(-1, number)
+        counts = counts[:-1] + even_errors(counts, number) * counts[-1]  # those of all others fall on each of them
     wrong = counts - torch.diag(counts.diagonal())
     total = wrong.sum(dim=1)
     rate = (total + pull) / (counts.sum(dim=1) + pull / overall)
-    return (wrong + pull * even) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
+    return (wrong + pull * target) / (total + pull)[:, None] * rate[:, None] + torch.diag(1 - rate)
 
 
 def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
@@ -190,23 +215,45 @@ def improve_weights(logits: Tensor, posteriors: Tensor, weights: Tensor, classes
 
 
 def _fit(
-    logits: Tensor, labels: Tensor, classes: Tensor | None, weights: Tensor, errors: Tensor, pull: float
+    logits: Tensor,
+    labels: Tensor,
+    classes: Tensor | None,
+    weights: Tensor,
+    errors: Tensor,
+    pull: float,
+    target: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Weights (J,) and T (K, K) for one pull, from those of an earlier fit."""
+    """Weights (J,) and T (K, K) for one pull and target, from those of an earlier fit."""
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
         prior = log_prior(logits, weights, classes)
         sure = surest(prior, classes)
         for _ in range(3):
-            errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, classes)
+            errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, target, classes)
         weights = improve_weights(logits, posterior(prior, labels, errors, classes), weights, classes)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
     return weights, errors
 
 
-def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> float:
-    """The pull that makes the labels of sure images held out likeliest; the strongest, unless another is proven so."""
+def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> tuple[float, Tensor]:
+    """How strongly rows of T are drawn, and towards what (K, K), by the likelihood of labels of sure images held out.
+
+    Strongly towards even errors, unless another pull is proven to be better; half towards look-alikes, if these are
+    proven to be better than even errors with any pull.
+    """
+    even, confused = even_errors(errors, len(errors)), confusions(prior, len(errors), classes)
+    pull, likelihood = _likeliest(prior, labels, errors, even, classes)
+    other_pull, of_confused = _likeliest(prior, labels, errors, confused, classes)
+    if proven(of_confused[other_pull] - likelihood[pull]) and proven(of_confused[other_pull] - likelihood[-1]):
+        return PULLS[other_pull], (even + confused) / 2
+    return PULLS[pull] if proven(likelihood[pull] - likelihood[-1]) else PULLS[-1], even
+
+
+def _likeliest(
+    prior: Tensor, labels: Tensor, errors: Tensor, target: Tensor, classes: Tensor | None
+) -> tuple[int, Tensor]:
+    """The place in PULLS of the likeliest one, and log-likelihoods (pulls, sure images) of labels held out."""
     sure, likelihood = surest(prior, classes), prior.new_zeros(len(PULLS), len(labels), dtype=torch.float64)
     half = _shuffled(labels) % 2 == 0
     for known in (half, ~half):
@@ -216,8 +263,6 @@ def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor |
         for index, pull in enumerate(PULLS):
             fitted = errors
             for _ in range(4):
-                fitted = error_matrix(posterior(q, given, fitted, at), given, sure[known], pull, at)
+                fitted = error_matrix(posterior(q, given, fitted, at), given, sure[known], pull, target, at)
             likelihood[index, ~known] = torch.logsumexp(q_new + label_chances(fitted, new, at_new), dim=1).double()
-    gains = (likelihood - likelihood[-1])[:, sure]
-    best = int(gains.sum(dim=1).argmax())
-    return PULLS[best] if proven(gains[best]) else PULLS[-1]
+    return int(likelihood[:, sure].sum(dim=1).argmax()), likelihood[:, sure]

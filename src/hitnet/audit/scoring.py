@@ -1,6 +1,7 @@
 """From opinions and labels to scores, flags and suggestions, by the noise model."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from hitnet.audit import doubts
 from hitnet.audit.margins import Floats, Margins, margins
-from hitnet.audit.noise_model import beats_chance, fit_noise_model, label_chances
+from hitnet.audit.noise_model import NoiseModel, beats_chance, fit_noise_model, label_chances, log_prior
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
 from hitnet.features.opinions import Ints, Opinion, all_distances, class_at, column_of
 
@@ -20,6 +21,7 @@ PRECISION = 0.9  # expected of the labels that are flagged as wrong
 FEWEST_IMAGES = 5  # of a class, whose labels may be flagged and counted
 FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
 HALFWAY = (HIT_RADIUS + MISS_RADIUS) / 2
+UNSURE = 0.1  # of the images, on which judges are taken to be half as sure as they say when labels are ranked
 # By which factors the number of wrong labels may differ from the expected one; see the evidence of the audit.
 LESS, MORE = 1.35, 3.3
 
@@ -77,17 +79,21 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device
     unseen, seen = ([each for each in opinions if each.in_sample is kind] for kind in (False, True))
     can_tell = any(opinion.capsules for opinion in unseen)
     if can_tell:
-        model = fit_noise_model(logits_by_kind(unseen), given, at, device)
+        logits = logits_by_kind(unseen)
+        model = fit_noise_model(logits, given, at, device)
         if not beats_chance(model.log_prior, given, model.posterior, at):
             return score_labels(seen, labels) if seen else unknown(labels)
-        joint = (model.log_prior + label_chances(model.errors, given, at)).double()
-        doubt, rival = log_odds(joint, own, classes)
+        chances = label_chances(model.errors, given, at)
+        doubt, rival = log_odds((model.log_prior + chances).double(), own, classes)
     else:
         by_networks = doubts.doubt(margins(all_distances(opinions), labels, classes), labels)
         doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
-    if can_tell and seen and seen[0].weight is not None:
-        doubt, rival = log_odds(joint + seen[0].weight * freed_logits(seen, own), own, classes)
+    if can_tell:
+        joint = (cautious(logits, model, at) + chances).double()
+        if seen and seen[0].weight is not None:
+            joint += seen[0].weight * freed_logits(seen, own)
+        doubt, rival = log_odds(joint, own, classes)
         score[np.argsort(-doubt, kind="stable")] = np.sort(score)
     lonely = images_of_small_classes(labels, 2)
     score[lonely], doubt[lonely] = 0.5, 0.0
@@ -104,6 +110,15 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device
     two_labels = np.array(flags) == "ambiguous: two labels"
     suggested = np.where((score < 0.5) | two_labels, rival, labels)
     return Scores(score, doubt, suggested, flags, *told)
+
+
+def cautious(logits: Tensor, model: NoiseModel, classes: Tensor | None) -> Tensor:
+    """ln q (N, k) of the model if judges, with logits (J, N, k), were half as sure as they say on one image in ten.
+
+    Where judges contradict a label with great confidence, it then matters more whether they find it possible at all.
+    """
+    unsure = log_prior(logits, model.weights / 2, classes) + math.log(UNSURE)
+    return torch.logaddexp(model.log_prior + math.log(1 - UNSURE), unsure)
 
 
 def log_odds(joint: Tensor, own: Ints, classes: Ints | None) -> tuple[Floats, Ints]:
