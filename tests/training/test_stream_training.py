@@ -1,5 +1,8 @@
 """Training from files on disk ends with the weights of training from memory, also after a kill in mid-epoch."""
 
+import os
+from collections import Counter
+
 import pytest
 import torch
 from killed import train_until_killed
@@ -8,6 +11,8 @@ from PIL import Image
 import hitnet
 from hitnet import choose_recipe, open_data
 from hitnet.data.images import Streamed
+from hitnet.data.reading import decode, pixel_store
+from hitnet.runtime.progress import Progress
 from hitnet.training import RunFolder, engine, scheduler
 from toy import toy_images
 
@@ -20,7 +25,8 @@ OPTIONS = {
 
 
 @pytest.fixture
-def photos(tmp_path):
+def photos(tmp_path, monkeypatch):
+    monkeypatch.setenv("HITNET_CACHE", str(tmp_path / "cache"))
     images = toy_images(90)
     for i, k in enumerate(images.labels.tolist()):
         folder = tmp_path / "photos" / images.class_names[k]
@@ -32,6 +38,13 @@ def photos(tmp_path):
 def same(run, other):
     a, b = run.model.state_dict(), other.model.state_dict()
     return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def noted_files(monkeypatch):
+    """The files of decoded images, as they are opened."""
+    files, real = [], pixel_store.PixelFile
+    monkeypatch.setattr(pixel_store, "PixelFile", lambda: (files.append(real()), files[-1])[1])
+    return files
 
 
 def timeless(run):
@@ -51,6 +64,47 @@ def test_streamed_training_is_training_in_memory(photos, monkeypatch):
     assert same(memory, streamed)
     assert timeless(memory) == timeless(streamed)
     assert memory.config == streamed.config
+
+
+def test_files_are_decoded_in_one_epoch_only(photos, monkeypatch):
+    """With the same weights as if they were decoded in each."""
+    decodes, real = Counter(), decode.decode
+    monkeypatch.setattr(
+        decode, "decode", lambda file, *rest, **more: (decodes.update([file]), real(file, *rest, **more))[1]
+    )
+    options = OPTIONS | {"recipe": choose_recipe(**RECIPE | {"epochs": 3})}
+    before = hitnet.train(open_data(photos, stream=True), **options)
+    classes = len(before.class_names)  # an image of each is decoded to see that there is one
+    assert sum(decodes.values()) == classes + 2 * 90  # of all, to find those that are damaged; and to train or test
+    decodes.clear()
+    monkeypatch.setattr(pixel_store, "CAN_READ_AT", False)
+    after = hitnet.train(open_data(photos, stream=True), **options)
+    assert sum(decodes.values()) == classes + 4 * 90
+    assert same(before, after)
+    assert timeless(before) == timeless(after)
+
+
+@pytest.mark.parametrize(("epochs", "seeds", "kept"), [(1, 1, False), (2, 1, True), (1, 2, True)])
+def test_images_are_kept_only_if_they_are_read_again(photos, monkeypatch, epochs, seeds, kept):
+    files = noted_files(monkeypatch)
+    options = OPTIONS | {"recipe": choose_recipe(**RECIPE | {"epochs": epochs})}
+    for stream in (True, False):
+        files.clear()
+        hitnet.train_many(open_data(photos, stream=stream), seeds=seeds, **options)
+        assert bool(files) is (kept and stream)
+
+
+def test_an_interrupted_training_leaves_no_file(photos, monkeypatch):
+    class Interrupted(Progress):
+        def epoch(self, training):
+            assert os.fstat(files[0].file.fileno()).st_size > 0
+            raise KeyboardInterrupt
+
+    files = noted_files(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        hitnet.train(open_data(photos, stream=True), progress=Interrupted(), **OPTIONS)
+    assert os.fstat(files[0].file.fileno()).st_size == 0
+    assert not list((photos.parent / "cache").iterdir())
 
 
 def test_hybrid_images_are_the_same_from_disk(photos, source):

@@ -2,7 +2,7 @@
 
 Files on disk are decoded just before they are needed. A few threads decode a bounded number of images ahead of the
 training, so that it does not wait for them if they are fast enough. The images come in the same order and with the same
-pixels as from memory.
+pixels as from memory. A training may keep what it has decoded (see `reading.pixel_store`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from torch import Tensor
 from hitnet.data.reading import decode
 from hitnet.data.reading.decode import Pixels as Pixels
 from hitnet.data.reading.entries import Checksums, Entries, Entry, PackedStrings, Skipped
+from hitnet.data.reading.pixel_store import PixelFile, PixelStore
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError
 from hitnet.data.split import check_limit
 from hitnet.errors import HitNetError
@@ -189,6 +190,7 @@ class Streamed:
     fingerprint: str = ""  # the same as that of these images in memory; empty where only files were looked at
     flip: bool = False
     crop: bool = False  # see `decode.fit`
+    store: PixelStore | None = field(default=None, compare=False)  # what `read` has decoded before
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -221,7 +223,11 @@ class Streamed:
     def select(self, index: Tensor | Sequence[int]) -> Streamed:
         """The images at `index`, in that order."""
         i = torch.as_tensor(index, dtype=torch.long)
-        return replace(self, entries=self.entries.take(i.numpy()), labels=self.labels[i])
+        return replace(self, entries=self.entries.take(i.numpy()), labels=self.labels[i], store=None)
+
+    def stored_in(self, file: PixelFile) -> Streamed:
+        """The same images, whose pixels are kept in a file once they are decoded."""
+        return replace(self, store=file.store(len(self), self.shape))
 
     def in_memory(self) -> Images:
         """The same images with their pixels."""
@@ -230,8 +236,7 @@ class Streamed:
 
     def read(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
         """uint8 (B, C, H, W) of the images at each part's indices."""
-        entries = (self.entries[i] for part in parts for i in part.tolist())
-        arrays = decoded(entries, self.shape, crop=self.crop)
+        arrays = in_threads(self._pixels, chain.from_iterable(map(Tensor.tolist, parts)), ahead=ahead_of(self.shape))
         for part in parts:
             batch = np.empty((len(part), *self.shape), np.uint8)
             for place, pixels in enumerate(islice(arrays, len(part))):
@@ -240,11 +245,21 @@ class Streamed:
                 batch[place] = pixels
             yield torch.from_numpy(batch)
 
+    def _pixels(self, place: int) -> Pixels | Skipped:
+        def decode() -> Pixels | Skipped:
+            return pixels_of(self.entries[place], self.shape, crop=self.crop)
+
+        return decode() if self.store is None else self.store.get(place, decode)
+
 
 def decoded(entries: Iterable[Entry], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[Pixels | Skipped]:
-    """The pixels of files in their order, decoded by threads that stay at most AHEAD images and AHEAD_BYTES ahead."""
-    ahead = max(2 * thread_count(), min(AHEAD, AHEAD_BYTES // math.prod(shape)))
-    return in_threads(lambda entry: pixels_of(entry, shape, crop=crop), entries, ahead=ahead)
+    """The pixels of files in their order, decoded by threads."""
+    return in_threads(lambda entry: pixels_of(entry, shape, crop=crop), entries, ahead=ahead_of(shape))
+
+
+def ahead_of(shape: tuple[int, int, int]) -> int:
+    """How many images threads may decode before they are asked for: at most AHEAD, and AHEAD_BYTES of pixels."""
+    return max(2 * thread_count(), min(AHEAD, AHEAD_BYTES // math.prod(shape)))
 
 
 def pixels_of(entry: Entry, shape: tuple[int, int, int], *, crop: bool = False) -> Pixels | Skipped:

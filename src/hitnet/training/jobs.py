@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from hitnet.data import Data, ImageSet
+from hitnet.data.images import Streamed
+from hitnet.data.reading.pixel_store import PixelFile, decoded_once
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.models import ModelChoice
 from hitnet.models.network import Network
@@ -43,6 +45,9 @@ class Job:
     @property
     def path(self) -> str:
         return f"seed {self.config.seed}" if self.folder is None else str(self.folder.path)
+
+    def epochs_left(self) -> int:
+        return self.config.recipe.epochs - (0 if self.folder is None else self.folder.position()[0])
 
     def steps_left(self) -> int:
         per_epoch = self.config.recipe.steps_per_epoch(self.config.data["images"])
@@ -116,7 +121,10 @@ def train_jobs(
             on_end(jobs[i], open_run(jobs[i].path))
         together = len(jobs) == 1
         mine = [jobs[i] for i in (left if together else left[ranks.rank :: ranks.size])]
-        make = _trainers(mine, device, progress, ranks if together else SINGLE)
+        streams = any(isinstance(images, Streamed) for job in mine for images in (job.images, job.test))
+        again = streams and sum(job.epochs_left() for job in mine) > 1
+        file = stack.enter_context(decoded_once()) if again else None
+        make = _trainers(mine, device, progress, ranks if together else SINGLE, file)
         if mine and progress is not None:
             progress.part("training", sum(job.steps_left() for job in mine))
 
@@ -132,13 +140,18 @@ def train_jobs(
 
 
 def _trainers(
-    jobs: Sequence[Job], device: torch.device, progress: Progress | None, ranks: Ranks
+    jobs: Sequence[Job], device: torch.device, progress: Progress | None, ranks: Ranks, file: PixelFile | None
 ) -> Callable[[Job], Trainer]:
-    """Makes the trainer of a job when its turn comes. All share one copy of the images."""
+    """Makes the trainer of a job when its turn comes. All share one copy of the images; decoded ones are in `file`."""
+
+    def feed_of(images: ImageSet, *, masks: bool = False) -> Feed:
+        stored = images.stored_in(file) if file is not None and isinstance(images, Streamed) else images
+        return Feed(stored, device, masks=masks)
+
     images = {id(job.images): job.images for job in jobs}
     tests = {id(job.test): job.test for job in jobs if job.test is not None}
-    train_feeds = {key: Feed(each, device, masks=True) for key, each in images.items()}
-    test_feeds = {key: Feed(each, device) for key, each in tests.items()}
+    train_feeds = {key: feed_of(each, masks=True) for key, each in images.items()}
+    test_feeds = {key: feed_of(each) for key, each in tests.items()}
     prepared = {job.modify: train_feeds[id(job.images)] for job in jobs}
     modifiers = {prepare: None if prepare is None else prepare(feed) for prepare, feed in prepared.items()}
 
