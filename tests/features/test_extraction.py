@@ -1,5 +1,6 @@
 """Features of files and arrays: the same as the plain way, whatever the batch, with EXIF rotation and odd files."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from hitnet.data.reading.decode import Header, header
 from hitnet.errors import HitNetError
 from hitnet.features import extraction, photographs
 from hitnet.features.extraction import Extractor, extract
@@ -118,7 +120,7 @@ def test_the_middle_is_kept_and_exif_is_honoured(tmp_path):
         exif[ORIENTATION] = orientation
         path = tmp_path / f"{orientation}.jpg"
         Image.fromarray(array).save(path, exif=exif, quality=95)
-        assert plain_jpeg(path) == Jpeg(path, orientation, 40 * 80)
+        assert plain_jpeg(path) == Jpeg(path, orientation, header(path))
         stored = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
         on_gpu = cropped(turned(stored, orientation)[None], 20)[0].int()
         by_pillow = read(path, 20).int()
@@ -143,7 +145,8 @@ def test_a_thin_picture_takes_little_memory(tmp_path):
 
 def test_a_gpu_decodes_no_more_than_it_has_room_for(monkeypatch):
     monkeypatch.setattr(photographs, "TOGETHER", 100)
-    jpegs = {i: Jpeg(Path(), 1, pixels) for i, pixels in zip((0, 2, 3, 5, 6, 7), (60, 40, 1, 500, 50, 50), strict=True)}
+    pixels = {0: 60, 2: 40, 3: 1, 5: 500, 6: 50, 7: 50}
+    jpegs = {i: Jpeg(Path(), 1, Header(1, width, False)) for i, width in pixels.items()}
     assert list(groups(jpegs)) == [[0, 2], [3], [5], [6, 7]]
     assert list(groups({})) == []
 
@@ -153,7 +156,27 @@ def test_what_is_not_plain_jpeg_is_left_to_pillow(photos, tmp_path):
     assert kinds == [path.suffix == ".jpg" for path in photos]
     Image.new("CMYK", (20, 20)).save(tmp_path / "cmyk.jpg")
     (tmp_path / "half.jpg").write_bytes(photos[0].read_bytes()[:-40])  # a GPU might take it for a picture
-    assert plain_jpeg(tmp_path / "cmyk.jpg") is plain_jpeg(tmp_path / "half.jpg") is None
+    (tmp_path / "low.jpg").write_bytes(b"\xff\xd8\xff\xdb\x00\x02" * 3 + b"\xff\xd9")
+    assert (
+        plain_jpeg(tmp_path / "cmyk.jpg")
+        is plain_jpeg(tmp_path / "half.jpg")
+        is plain_jpeg(tmp_path / "low.jpg")
+        is None
+    )
+
+
+def test_common_jpeg_files_need_no_pillow(tmp_path, monkeypatch):
+    ways = [{}, {"progressive": True}, {"optimize": True}, {"comment": b"x" * 60_000}, {"icc_profile": b"x" * 99}]
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    files = {}
+    for mode, (number, way) in itertools.product(("RGB", "L"), enumerate([*ways, {"exif": exif}])):
+        path = tmp_path / f"{mode}{number}.jpg"
+        Image.new(mode, (31, 17)).save(path, **way)
+        files[path] = header(path)
+    assert [plain_jpeg(path).header for path in files] == [*files.values()]
+    monkeypatch.setattr(photographs.Image, "open", None)
+    assert [plain_jpeg(path) is None for path in files] == 2 * ([False] * len(ways) + [True])
 
 
 @pytest.mark.parametrize("together", [1, 1 << 26])
@@ -186,7 +209,7 @@ def test_what_neither_the_gpu_nor_pillow_decodes_is_said(photos, tmp_path):
         raise RuntimeError("nvJPEG does not support this")
 
     (tmp_path / "half.jpg").write_bytes(photos[0].read_bytes()[:-40])
-    batch = [Jpeg(tmp_path / "half.jpg", 1, 100), read(photos[1], 32)]
+    batch = [Jpeg(tmp_path / "half.jpg", 1, Header(10, 10, False)), read(photos[1], 32)]
     found = GpuReader(refuse, 32, torch.device("cpu"))(batch)
     assert torch.equal(found[1], batch[1])
     assert "truncated" in batch[0].odd

@@ -23,14 +23,15 @@ from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
 from hitnet.errors import HitNetError
 from hitnet.features.cache import KEY_BYTES, FeatureCache, file_key, kept_features
 from hitnet.features.extraction import Extractor
-from hitnet.features.photographs import Jpeg, prepared
+from hitnet.features.photographs import Jpeg, gpu_jpeg, read
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import Device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
 from hitnet.runtime.threads import in_threads
 
-AHEAD = 64  # files that may be read and decoded before the network asks for them
+# Files that may be read, and decoded unless a GPU does it, before the network asks for them: a GPU takes 256 at a time.
+AHEAD = {"cpu": 64, "cuda": 512}
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 
 
@@ -133,7 +134,8 @@ class OnePass:
 
     def _missing(self) -> Iterator[Tensor | Jpeg]:
         """The images whose features are to be computed; notes all else on the way."""
-        for place, sight in zip(self.places, in_threads(self._look, self.places, ahead=AHEAD), strict=True):
+        sights = in_threads(self._look, self.places, ahead=AHEAD[self.device.type])
+        for place, sight in zip(self.places, sights, strict=True):
             self.findings.note(place, sight.header, sight.key)
             if isinstance(sight.image, Tensor | Jpeg):
                 self.waiting.append((sight.key, sight.image))
@@ -150,7 +152,8 @@ class OnePass:
             if not self.findings.decoded[place]:
                 return _Sight(header(file))
             file = fetched(file)
-            sight = _Sight(header(file), file_key(file))
+            jpeg = gpu_jpeg(file, self.device)
+            sight = _Sight(header(file) if jpeg is None else jpeg.header, file_key(file))
         except UnreadableImageError as error:
             return _Sight(Skipped(path, str(error)))
         with self.lock:
@@ -160,7 +163,7 @@ class OnePass:
             return sight
         try:
             if self.backbone is not None:
-                return sight._replace(image=prepared(file, self.backbone.input_size, self.device))
+                return sight._replace(image=jpeg or read(file, self.backbone.input_size))
             decode(file, (1, 1, 1))
         except UnreadableImageError as error:
             return sight._replace(image=str(error))

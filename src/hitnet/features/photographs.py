@@ -5,10 +5,11 @@ that finds more wrong labels than the whole picture squeezed into a square, or c
 files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from io import BytesIO
+from struct import unpack_from
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, decode
+from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, Header, decode
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError
 from hitnet.runtime.device import sent
 
 LONGEST = 16  # times the shorter side: a thinner picture is left to Pillow, which scales only its middle
 LAST = b"\xff\xd9"  # how a whole JPEG file ends
 TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
+# Markers of JPEG files: frames that are read, and segments that need a closer look. Others are passed over.
+FRAMES, ODD_SEGMENTS = (0xC0, 0xC1, 0xC2), {*range(0xC0), *range(0xC3, 0xDB), 0xE1, 0xFF} - {0xC4}
 # What turns a picture of each EXIF orientation upright: t transposes it, then r flips its rows, and c its columns.
 TURNS = dict(enumerate(("", "c", "rc", "r", "t", "tc", "trc", "tr"), start=1))
 
@@ -63,7 +66,7 @@ class Jpeg:
 
     file: AnyFile
     orientation: int
-    pixels: int
+    header: Header
     odd: str = ""
 
 
@@ -72,11 +75,12 @@ def groups(jpegs: dict[int, Jpeg]) -> Iterator[list[int]]:
     group: list[int] = []
     pixels = 0
     for key, jpeg in jpegs.items():
-        if group and pixels + jpeg.pixels > TOGETHER:
+        size = jpeg.header.height * jpeg.header.width
+        if group and pixels + size > TOGETHER:
             yield group
             group, pixels = [], 0
         group.append(key)
-        pixels += jpeg.pixels
+        pixels += size
     if group:
         yield group
 
@@ -124,26 +128,45 @@ class GpuReader:
 def plain_jpeg(file: AnyFile) -> Jpeg | None:
     """A whole JPEG in grey or RGB that is neither too large nor too thin; None: Pillow must read it, or refuse it."""
     try:
-        with file.open("rb") as opened, Image.open(opened, formats=("JPEG",)) as image:
-            pixels = image.width * image.height
-            thin = max(image.size) > LONGEST * min(image.size)
-            if thin or image.mode not in ("L", "RGB") or pixels > LARGEST_PICTURE:
-                return None
-            orientation = int(image.getexif().get(ORIENTATION, 1))
-            opened.seek(-len(LAST), os.SEEK_END)
-            whole = opened.read() == LAST  # nvJPEG may take half a file for a picture
-            return Jpeg(file, orientation if orientation in TURNS else 1, pixels) if whole else None
+        with file.open("rb") as opened:
+            content = opened.read()
+        if not content.endswith(LAST):  # nvJPEG may take half a file for a picture
+            return None
+        height, width, grey, orientation = _frame(content) or _frame_by_pillow(content)
     except Exception:  # whatever is odd about it, the usual reader says it in words
         return None
+    if height * width > LARGEST_PICTURE or max(height, width) > LONGEST * min(height, width):
+        return None
+    upright = (width, height) if "t" in TURNS[orientation] else (height, width)
+    return Jpeg(file, orientation, Header(*upright, grey))
 
 
-def prepared(file: AnyFile, size: int, device: torch.device) -> Tensor | Jpeg:
-    """What an extractor takes of a file: its picture or, where the GPU decodes it, the file itself.
+def _frame(content: bytes) -> tuple[int, int, bool, int] | None:
+    """Height, width, whether grey, and orientation of a common JPEG file; None: ask Pillow, which takes much longer.
 
-    Raises UnreadableImageError.
+    A file without metadata (EXIF or XMP, in APP1) is stored upright.
     """
-    jpeg = plain_jpeg(file) if device.type == "cuda" and gpu_reader() is not None else None
-    return read(file, size) if jpeg is None else jpeg
+    place = 2
+    while content[place] == 0xFF and (marker := content[place + 1]) not in ODD_SEGMENTS:
+        if marker in FRAMES:
+            bits, height, width, channels = unpack_from(">BHHB", content, place + 4)
+            return (height, width, channels == 1, 1) if bits == 8 and channels in (1, 3) and height and width else None
+        place += 2 + int.from_bytes(content[place + 2 : place + 4])
+    return None
+
+
+def _frame_by_pillow(content: bytes) -> tuple[int, int, bool, int]:
+    """The same of any JPEG file in grey or RGB."""
+    with Image.open(BytesIO(content), formats=("JPEG",)) as image:
+        if image.mode not in ("L", "RGB"):
+            raise UnreadableImageError("it is neither grey nor RGB")
+        orientation = int(image.getexif().get(ORIENTATION, 1))
+        return image.height, image.width, image.mode == "L", orientation if orientation in TURNS else 1
+
+
+def gpu_jpeg(file: AnyFile, device: torch.device) -> Jpeg | None:
+    """What a GPU decodes of a file: all of it, or nothing."""
+    return plain_jpeg(file) if device.type == "cuda" and gpu_reader() is not None else None
 
 
 @cache
