@@ -21,7 +21,9 @@ def without_formulas(table: Any) -> Any:
     safe = table.rename(columns=defuse)
     for place, kind in enumerate(safe.dtypes):
         if kind.kind not in "biufcM":
-            safe.isetitem(place, [defuse(value) for value in safe.iloc[:, place]])
+            column = safe.iloc[:, place].astype(object)
+            formulas = {value: safe_text for value in column.unique() if (safe_text := defuse(value)) is not value}
+            safe.isetitem(place, [formulas.get(value, value) for value in column])
     return safe
 
 
