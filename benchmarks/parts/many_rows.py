@@ -23,12 +23,11 @@ from hitnet.features.opinions import MOST_CLASSES
 from parts.record import Row, about
 
 PICTURES = 500  # of the most doubtful images there are files
-TIMES = 2
 
-# Change something, wait until the page shows the answer, and say how many milliseconds that took.
+# Change something, wait until the page shows other rows or a saved decision, and say how many milliseconds that took.
 WAIT = """
 const done = arguments[arguments.length - 1];
-const shown = () => document.querySelector("#count").textContent + document.querySelector(".current")?.dataset.id;
+const shown = () => %s;
 const before = shown();
 const started = performance.now();
 %s;
@@ -38,6 +37,8 @@ const started = performance.now();
   else setTimeout(look, 4);
 })();
 """
+ROWS = 'document.querySelector("#count").textContent + document.querySelector(".current")?.dataset.id'
+SAVED = 'document.querySelector("#progress-detail").textContent'
 KEY = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}))"
 SET = (
     "const part = document.querySelector('%s'); part.value = '%s'; part.dispatchEvent(new Event('%s', {bubbles: true}))"
@@ -136,13 +137,13 @@ def measure(images: int, classes: int, root: Path | None = None) -> list[Row]:
             assert server.stdout is not None
             address = server.stdout.readline().split(": ", 1)[1].strip()
             seconds = {"server starts": [time.perf_counter() - started]}
-            seconds["first rows"] = [first_rows(browser, address)]
-            seconds["first rows"] += [first_rows(browser, address) for _ in range(TIMES - 1)]
-            for _ in range(TIMES):
-                seconds.setdefault("keep", []).append(browser.execute_async_script(WAIT % (KEY % "1")) / 1000)
+            seconds["first rows"] = [first_rows(browser, address) for _ in range(2)]
+            for key in ("1", "4"):  # keep, later drop, which the page counts
+                saving = browser.execute_async_script(WAIT % (SAVED, KEY % key))
+                seconds.setdefault("decision", []).append(saving / 1000)
                 for name, actions in ACTIONS.items():
                     for label, action in zip((name, f"{name}, back"), actions, strict=True):
-                        took = browser.execute_async_script(WAIT % action)
+                        took = browser.execute_async_script(WAIT % (ROWS, action))
                         seconds.setdefault(label, []).append(took / 1000)
                         print(f"{label}: {took / 1000:.3f} s", flush=True)
         finally:

@@ -390,6 +390,12 @@ def test_without_kept_features_there_is_still_a_review(tmp_path):
     assert client.get("/typical/5").status_code == 404
 
 
+def test_pictures_do_not_wait_long_while_typical_images_are_looked_for(client, review):
+    with review.evidence._typical.lock:
+        assert client.get("/typical/0").status_code == 503
+    assert client.get("/typical/0").status_code == 200
+
+
 def test_annotators_are_shown_where_there_are_several(tmp_path):
     folder = make_folder(tmp_path)
     review = open_folder(folder)

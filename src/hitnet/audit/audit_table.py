@@ -146,8 +146,9 @@ def check_table(table: pd.DataFrame, class_names: Sequence[str], where: str | Pa
 
 def class_codes(names: pd.Series, class_names: Sequence[str]) -> np.ndarray:
     """The index of each name among the classes; −1 for one that is not there."""
-    known, asked = (pd.Index(each, dtype="object") for each in (list(class_names), names))
-    return np.asarray(known.get_indexer(asked), np.int64)
+    codes, different = pd.factorize(names)  # −1 for a name that is missing: the last code below
+    known, asked = (pd.Index(each, dtype="object") for each in (list(class_names), different))
+    return np.append(known.get_indexer(asked), -1)[codes]
 
 
 def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:

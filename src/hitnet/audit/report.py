@@ -13,6 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,11 @@ def _source(text: str) -> str:
 
 def finite_json(value: object) -> str:
     """JSON that is safe inside a script element: no "<", no NaN, no half of a surrogate pair."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text = write(value)
+    except (TypeError, ValueError):  # numbers of NumPy, or not finite
+        text = write(_finite(value))
     text = text.replace("<", "\\u003c")
     return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
 

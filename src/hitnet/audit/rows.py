@@ -20,6 +20,7 @@ from hitnet.features.opinions import Ints, column_of
 Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
+FREQUENT_PAIRS = 20 * 19  # of different classes: as many as the matrix of the page shows at most
 LARGEST_ID = 2**63
 
 
@@ -76,12 +77,6 @@ class Rows:
             raise HitNetError(f"The audit has no image {str(number)[:20]}.")
         return row
 
-    @cached_property
-    def row_of_key(self) -> dict[str | int, int]:
-        """The row of each image, by what identifies it in the log of decisions."""
-        pairs = zip(self.paths, self.ids.tolist(), range(len(self)), strict=True)
-        return {path or number: row for path, number, row in pairs}
-
     def matching(self, text: str) -> Mask:
         """Which rows have this in their path, or as their number."""
         matches = np.asarray(pc.match_substring(self._searchable, text).to_numpy(zero_copy_only=False), np.bool_)
@@ -93,7 +88,7 @@ class Rows:
 
     def warm(self) -> None:
         """Compute what a first request would otherwise wait for."""
-        self.row_of_key, self._by_id, self.by_path, self.outliers_first  # noqa: B018
+        self._by_id, self.by_path, self.outliers_first  # noqa: B018
 
     @cached_property
     def given_distances(self) -> np.ndarray:
@@ -136,14 +131,16 @@ class Rows:
         return columns
 
     def overview(self, rows: Ints) -> dict[str, Any]:
-        """What the page counts of these rows: images per flag, and per pair of given and suggested class."""
-        pairs = self.given[rows] * len(self.class_names) + self.suggested[rows]
-        values, counts = np.unique(pairs, return_counts=True)
-        triples = zip(*divmod(values, len(self.class_names)), counts, strict=True)
+        """What the page counts of these rows: images per flag, and per frequent pair of given and suggested class."""
+        given, suggested = self.given[rows], self.suggested[rows]
+        values, counts = np.unique((given * len(self.class_names) + suggested)[given != suggested], return_counts=True)
+        most = np.argsort(-counts, kind="stable")[:FREQUENT_PAIRS]
+        columns = (*divmod(values[most], len(self.class_names)), counts[most])
         return {
             "flags": FLAG_NAMES,
             "flag_counts": np.bincount(self.flag[rows][self.flag[rows] >= 0], minlength=len(FLAG_NAMES)).tolist(),
-            "pairs": [[int(a), int(b), int(count)] for a, b, count in triples if a != b],
+            "pairs": np.stack(columns, axis=1).tolist(),
+            "all_pairs": len(values),
             "images": len(rows),
             "with_neighbours": "like_given" in self.table,
         }

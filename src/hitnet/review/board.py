@@ -41,6 +41,9 @@ class Board:
         self.labels = rows.given.copy()  # (N,), as given or relabelled
         self.changed = 0  # counts changes of decisions
         self._answers: dict[str, dict[int, str]] = {}  # by reviewer and row
+        keys = zip(rows.paths, rows.ids.tolist(), range(len(rows)), strict=True)
+        # By what identifies an image in the log; made at once, because the first decision would wait for it.
+        self._row_of_key: dict[Key, int] = {path or number: row for path, number, row in keys}
         self._class = {name: k for k, name in enumerate(rows.class_names)}
         self.count = Count(rows, folder)
         self._state = lru_cache(1)(self._state_of)
@@ -67,7 +70,7 @@ class Board:
                 self.changed += 1
 
     def _update(self, key: Key) -> None:
-        row = self.rows.row_of_key.get(key)
+        row = self._row_of_key.get(key)
         if row is None:
             return
         current = self.current(row)
@@ -158,14 +161,14 @@ class Board:
 
     def concerned(self, step: Step) -> list[int]:
         """The rows that a step, or what it undoes, is about."""
-        rows = (self.rows.row_of_key.get(key) for key in self.decisions.concerned(step))
+        rows = (self._row_of_key.get(key) for key in self.decisions.concerned(step))
         return [row for row in rows if row is not None]
 
     def settled(self) -> list[Change]:
         """The decisions on which all reviewers agree."""
         with self.lock:
             self.catch_up()
-            touched = (self.rows.row_of_key.get(key) for key in self.decisions.images())
+            touched = (self._row_of_key.get(key) for key in self.decisions.images())
             audited = {int(self.rows.ids[row]): self.image(row) for row in touched if row is not None}
             return [change for _, change in settled(self.decisions, audited).corrections]
 

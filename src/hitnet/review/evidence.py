@@ -18,6 +18,7 @@ from torch import Tensor
 from hitnet.audit.audit_folder import Kept
 from hitnet.audit.rows import Rows
 from hitnet.data import Data
+from hitnet.data.reading.pictures import Once
 from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
 from hitnet.features.opinions import Ints
 
@@ -36,26 +37,27 @@ class Evidence:
         self.rows, self.duplicates, self.data = rows, duplicates, data
         self.opinions = () if kept is None else kept.opinions
         self.features = None if kept is None else kept.features
+        self._typical = Once(self._most_typical)
 
     @cached_property
     def _directions(self) -> Tensor | None:
         """Rows of length 1 (N, D), in half precision: they stay in memory."""
         return None if self.features is None else directions(self.features).half()
 
-    @cached_property
-    def _typical(self) -> list[list[int]]:
+    def _most_typical(self) -> list[list[int]]:
         """Rows of the most typical images of each class: nearest to the mean of its features, or to its capsule."""
-        classes, labels = len(self.rows.class_names), torch.from_numpy(self.rows.given).long()
+        given, classes = self.rows.given, len(self.rows.class_names)
         if self.features is not None:
-            return [part.tolist() for part in most_typical(self.features, labels, classes, TYPICAL)]
-        members = [np.flatnonzero(self.rows.given == k) for k in range(classes)]
-        distances = self.rows.given_distances
-        nearest = [np.argsort(distances[own], kind="stable")[:TYPICAL] for own in members]
-        return [own[best].tolist() for own, best in zip(members, nearest, strict=True)]
+            found = most_typical(self.features, torch.from_numpy(given).long(), classes, TYPICAL)
+            return [part.tolist() for part in found]
+        order = np.lexsort((self.rows.given_distances, given))
+        members = np.split(order, np.bincount(given, minlength=classes).cumsum()[:-1])
+        return [own[:TYPICAL].tolist() for own in members]
 
     def typical(self, k: int) -> list[int]:
         """Rows of the most typical images of a class, most typical first."""
-        return self._typical[k] if 0 <= k < len(self._typical) else []
+        typical = self._typical.get()
+        return typical[k] if 0 <= k < len(typical) else []
 
     def similar(self, row: int, label: int, labels: Ints) -> list[tuple[int, float]]:
         """The most similar other images that have a label: rows and similarities, highest first."""

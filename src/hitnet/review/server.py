@@ -105,7 +105,7 @@ def serve_review(
     config = server_config(review.build(port=port, token=token, once=once))
     try:
         # What a first request would otherwise wait for, e.g. loading images that are not in files.
-        _in_background(review.board.rows.warm, lambda: review.pictures.thumbnail(0))
+        _in_background(lambda: review.typical(0), lambda: review.pictures.thumbnail(0), review.board.rows.warm)
         if ready is not None:
             ready(address + token)
         if open_browser:

@@ -86,7 +86,7 @@ function renderChips(audit, chosen, set) {
 }
 
 function buildPairs(audit, chosen, set) {
-  const pairs = audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })).sort((a, b) => b.n - a.n);
+  const pairs = audit.pairs.map(([given, suggested, n]) => ({ given, suggested, n })); // most frequent first
   const most = Math.max(1, ...pairs.map((pair) => pair.n));
   const choose = (given, suggested) => {
     const same = chosen().given === given && chosen().suggested === suggested;
@@ -145,7 +145,7 @@ function pairList(audit, pairs, most, choose) {
     button.style.setProperty("--v", n / most);
     return el("li", {}, button);
   });
-  const more = pairs.length - items.length;
+  const more = audit.all_pairs - items.length;
   return el("div", {}, el("ol", { class: "pair-list" }, ...items), more > 0 ? el("p", { class: "hint" }, `and ${count(more)} rarer pairs`) : null);
 }
 

@@ -91,7 +91,7 @@ def _checked(array: Array, name: str) -> Array:
 
 def read_parquet(path: AnyPath) -> pd.DataFrame:
     """Read a table; raises HitNetError for a file that is damaged or claims too much."""
-    return read_arrow(path, convert=lambda table: table.to_pandas())
+    return read_arrow(path, convert=lambda table: table.combine_chunks().to_pandas())  # few rows of one chunk are fast
 
 
 def read_arrow(path: AnyPath, convert: Callable[[Any], Any] = lambda table: table) -> Any:

@@ -39,7 +39,7 @@ class Once(Generic[T]):
     def get(self) -> T:
         if self.value is None:
             if not self.lock.acquire(timeout=1):
-                raise NotReadyError("The images of the set are being listed.")
+                raise NotReadyError("The images of the set are still looked through. Ask again soon.")
             try:
                 self.value = self.make() if self.value is None else self.value
             finally:
