@@ -7,6 +7,7 @@ import torch
 
 from hitnet.audit.noise_model import (
     PULLS,
+    choose_pull,
     confusions,
     error_matrix,
     even_errors,
@@ -210,6 +211,34 @@ def test_errors_between_look_alikes_are_learned_though_each_class_has_few(seed):
     assert float((errors[pair] / (1 - errors.diagonal())).min()) > 0.3
     errors = fit_noise_model(*alike(800, seed=seed, even=True)).errors
     assert float((errors[pair] / (1 - errors.diagonal())).max()) < 0.1
+
+
+def claimed(*, seed, alike_errors):
+    """Judges claim to be right on 99.9 % of a third of the images, and are; else on 90 %, but are right on 70 %.
+
+    They confuse pairs of 40 classes. 5 % of the labels are wrong, of the pair or of any class. Gives ln q and labels.
+    """
+    draw, count, rows = torch.Generator().manual_seed(seed), 3000, torch.arange(3000)
+    truth, clear = rows % 40, rows % 3 == 0
+    wrong = torch.rand(count, generator=draw) < 0.05
+    other = truth ^ 1 if alike_errors else (truth + torch.randint(1, 40, (count,), generator=draw)) % 40
+    told = torch.where(clear | (torch.rand(count, generator=draw) < 0.7), truth, truth ^ 1)
+    q, sure = torch.full((count, 40), 1e-3, dtype=torch.float64), torch.where(clear, 0.999, 0.9).double()
+    q[rows, told], q[rows, told ^ 1] = sure, 1 - sure
+    return (q / q.sum(dim=1, keepdim=True)).log(), torch.where(wrong, other, truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_of_images_that_judges_do_not_know_do_not_tell_of_look_alikes(seed):
+    even = even_errors(torch.zeros((), dtype=torch.float64), 40)
+    errors = 0.05 * even + 0.95 * torch.eye(40)
+    for alike_errors in (False, True):
+        prior, labels = claimed(seed=seed, alike_errors=alike_errors)
+        confused = confusions(prior, 40)
+        misled, found = (choose_pull(prior, labels, errors, confused, torch.tensor(rate))[1] for rate in (1.0, 0.06))
+        torch.testing.assert_close(misled, (even + confused) / 2)
+        torch.testing.assert_close(found, (even + confused) / 2 if alike_errors else even)
+        assert choose_pull(prior, labels, errors, confused, torch.tensor(0.0))[0] == PULLS[-1]  # no image is sure
 
 
 @pytest.mark.parametrize(

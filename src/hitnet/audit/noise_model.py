@@ -11,8 +11,9 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
   out: little where errors follow pairs of classes, else much. Where classes have few images, pairs are learned from
   one or two errors. So if errors that fall on look-alikes, the classes that judges confuse, make the labels likelier
   than even ones do, rows are drawn half towards look-alikes. Judges confuse pairs of classes themselves, which looks
-  like errors. But they do so on images of which they are not sure: so only the surer half of the images is counted and
-  held out, and errors are even unless pairs or look-alikes make the labels likelier by two standard errors.
+  like errors. But they do so on images of which they are not sure. So only the surer half of the images is counted,
+  and only those of it are held out on which judges err less often than labels. Errors are even unless pairs or
+  look-alikes make these labels likelier by two standard errors.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -65,8 +66,14 @@ def fit_noise_model(
     errors = FIRST_RATE * even + (1 - FIRST_RATE) * torch.eye(number).to(even)
     drawn = slice(None) if count <= MOST_IMAGES else _shuffled(labels)[:MOST_IMAGES]
     some = logits[:, drawn], labels[drawn], None if classes is None else classes[drawn]
-    weights, errors = _fit(*some, weights, errors, PULLS[len(PULLS) // 2], even)
-    pull, target = choose_pull(log_prior(some[0], weights, some[2]), some[1], errors, some[2])
+    middle = PULLS[len(PULLS) // 2]
+    weights, errors = _fit(*some, weights, errors, middle, even)
+    prior = log_prior(some[0], weights, some[2])
+    confused = confusions(prior, number, some[2])
+    # If errors fall on look-alikes, there may be more than even ones explain.
+    other_weights, other_errors = _fit(*some, weights, errors, middle, (even + confused) / 2)
+    rate = wrong_rate(posterior(log_prior(some[0], other_weights, some[2]), some[1], other_errors, some[2]), *some[1:])
+    pull, target = choose_pull(prior, some[1], errors, confused, rate, some[2])
     weights, errors = _fit(*some, weights, errors, pull, target)
     prior = log_prior(logits, weights, classes)
     for _ in range(0 if count <= MOST_IMAGES else 3):
@@ -135,13 +142,24 @@ def given_column(labels: Tensor, classes: Tensor | None) -> Tensor:
 
 def proven(gain: Tensor) -> bool:
     """Whether the mean of gains (N,) in log-likelihood is more than two standard errors above 0."""
-    return bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
+    few = len(gain) < 2
+    return not few and bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
 
 
 def surest(prior: Tensor, classes: Tensor | None = None) -> Tensor:
     """The half of the images (N,) with the highest probability of any class by ln q (N, k): judges are surest of it."""
     best = (prior if classes is None else prior[:, :-1]).amax(dim=1)
     return best >= best.median()
+
+
+def wrong_rate(posteriors: Tensor, labels: Tensor, classes: Tensor | None = None) -> Tensor:
+    """The share of wrong labels (N,) by the posteriors (N, k), (E + √N / 2) / (N + √N) for E wrong ones.
+
+    This is the minimax estimate of a rate: it does not fall to 0 where judges err more often than labels.
+    """
+    count, few = len(labels), math.sqrt(len(labels))
+    wrong = count - posteriors.gather(1, given_column(labels, classes)).sum()
+    return (wrong + few / 2) / (count + few)
 
 
 def confusions(prior: Tensor, number: int, classes: Tensor | None = None) -> Tensor:
@@ -167,12 +185,9 @@ def error_matrix(
     """T (K, K) from the posteriors (N, k) of labels (N,), by the images that are `sure` (N,).
 
     Of n sure images of a class, e of them wrong, the rate is (e + pull) / (n + pull / r), r the rate over all classes;
-    among wrong labels, class g has the share (e_g + pull · target_g) / (e + pull). r is the minimax estimate of a rate,
-    (E + √N / 2) / (N + √N) for E wrong labels of all N: it does not fall to 0 where judges err more often than labels.
+    among wrong labels, class g has the share (e_g + pull · target_g) / (e + pull).
     """
-    number, few = len(target), math.sqrt(len(labels))
-    wrong_labels = len(labels) - posteriors.gather(1, given_column(labels, classes)).sum()
-    overall = (wrong_labels + few / 2) / (len(labels) + few)
+    number, overall = len(target), wrong_rate(posteriors, labels, classes)
     posteriors, labels = posteriors[sure], labels[sure]
     if classes is None:
         counts = posteriors.new_zeros(number, number).index_add_(0, labels, posteriors).T  # by true and given class
@@ -236,25 +251,30 @@ def _fit(
     return weights, errors
 
 
-def choose_pull(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | None = None) -> tuple[float, Tensor]:
+def choose_pull(
+    prior: Tensor, labels: Tensor, errors: Tensor, confused: Tensor, rate: Tensor, classes: Tensor | None = None
+) -> tuple[float, Tensor]:
     """How strongly rows of T are drawn, and towards what (K, K), by the likelihood of labels of sure images held out.
 
-    Strongly towards even errors, unless another pull is proven to be better; half towards look-alikes, if these are
-    proven to be better than even errors with any pull.
+    Strongly towards even errors, unless another pull is proven to be better; half towards look-alikes (`confused`), if
+    these are proven to be better than even errors with any pull. Images are sure if they are among the surer half, and
+    their most probable class is wrong at most as often as labels may be (`rate`).
     """
-    even, confused = even_errors(errors, len(errors)), confusions(prior, len(errors), classes)
-    pull, likelihood = _likeliest(prior, labels, errors, even, classes)
-    other_pull, of_confused = _likeliest(prior, labels, errors, confused, classes)
+    even = even_errors(errors, len(errors))
+    best = (prior if classes is None else prior[:, :-1]).amax(dim=1)
+    sure = surest(prior, classes) & (-best.expm1() <= rate)
+    pull, likelihood = _likeliest(prior, labels, errors, sure, even, classes)
+    other_pull, of_confused = _likeliest(prior, labels, errors, sure, confused, classes)
     if proven(of_confused[other_pull] - likelihood[pull]) and proven(of_confused[other_pull] - likelihood[-1]):
         return PULLS[other_pull], (even + confused) / 2
     return PULLS[pull] if proven(likelihood[pull] - likelihood[-1]) else PULLS[-1], even
 
 
 def _likeliest(
-    prior: Tensor, labels: Tensor, errors: Tensor, target: Tensor, classes: Tensor | None
+    prior: Tensor, labels: Tensor, errors: Tensor, sure: Tensor, target: Tensor, classes: Tensor | None
 ) -> tuple[int, Tensor]:
     """The place in PULLS of the likeliest one, and log-likelihoods (pulls, sure images) of labels held out."""
-    sure, likelihood = surest(prior, classes), prior.new_zeros(len(PULLS), len(labels), dtype=torch.float64)
+    likelihood = prior.new_zeros(len(PULLS), len(labels), dtype=torch.float64)
     half = _shuffled(labels) % 2 == 0
     for known in (half, ~half):
         (q, given, at), (q_new, new, at_new) = (
