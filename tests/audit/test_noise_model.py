@@ -55,6 +55,8 @@ def test_the_matrix_of_errors_against_loops(pull):
     best = prior.amax(dim=1)
     assert int(sure.sum()) == 101  # as many as the median and above
     assert float(best[sure].min()) > float(best[~sure].max())
+    assert surest(prior, rate=0.01).tolist() == (best >= max(float(best.median()), math.log(0.99))).tolist()
+    assert 0 < int(surest(prior, rate=1e-6).sum()) < 101
     target = torch.tensor([[0, 0.2, 0.8], [0.5, 0, 0.5], [1, 0, 0]], dtype=torch.float64)
     found = error_matrix(posteriors, labels, sure, pull, target)
     counts = [
@@ -235,10 +237,12 @@ def test_labels_of_images_that_judges_do_not_know_do_not_tell_of_look_alikes(see
     for alike_errors in (False, True):
         prior, labels = claimed(seed=seed, alike_errors=alike_errors)
         confused = confusions(prior, 40)
-        misled, found = (choose_pull(prior, labels, errors, confused, torch.tensor(rate))[1] for rate in (1.0, 0.06))
-        torch.testing.assert_close(misled, (even + confused) / 2)
-        torch.testing.assert_close(found, (even + confused) / 2 if alike_errors else even)
-        assert choose_pull(prior, labels, errors, confused, torch.tensor(0.0))[0] == PULLS[-1]  # no image is sure
+        misled, found, nothing = (
+            choose_pull(prior, labels, errors, confused, surest(prior, rate=rate)) for rate in (1.0, 0.06, 0.0)
+        )
+        torch.testing.assert_close(misled[1], (even + confused) / 2)
+        torch.testing.assert_close(found[1], (even + confused) / 2 if alike_errors else even)
+        assert nothing[0] == PULLS[-1]  # no image is sure
 
 
 @pytest.mark.parametrize(

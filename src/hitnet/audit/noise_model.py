@@ -11,9 +11,9 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
   out: little where errors follow pairs of classes, else much. Where classes have few images, pairs are learned from
   one or two errors. So if errors that fall on look-alikes, the classes that judges confuse, make the labels likelier
   than even ones do, rows are drawn half towards look-alikes. Judges confuse pairs of classes themselves, which looks
-  like errors. But they do so on images of which they are not sure. So only the surer half of the images is counted,
-  and only those of it are held out on which judges err less often than labels. Errors are even unless pairs or
-  look-alikes make these labels likelier by two standard errors.
+  like errors. But they do so on images of which they are not sure. So only images of the surer half on which judges err
+  less often than labels are counted and held out, and errors are even unless pairs or look-alikes make these labels
+  likelier by two standard errors.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -68,16 +68,16 @@ def fit_noise_model(
     some = logits[:, drawn], labels[drawn], None if classes is None else classes[drawn]
     middle = PULLS[len(PULLS) // 2]
     weights, errors = _fit(*some, weights, errors, middle, even)
-    prior = log_prior(some[0], weights, some[2])
-    confused = confusions(prior, number, some[2])
+    prior = log_prior(logits, weights, classes)
+    confused = confusions(prior[drawn], number, some[2])
     # If errors fall on look-alikes, there may be more than even ones explain.
     other_weights, other_errors = _fit(*some, weights, errors, middle, (even + confused) / 2)
     rate = wrong_rate(posterior(log_prior(some[0], other_weights, some[2]), some[1], other_errors, some[2]), *some[1:])
-    pull, target = choose_pull(prior, some[1], errors, confused, rate, some[2])
-    weights, errors = _fit(*some, weights, errors, pull, target)
+    sure = surest(prior, classes, rate)
+    pull, target = choose_pull(prior[drawn], some[1], errors, confused, sure[drawn], some[2])
+    weights, errors = _fit(*some, weights, errors, pull, target, sure[drawn])
     prior = log_prior(logits, weights, classes)
     for _ in range(0 if count <= MOST_IMAGES else 3):
-        sure = surest(prior, classes)
         errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, target, classes)
     posteriors = posterior(prior, labels, errors, classes)
     return NoiseModel(weights.cpu(), errors.cpu(), pull, prior.cpu(), posteriors.cpu())
@@ -146,10 +146,13 @@ def proven(gain: Tensor) -> bool:
     return not few and bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
 
 
-def surest(prior: Tensor, classes: Tensor | None = None) -> Tensor:
-    """The half of the images (N,) with the highest probability of any class by ln q (N, k): judges are surest of it."""
+def surest(prior: Tensor, classes: Tensor | None = None, rate: Tensor | float = 1.0) -> Tensor:
+    """The half of the images (N,) with the highest probability of any class by ln q (N, k): judges are surest of it.
+
+    With a rate, only those of the half on which the most probable class is wrong no more often than that.
+    """
     best = (prior if classes is None else prior[:, :-1]).amax(dim=1)
-    return best >= best.median()
+    return (best >= best.median()) & (-best.expm1() <= rate)
 
 
 def wrong_rate(posteriors: Tensor, labels: Tensor, classes: Tensor | None = None) -> Tensor:
@@ -237,14 +240,18 @@ def _fit(
     errors: Tensor,
     pull: float,
     target: Tensor,
+    sure: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Weights (J,) and T (K, K) for one pull and target, from those of an earlier fit."""
+    """Weights (J,) and T (K, K) for one pull and target, from those of an earlier fit.
+
+    T is counted on the sure images (N,), by default on the surer half.
+    """
     for _ in range(ROUNDS):
         before = torch.cat([weights, errors.diagonal()])
         prior = log_prior(logits, weights, classes)
-        sure = surest(prior, classes)
+        counted = surest(prior, classes) if sure is None else sure
         for _ in range(3):
-            errors = error_matrix(posterior(prior, labels, errors, classes), labels, sure, pull, target, classes)
+            errors = error_matrix(posterior(prior, labels, errors, classes), labels, counted, pull, target, classes)
         weights = improve_weights(logits, posterior(prior, labels, errors, classes), weights, classes)
         if float((torch.cat([weights, errors.diagonal()]) - before).abs().max()) < TOLERANCE:
             break
@@ -252,17 +259,14 @@ def _fit(
 
 
 def choose_pull(
-    prior: Tensor, labels: Tensor, errors: Tensor, confused: Tensor, rate: Tensor, classes: Tensor | None = None
+    prior: Tensor, labels: Tensor, errors: Tensor, confused: Tensor, sure: Tensor, classes: Tensor | None = None
 ) -> tuple[float, Tensor]:
     """How strongly rows of T are drawn, and towards what (K, K), by the likelihood of labels of sure images held out.
 
     Strongly towards even errors, unless another pull is proven to be better; half towards look-alikes (`confused`), if
-    these are proven to be better than even errors with any pull. Images are sure if they are among the surer half, and
-    their most probable class is wrong at most as often as labels may be (`rate`).
+    these are proven to be better than even errors with any pull.
     """
     even = even_errors(errors, len(errors))
-    best = (prior if classes is None else prior[:, :-1]).amax(dim=1)
-    sure = surest(prior, classes) & (-best.expm1() <= rate)
     pull, likelihood = _likeliest(prior, labels, errors, sure, even, classes)
     other_pull, of_confused = _likeliest(prior, labels, errors, sure, confused, classes)
     if proven(of_confused[other_pull] - likelihood[pull]) and proven(of_confused[other_pull] - likelihood[-1]):
