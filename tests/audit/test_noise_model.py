@@ -15,6 +15,7 @@ from hitnet.audit.noise_model import (
     improve_weights,
     log_prior,
     posterior,
+    proven,
     surest,
 )
 
@@ -207,12 +208,21 @@ def test_errors_between_pairs_of_classes_are_learned_and_random_ones_are_drawn_t
 
 @pytest.mark.parametrize("seed", range(3))
 def test_errors_between_look_alikes_are_learned_though_each_class_has_few(seed):
-    """Twenty images of a class have one or two errors. What judges confuse tells where others are to be expected."""
+    """Forty images of a class have three errors. What judges confuse tells where others are to be expected."""
     pair = torch.arange(40), torch.arange(40) ^ 1
-    errors = fit_noise_model(*alike(800, seed=seed)).errors
+    errors = fit_noise_model(*alike(1600, seed=seed)).errors
     assert float((errors[pair] / (1 - errors.diagonal())).min()) > 0.3
-    errors = fit_noise_model(*alike(800, seed=seed, even=True)).errors
+    errors = fit_noise_model(*alike(1600, seed=seed, even=True)).errors
     assert float((errors[pair] / (1 - errors.diagonal())).max()) < 0.1
+
+
+def test_the_best_of_many_alternatives_needs_more_to_be_proven():
+    gain = torch.tensor([-1.0, 1.0], dtype=torch.float64).repeat(200)  # its standard error is 0.05
+    for errors, alternatives in ((1.9, 0), (2.1, 1), (2.3, 2), (2.6, 5), (2.8, 9)):
+        shifted = gain + errors * 0.05
+        assert [n for n in range(1, 10) if proven(shifted, n)] == list(range(1, alternatives + 1))
+    assert not proven(gain[:0])
+    assert not proven(gain[1:2])
 
 
 def claimed(*, seed, alike_errors):

@@ -12,8 +12,8 @@ that an image of class z is labelled g. Expectation-maximisation fits w and T:
   one or two errors. So if errors that fall on look-alikes, the classes that judges confuse, make the labels likelier
   than even ones do, rows are drawn half towards look-alikes. Judges confuse pairs of classes themselves, which looks
   like errors. But they do so on images of which they are not sure. So only images of the surer half on which judges err
-  less often than labels are counted and held out, and errors are even unless pairs or look-alikes make these labels
-  likelier by two standard errors.
+  less often than labels are counted and held out, and errors are even unless it is certain that pairs or look-alikes
+  make these labels likelier.
 
 Everything else follows. A label's score is the posterior probability of the given class, the number of wrong labels is
 the sum of 1 − score, and the class to propose is the most probable one.
@@ -26,6 +26,7 @@ and the last column is all others together. Labels go from these to the given on
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import torch
 from scipy.optimize import nnls
@@ -121,7 +122,7 @@ def posterior(prior: Tensor, labels: Tensor, errors: Tensor, classes: Tensor | N
 
 
 def beats_chance(prior: Tensor, labels: Tensor, posteriors: Tensor, classes: Tensor | None = None) -> bool:
-    """Whether judges make the labels (N,) likelier than the shares of the classes do, by two standard errors.
+    """Whether judges make the labels (N,) likelier than the shares of the classes do, with 95 % certainty.
 
     The likelihood is (1 − r) q + r (1 − q) / (K − 1), q that of the given class by ln q (N, K) and r the rate of errors
     by the posteriors (N, K), at most (K − 1) / K: it tells nothing that judges are always wrong. Else the images, or
@@ -140,10 +141,15 @@ def given_column(labels: Tensor, classes: Tensor | None) -> Tensor:
     return labels[:, None] if classes is None else (classes == labels[:, None]).int().argmax(dim=1, keepdim=True)
 
 
-def proven(gain: Tensor) -> bool:
-    """Whether the mean of gains (N,) in log-likelihood is more than two standard errors above 0."""
-    few = len(gain) < 2
-    return not few and bool(gain.mean() > 2 * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
+def proven(gain: Tensor, alternatives: int = 1) -> bool:
+    """Whether the mean of gains (N,) in log-likelihood is above 0, with 95 % certainty.
+
+    It is the highest of some alternatives: the more there are, the more standard errors it must lie above 0.
+    """
+    if len(gain) < 2:
+        return False
+    certain = NormalDist().inv_cdf(1 - 0.05 / 2 / alternatives)
+    return bool(gain.mean() > certain * gain.std(correction=0) / math.sqrt(len(gain)) + 1e-9)  # of rounding
 
 
 def surest(prior: Tensor, classes: Tensor | None = None, rate: Tensor | float = 1.0) -> Tensor:
@@ -269,9 +275,10 @@ def choose_pull(
     even = even_errors(errors, len(errors))
     pull, likelihood = _likeliest(prior, labels, errors, sure, even, classes)
     other_pull, of_confused = _likeliest(prior, labels, errors, sure, confused, classes)
-    if proven(of_confused[other_pull] - likelihood[pull]) and proven(of_confused[other_pull] - likelihood[-1]):
+    better = (proven(of_confused[other_pull] - likelihood[than], len(PULLS)) for than in (pull, -1))
+    if all(better):
         return PULLS[other_pull], (even + confused) / 2
-    return PULLS[pull] if proven(likelihood[pull] - likelihood[-1]) else PULLS[-1], even
+    return PULLS[pull] if proven(likelihood[pull] - likelihood[-1], len(PULLS) - 1) else PULLS[-1], even
 
 
 def _likeliest(
