@@ -19,7 +19,7 @@ from hitnet import Judges
 from hitnet.audit.judges import typical_images
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.errors import HitNetError
-from hitnet.features import extraction, heads
+from hitnet.features import extraction, heads, one_pass
 from hitnet.models.backbones import open_backbone
 from toy import TinyBackbone, colour_images, write_images
 
@@ -106,8 +106,8 @@ def test_the_prototypes_are_typical_images(audited):
 def decoded(monkeypatch):
     """The files that were decoded for features."""
     files = []
-    read = extraction.photographs.read
-    monkeypatch.setattr(extraction.photographs, "read", lambda path, size: (files.append(path), read(path, size))[1])
+    read = one_pass.read
+    monkeypatch.setattr(one_pass, "read", lambda path, size: (files.append(path), read(path, size))[1])
     return files
 
 
