@@ -226,7 +226,7 @@ def test_the_best_of_many_alternatives_needs_more_to_be_proven():
 
 
 def claimed(*, seed, alike_errors):
-    """Judges claim to be right on 99.9 % of a third of the images, and are; else on 90 %, but are right on 70 %.
+    """Judges claim to be right on 96 % of a third of the images, and are; else on 87 %, but are right on 60 %.
 
     They confuse pairs of 40 classes. 5 % of the labels are wrong, of the pair or of any class. Gives ln q and labels.
     """
@@ -234,7 +234,7 @@ def claimed(*, seed, alike_errors):
     truth, clear = rows % 40, rows % 3 == 0
     wrong = torch.rand(count, generator=draw) < 0.05
     other = truth ^ 1 if alike_errors else (truth + torch.randint(1, 40, (count,), generator=draw)) % 40
-    told = torch.where(clear | (torch.rand(count, generator=draw) < 0.7), truth, truth ^ 1)
+    told = torch.where(clear | (torch.rand(count, generator=draw) < 0.6), truth, truth ^ 1)
     q, sure = torch.full((count, 40), 1e-3, dtype=torch.float64), torch.where(clear, 0.999, 0.9).double()
     q[rows, told], q[rows, told ^ 1] = sure, 1 - sure
     return (q / q.sum(dim=1, keepdim=True)).log(), torch.where(wrong, other, truth)
@@ -253,6 +253,10 @@ def test_labels_of_images_that_judges_do_not_know_do_not_tell_of_look_alikes(see
         torch.testing.assert_close(misled[1], (even + confused) / 2)
         torch.testing.assert_close(found[1], (even + confused) / 2 if alike_errors else even)
         assert nothing[0] == PULLS[-1]  # no image is sure
+        # Judges' errors are rarer on the surer half of these, labels' are not.
+        half_clear = (torch.arange(3000) % 3 == 0) | (torch.arange(3000) < 1490)
+        target = choose_pull(prior, labels, errors, confused, half_clear)[1]
+        torch.testing.assert_close(target, (even + confused) / 2 if alike_errors else even)
 
 
 @pytest.mark.parametrize(

@@ -270,13 +270,16 @@ def choose_pull(
     """How strongly rows of T are drawn, and towards what (K, K), by the likelihood of labels of sure images held out.
 
     Strongly towards even errors, unless another pull is proven to be better; half towards look-alikes (`confused`), if
-    these are proven to be better than even errors with any pull.
+    these are proven to be better than even errors with any pull. They must also be better on the surer half of the sure
+    images: where judges are surer, they err less, but labels do not.
     """
     even = even_errors(errors, len(errors))
     pull, likelihood = _likeliest(prior, labels, errors, sure, even, classes)
     other_pull, of_confused = _likeliest(prior, labels, errors, sure, confused, classes)
-    better = (proven(of_confused[other_pull] - likelihood[than], len(PULLS)) for than in (pull, -1))
-    if all(better):
+    gain = of_confused[other_pull] - likelihood
+    best = (prior if classes is None else prior[:, :-1]).amax(dim=1)[sure]
+    surer = best >= best.median()
+    if all(proven(gain[than], len(PULLS)) for than in (pull, -1)) and proven(gain[-1, surer]):
         return PULLS[other_pull], (even + confused) / 2
     return PULLS[pull] if proven(likelihood[pull] - likelihood[-1], len(PULLS) - 1) else PULLS[-1], even
 
