@@ -72,8 +72,9 @@ def fit_noise_model(
     prior = log_prior(logits, weights, classes)
     confused = confusions(prior[drawn], number, some[2])
     # If errors fall on look-alikes, there may be more than even ones explain.
-    other_weights, other_errors = _fit(*some, weights, errors, middle, (even + confused) / 2)
-    rate = wrong_rate(posterior(log_prior(some[0], other_weights, some[2]), some[1], other_errors, some[2]), *some[1:])
+    weights_then, errors_then = _fit(*some, weights, errors, middle, (even + confused) / 2)
+    prior_then = log_prior(some[0], weights_then, some[2])
+    rate = wrong_rate(posterior(prior_then, some[1], errors_then, some[2]), *some[1:])
     sure = surest(prior, classes, rate)
     pull, target = choose_pull(prior[drawn], some[1], errors, confused, sure[drawn], some[2])
     weights, errors = _fit(*some, weights, errors, pull, target, sure[drawn])
@@ -277,8 +278,7 @@ def choose_pull(
     pull, likelihood = _likeliest(prior, labels, errors, sure, even, classes)
     other_pull, of_confused = _likeliest(prior, labels, errors, sure, confused, classes)
     gain = of_confused[other_pull] - likelihood
-    best = (prior if classes is None else prior[:, :-1]).amax(dim=1)[sure]
-    surer = best >= best.median()
+    surer = surest(prior[sure], classes)
     if all(proven(gain[than], len(PULLS)) for than in (pull, -1)) and proven(gain[-1, surer]):
         return PULLS[other_pull], (even + confused) / 2
     return PULLS[pull] if proven(likelihood[pull] - likelihood[-1], len(PULLS) - 1) else PULLS[-1], even

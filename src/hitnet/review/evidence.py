@@ -37,19 +37,19 @@ class Evidence:
         self.rows, self.duplicates, self.data = rows, duplicates, data
         self.opinions = () if kept is None else kept.opinions
         self.features = None if kept is None else kept.features
-        self._typical = Once(self._most_typical)
+        self._typical = Once(self._find_typical)
 
     @cached_property
     def _directions(self) -> Tensor | None:
         """Rows of length 1 (N, D), in half precision: they stay in memory."""
         return None if self.features is None else directions(self.features).half()
 
-    def _most_typical(self) -> list[list[int]]:
+    def _find_typical(self) -> list[list[int]]:
         """Rows of the most typical images of each class: nearest to the mean of its features, or to its capsule."""
         given, classes = self.rows.given, len(self.rows.class_names)
         if self.features is not None:
-            found = most_typical(self.features, torch.from_numpy(given).long(), classes, TYPICAL)
-            return [part.tolist() for part in found]
+            labels = torch.from_numpy(given).long()
+            return [nearest.tolist() for nearest in most_typical(self.features, labels, classes, TYPICAL)]
         order = np.lexsort((self.rows.given_distances, given))
         members = np.split(order, np.bincount(given, minlength=classes).cumsum()[:-1])
         return [own[:TYPICAL].tolist() for own in members]
