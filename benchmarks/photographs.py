@@ -2,6 +2,7 @@
 
     python benchmarks/photographs.py grey --data-dir DATA
     python benchmarks/photographs.py features --photos CLOTHING
+    python benchmarks/photographs.py gpu --photos FOLDER
     python benchmarks/photographs.py heads
     python benchmarks/photographs.py memory
 
@@ -11,6 +12,9 @@ three splits taken together. Each step puts its rows into benchmarks/records/pho
 `grey`: average precision of ranking labels that were made wrong, for 500 to 4,000 images of MNIST and Fashion-MNIST
 with 5 % random labels, by heads on features, by networks from scratch, and by both, one draw each.
 `features`: images per second from JPEG files to features, against a DataLoader and an eager float32 network.
+`gpu`: images per second on a GPU: its JPEG decoder alone, from files to pixels, the network alone, and from files to
+kept features. The JPEG files of a folder are copied, each copy with a comment of its own, until there are 25,200. Three
+runs, after one that does not count.
 `heads`: seconds of all heads for 10,000 images and ten classes.
 `memory`: the peak memory of `extract_features` for 10,000 and 200,000 files, each in its own process. The files are
 JPEGs of 32 x 32 and the backbone is small, so that the pass takes minutes; the features are as wide as the real ones.
@@ -24,7 +28,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +40,10 @@ from sklearn.metrics import average_precision_score
 
 import hitnet
 from hitnet.audit.feature_judges import judge_features
+from hitnet.features.extraction import Extractor
 from hitnet.features.heads import fit_heads
 from hitnet.features.one_pass import cached_features
+from hitnet.features.photographs import plain_jpeg
 from hitnet.models.backbones import Backbone, open_backbone
 from hitnet.models.efficientnet_lite import MEAN, STD, EfficientNetLite0, shipped_weights
 from parts.noisy_labels import clothing_files, with_noise
@@ -122,6 +128,57 @@ def measure_features(args: argparse.Namespace) -> None:
         keep([row | about(torch.device("cpu"))])
 
 
+def copies(photos: Path, folder: Path, count: int) -> list[Path]:
+    """Files of different content that show the photographs of a folder."""
+    sources = [path.read_bytes() for path in sorted(photos.rglob("*.jpg"))]
+    files = [folder / f"{i:06d}.jpg" for i in range(count)]
+    for i, file in enumerate(files):
+        content, comment = sources[i % len(sources)], f"{i:012d}".encode()
+        head = b"\xff\xfe" + (len(comment) + 2).to_bytes(2) + comment
+        file.write_bytes(content[:2] + head + content[2:])
+    return files
+
+
+def measure_gpu(args: argparse.Namespace) -> None:
+    device, backbone = torch.device("cuda"), open_backbone("efficientnet-lite0")
+    extractor = Extractor(backbone, device=device)
+    reader = extractor.gpu_decoder
+    if reader is None:
+        raise SystemExit("torchvision cannot decode JPEG files on this GPU.")
+    with tempfile.TemporaryDirectory() as photos:
+        files = copies(args.photos, Path(photos), 25_200)
+        jpegs = [each for each in map(plain_jpeg, files[:4096]) if each]
+        batches = [jpegs[i : i + 256] for i in range(0, len(jpegs), 256)]
+        contents = [
+            [torch.frombuffer(bytearray(each.file.read_bytes()), dtype=torch.uint8) for each in b] for b in batches
+        ]
+        pixels = reader(batches[0])
+
+        def all_of(files: Sequence[Path]) -> int:
+            with tempfile.TemporaryDirectory() as cache:
+                return len(cached_features(files, backbone, device=device, folder=cache))
+
+        parts: dict[str, Callable[[], int]] = {
+            "decoder": lambda: sum(len(reader.decoded(batch)) for batch in contents),
+            "files to pixels": lambda: sum(len(reader(batch)) for batch in batches),
+            "network": lambda: sum(len(extractor.features(pixels)) for _ in batches),
+            "files to features": lambda: all_of(files),
+        }
+        all_of(files[:2000])
+        speeds: dict[str, list[float]] = {name: [] for name in parts}
+        for _ in range(4):
+            for name, work in parts.items():
+                torch.cuda.synchronize()
+                started = time.perf_counter()
+                count = work()
+                torch.cuda.synchronize()
+                speeds[name].append(count / (time.perf_counter() - started))
+                print(name, round(speeds[name][-1]), flush=True)
+    for name, values in speeds.items():
+        row: Row = {"case": "features on a GPU", "method": name, "seed": None, "images": len(files)}
+        keep([row | {"images_per_second": values[1:]} | about(device)])
+
+
 def measure_heads(args: argparse.Namespace) -> None:
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(10, (10_000,), generator=draw)
@@ -181,6 +238,7 @@ def measure_memory(args: argparse.Namespace) -> None:
 STEPS = {
     "grey": measure_grey,
     "features": measure_features,
+    "gpu": measure_gpu,
     "heads": measure_heads,
     "memory": measure_memory,
 }

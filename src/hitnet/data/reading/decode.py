@@ -57,6 +57,7 @@ UNREAD_SUFFIXES -= SUFFIXES
 
 LARGEST_SIDE = 4096  # pixels, of images as they are read
 LARGEST_FILE = 1 << 30  # bytes; some formats are read into memory whole
+USUAL_FILE = 1 << 17  # bytes: few photographs of datasets have more
 LARGEST_FETCHED = 1 << 25  # bytes; of a larger file, each use reads what it needs
 LARGEST_PICTURE = 100_000_000  # pixels; a small file could be made to claim more and fill the memory
 IN_FLIGHT = LARGEST_PICTURE  # pixels that all threads together hold decoded at full size
@@ -65,6 +66,7 @@ REASONS = {
     UnidentifiedImageError: "it is not an image, or of a kind that is not read",
     Image.DecompressionBombError: f"it claims more than {LARGEST_PICTURE:,} pixels",
     FileNotFoundError: "there is no such file",
+    NotADirectoryError: "there is no such file",
     PermissionError: "there is no permission to read it",
     MemoryError: "it does not fit into memory",
 }
@@ -227,7 +229,9 @@ def _decoded(file: AnyFile, side: int, *, grey: bool | None = None) -> Iterator[
 def fetched(file: AnyFile) -> AnyFile:
     """The file with its bytes in memory, for work that reads it more than once; a large one stays where it is."""
     with _stream(file) as stream:
-        content = stream.read(LARGEST_FETCHED + 1)
+        content = stream.read(USUAL_FILE)  # memory for all that is asked for is taken at once
+        if len(content) == USUAL_FILE:
+            content += stream.read(LARGEST_FETCHED + 1 - USUAL_FILE)
     return file if len(content) > LARGEST_FETCHED else StoredFile(str(file), lambda: content)
 
 
@@ -257,8 +261,6 @@ def _stream(file: AnyFile) -> Iterator[BinaryIO]:
 
 
 def _check_local(path: Path) -> None:
-    if not path.exists():
-        raise UnreadableImageError("there is no such file")
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
         raise UnreadableImageError("it is not a regular file")
