@@ -36,8 +36,9 @@ READINGS = """## How we read what the paper leaves open
 PUZZLES = """## What we cannot explain
 
 - N1, N2 and N2b have lower errors here than in the paper.
-- CIFAR-10 reaches the paper's error only with longer shifts than it names, SVHN only if their edges are also filled with the
-  nearest pixel ([readings](results.md#readings)). By its words, HitNet does not beat Guo's CapsNet (27.21 %) on CIFAR-10.
+- CIFAR-10 reaches the paper's error only with longer shifts than it names, SVHN only if their edges are also filled
+  with the nearest pixel ([readings](results.md#readings)). By the paper's words, HitNet does not beat Guo's CapsNet
+  (27.21 %) on CIFAR-10.
 - affNIST: a lower error than in the paper without shifts, a higher one with them; but our test images are rebuilt.
 """
 
