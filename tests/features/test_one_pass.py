@@ -1,9 +1,11 @@
 """Each image file is read once: for its checksum, its header and its features. What is left out is as from memory."""
 
+import itertools
 import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -18,7 +20,8 @@ from hitnet.audit import judges as judges_module
 from hitnet.audit.labels import images_to_audit
 from hitnet.data.images import Streamed
 from hitnet.data.reading import decode
-from hitnet.features import one_pass
+from hitnet.data.reading.entries import Entry
+from hitnet.features import one_pass, photographs
 from hitnet.features.cache import file_key
 from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import open_backbone
@@ -261,3 +264,22 @@ def test_files_that_come_while_others_are_read_are_known_by_their_content(photos
     sums = images.entries.checksums.tolist()
     assert len(set(sums)) == 60
     assert np.array_equal(images.entries.take(np.array([3, 1])).checksums, images.entries.checksums[[3, 1]])
+
+
+@pytest.mark.parametrize(("milliseconds", "threads"), [(0.1, 1), (1, 5), (1000, 16)])
+def test_no_more_threads_look_for_a_gpu_than_it_needs(photos, monkeypatch, milliseconds, threads):
+    """Timed anew after each stretch of files; all are seen, in their order."""
+    clock, asked = itertools.count(step=milliseconds / 1000), []
+    monkeypatch.setattr(one_pass, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(one_pass, "thread_count", lambda: 16)
+    monkeypatch.setattr(one_pass, "STRETCH", 25)
+    usual = one_pass.in_threads
+    monkeypatch.setattr(
+        one_pass, "in_threads", lambda *work, threads, **how: asked.append(threads) or usual(*work, threads=2, **how)
+    )
+    monkeypatch.setattr(photographs, "gpu_reader", lambda: None)
+    files = sorted(photos.rglob("*.png"))
+    look = OnePass(None, device="cuda")
+    found = look([Entry(path.name, path) for path in files], np.ones(len(files), np.bool_))
+    assert asked == [threads] * 3
+    assert [each.tobytes() for each in found.checksums] == [file_key(path) for path in files]

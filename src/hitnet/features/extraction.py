@@ -64,8 +64,9 @@ class Extractor:
 
     def _on_gpu(self, batches: Iterator[list[Tensor | Jpeg]]) -> Iterator[Tensor]:
         pending: Tensor | None = None
-        for batch in batches:
-            features = self.features(self._pixels(batch))
+        # A thread decodes the next batch while this one asks the network for features of the last.
+        for pixels in in_threads(self._pixels, batches, ahead=2, threads=1):
+            features = self.features(pixels)
             # The copy of one batch back waits for the GPU only once the next is under way.
             if pending is not None:
                 yield pending.cpu()

@@ -4,10 +4,13 @@ Threads read the files and decode what is new; the features follow in the files'
 that a pass that is killed resumes at the last of them. Files of equal content are computed once.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from threading import Lock
 from typing import NamedTuple
 
@@ -28,10 +31,13 @@ from hitnet.models.backbones import Backbone
 from hitnet.runtime.device import Device
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
-from hitnet.runtime.threads import in_threads
+from hitnet.runtime.threads import in_threads, thread_count
 
 # Files that may be read, and decoded unless a GPU does it, before the network asks for them: a GPU takes 256 at a time.
-AHEAD = {"cpu": 64, "cuda": 512}
+AHEAD = {"cpu": 64, "cuda": 1024}
+# For a GPU, the first of so many files tell how long one takes. Threads that look at more files than the rest of the
+# program can take in a second only make it wait for the interpreter's lock.
+STRETCH, FIRST, TAKEN = 4096, 16, 5000
 PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 
 
@@ -134,8 +140,7 @@ class OnePass:
 
     def _missing(self) -> Iterator[Tensor | Jpeg]:
         """The images whose features are to be computed; notes all else on the way."""
-        sights = in_threads(self._look, self.places, ahead=AHEAD[self.device.type])
-        for place, sight in zip(self.places, sights, strict=True):
+        for place, sight in zip(self.places, self._sights(), strict=True):
             self.findings.note(place, sight.header, sight.key)
             if isinstance(sight.image, Tensor | Jpeg):
                 self.waiting.append((sight.key, sight.image))
@@ -145,6 +150,22 @@ class OnePass:
                 self.odd[sight.key] = sight.image
             if self.findings.decoded[place]:
                 self.progress.step()
+
+    def _sights(self) -> Iterator[_Sight]:
+        """What is known of each file, in their order."""
+        look = partial(in_threads, self._look, ahead=AHEAD[self.device.type])
+        if self.device.type == "cpu":
+            yield from look(self.places)
+            return
+        for start in range(0, len(self.places), STRETCH):
+            stretch, seconds = self.places[start : start + STRETCH], list[float]()
+            for place in stretch[:FIRST]:
+                began = time.perf_counter()
+                sight = self._look(place)
+                seconds.append(time.perf_counter() - began)
+                yield sight
+            threads = min(thread_count(), max(1, round(median(seconds) * TAKEN)))
+            yield from look(stretch[FIRST:], threads=threads)
 
     def _look(self, place: int) -> _Sight:
         path, file = self.entries[place]

@@ -95,7 +95,7 @@ class GpuReader:
         self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
     def __call__(self, batch: Sequence[Tensor | Jpeg]) -> Tensor:
-        images = torch.zeros(len(batch), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+        found: dict[int, Tensor] = {}
         jpegs = {i: each for i, each in enumerate(batch) if isinstance(each, Jpeg)}
         others = {i: each for i, each in enumerate(batch) if isinstance(each, Tensor)}
         for group in groups(jpegs):
@@ -110,12 +110,13 @@ class GpuReader:
                     others[i] = read(jpegs[i].file, self.size)
                 except UnreadableImageError as error:
                     jpegs[i].odd = str(error)
+                    others[i] = torch.zeros(3, self.size, self.size, dtype=torch.uint8)
             # Pictures of one shape are scaled at once: most cameras write few shapes.
             for same in alike.values():
-                images[list(same)] = cropped(torch.stack(list(same.values())), self.size)
+                found |= zip(same, cropped(torch.stack(list(same.values())), self.size), strict=True)
         if others:
-            images[list(others)] = sent(torch.stack(list(others.values())), self.device)
-        return images
+            found |= zip(others, sent(torch.stack(list(others.values())), self.device), strict=True)
+        return torch.stack([found[i] for i in range(len(batch))])
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
         """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""

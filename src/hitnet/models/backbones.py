@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from hitnet.errors import HitNetError, MissingFileError, need, unknown_name, whole
 from hitnet.models import efficientnet_lite
+from hitnet.runtime.device import sent
 
 DEFAULT = efficientnet_lite.NAME
 AUXILIARY = ("AuxLogits", "aux1", "aux2")  # further classifiers in files of weights, for training only
@@ -39,10 +40,11 @@ class Backbone:
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """uint8 images (B, 1 or 3, H, W) → what `module` takes: float32 (B, 3, H, W)."""
-        scale = torch.tensor([1 / (255 * s) for s in self.std], device=pixels.device)[:, None, None]
-        shift = torch.tensor([m / s for m, s in zip(self.mean, self.std, strict=True)], device=pixels.device)
+        mean, std = torch.tensor([self.mean, self.std], dtype=torch.float64)
+        numbers = torch.stack([1 / (255 * std), mean / std]).float()
+        scale, shift = sent(numbers, pixels.device)[:, :, None, None]
         # A grey image is the same in all three channels: multiplying by (3, 1, 1) repeats it.
-        return (pixels * scale).sub_(shift[:, None, None])
+        return (pixels * scale).sub_(shift)
 
 
 def open_backbone(
