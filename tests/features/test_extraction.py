@@ -16,7 +16,6 @@ from hitnet.features.extraction import Extractor, extract
 from hitnet.features.one_pass import cached_features
 from hitnet.features.photographs import GpuReader, Jpeg, cropped, groups, plain_jpeg, read, shape_at, turned
 from hitnet.models.backbones import open_backbone
-from hitnet.models.efficientnet_lite import EfficientNetLite0
 from toy import Counted
 
 ORIENTATION = 0x0112
@@ -232,30 +231,3 @@ def test_little_is_under_way_at_a_time(backbone):
     next(run)
     assert len(asked) <= (2 * torch.get_num_threads() + 1) * extraction.AT_ONCE["cpu"]
     run.close()
-
-
-def test_folding_changes_nothing_but_the_number_of_parts():
-    torch.manual_seed(0)
-    network = EfficientNetLite0().eval()
-    for part in network.modules():
-        if isinstance(part, nn.BatchNorm2d):
-            part.running_mean.normal_(0, 0.1)
-            part.running_var.uniform_(0.5, 2)
-    merged = extraction.folded(network, 64)
-    assert not any(isinstance(part, nn.BatchNorm2d) for part in merged.modules())
-    assert any(isinstance(part, nn.BatchNorm2d) for part in network.modules())
-    images = torch.randn(2, 3, 64, 64)
-    with torch.inference_mode():
-        torch.testing.assert_close(merged(images), network(images), rtol=1e-3, atol=1e-4)
-
-
-def test_a_network_that_uses_its_parts_in_another_order_is_left_as_it_is():
-    class Other(Small):
-        def forward(self, images):
-            return self.bn(torch.relu(self.conv(images))).mean(dim=(2, 3))
-
-    torch.manual_seed(0)
-    network = Other().eval()
-    images = torch.randn(2, 3, 32, 32)
-    with torch.inference_mode():
-        torch.testing.assert_close(extraction.folded(network, 32)(images), network(images))

@@ -10,7 +10,6 @@ from safetensors import safe_open
 from hitnet.errors import HitNetError
 from hitnet.models import efficientnet_lite
 from hitnet.models.efficientnet_lite import (
-    NORM_EPSILON,
     STAGES,
     WEIGHTS,
     WEIGHTS_SHA256,
@@ -81,7 +80,7 @@ def test_a_block_is_expansion_depthwise_convolution_and_projection():
     maps = torch.randn(1, 2, 4, 4, dtype=torch.float64)
 
     def normalised(values, norm):
-        return (values - norm.running_mean) / (norm.running_var + NORM_EPSILON).sqrt() * norm.weight + norm.bias
+        return (values - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
 
     expanded = normalised(maps[0].permute(1, 2, 0) @ block.conv_pw.weight[:, :, 0, 0].T, block.bn1).clamp(0, 6)
     padded = torch.zeros(6, 6, 6, dtype=torch.float64)

@@ -20,7 +20,6 @@ WEIGHTS = Path(__file__).with_name("weights") / "efficientnet_lite0.safetensors"
 WEIGHTS_SHA256 = "0261443e2f9010104e109da0ba36cea93304c3092a85e782bccd4c3737ac8c2a"
 INPUT_SIZE = 224
 MEAN = STD = (0.5, 0.5, 0.5)
-NORM_EPSILON = 1e-3
 # Of each stage: blocks, kernel, stride of the first block, expansion, channels out.
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -52,8 +51,16 @@ class SameConv(nn.Conv2d):
         return super().forward(input)
 
 
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=NORM_EPSILON, momentum=0.01)
+class NormAct(nn.BatchNorm2d):
+    """Batch normalisation, and ReLU6 unless the maps are a block's result."""
+
+    def __init__(self, channels: int, *, linear: bool = False) -> None:
+        super().__init__(channels, eps=1e-3, momentum=0.01)
+        self.act: nn.Module = nn.Identity() if linear else nn.ReLU6(inplace=True)
+
+    def forward(self, input: Tensor) -> Tensor:
+        maps: Tensor = self.act(super().forward(input))
+        return maps
 
 
 class Separable(nn.Module):
@@ -61,13 +68,12 @@ class Separable(nn.Module):
 
     def __init__(self, inward: int, outward: int, kernel: int, stride: int) -> None:
         super().__init__()
-        self.conv_dw, self.bn1 = SameConv(inward, inward, kernel, stride, groups=inward), _norm(inward)
-        self.conv_pw, self.bn2 = SameConv(inward, outward, 1), _norm(outward)
+        self.conv_dw, self.bn1 = SameConv(inward, inward, kernel, stride, groups=inward), NormAct(inward)
+        self.conv_pw, self.bn2 = SameConv(inward, outward, 1), NormAct(outward, linear=True)
         self.residual = inward == outward and stride == 1
 
     def forward(self, maps: Tensor) -> Tensor:
-        out = F.relu6(self.bn1(self.conv_dw(maps)), inplace=True)
-        out = self.bn2(self.conv_pw(out))
+        out: Tensor = self.bn2(self.conv_pw(self.bn1(self.conv_dw(maps))))
         return out + maps if self.residual else out
 
 
@@ -77,14 +83,13 @@ class InvertedResidual(nn.Module):
     def __init__(self, inward: int, outward: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = inward * expansion
-        self.conv_pw, self.bn1 = SameConv(inward, wide, 1), _norm(wide)
-        self.conv_dw, self.bn2 = SameConv(wide, wide, kernel, stride, groups=wide), _norm(wide)
-        self.conv_pwl, self.bn3 = SameConv(wide, outward, 1), _norm(outward)
+        self.conv_pw, self.bn1 = SameConv(inward, wide, 1), NormAct(wide)
+        self.conv_dw, self.bn2 = SameConv(wide, wide, kernel, stride, groups=wide), NormAct(wide)
+        self.conv_pwl, self.bn3 = SameConv(wide, outward, 1), NormAct(outward, linear=True)
         self.residual = inward == outward and stride == 1
 
     def forward(self, maps: Tensor) -> Tensor:
-        out = F.relu6(self.bn1(self.conv_pw(maps)), inplace=True)
-        out = F.relu6(self.bn2(self.conv_dw(out)), inplace=True)
+        out = self.bn2(self.conv_dw(self.bn1(self.conv_pw(maps))))
         out = self.bn3(self.conv_pwl(out))
         return out + maps if self.residual else out
 
@@ -100,7 +105,7 @@ class EfficientNetLite0(nn.Module):
 
     def __init__(self, num_classes: int = 0) -> None:
         super().__init__()
-        self.conv_stem, self.bn1 = SameConv(3, 32, 3, stride=2), _norm(32)
+        self.conv_stem, self.bn1 = SameConv(3, 32, 3, stride=2), NormAct(32)
         stages, inward = [], 32
         for count, kernel, stride, expansion, outward in STAGES:
             stage = nn.Sequential()
@@ -114,16 +119,16 @@ class EfficientNetLite0(nn.Module):
                 inward = outward
             stages.append(stage)
         self.blocks = nn.Sequential(*stages)
-        self.conv_head, self.bn2 = SameConv(inward, self.num_features, 1), _norm(self.num_features)
+        self.conv_head, self.bn2 = SameConv(inward, self.num_features, 1), NormAct(self.num_features)
         self.classifier = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
     def maps(self, images: Tensor) -> Iterator[Tensor]:
         """The maps after each stage, then the last ones: (B, 1280, H / 32, W / 32), values in [0, 6]."""
-        maps = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
+        maps = self.bn1(self.conv_stem(images))
         for stage in self.blocks:
             maps = stage(maps)
             yield maps
-        yield F.relu6(self.bn2(self.conv_head(maps)), inplace=True)
+        yield self.bn2(self.conv_head(maps))
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Pooled features (B, 1280), each in [0, 6]."""
