@@ -66,6 +66,7 @@ def test_twenty_classes_of_twelve_fifteen_wrong():
     assert len(flagged) >= 10
 
 
+@pytest.mark.usefixtures("quick_heads")
 @pytest.mark.parametrize(("features", "classes"), [("identical", 2), ("zeros", 3), ("noise", 8)])
 def test_images_that_cannot_be_told_apart(classes, features):
     labels = np.arange(24 * classes) % classes
@@ -78,15 +79,18 @@ def test_images_that_cannot_be_told_apart(classes, features):
     assert_nothing_told(audited(rows, labels, classes))
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_random_labels():
     draw = np.random.default_rng(0)
     assert_nothing_told(audited(clusters(np.repeat(np.arange(10), 20), 10), draw.integers(0, 10, 200), 10))
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_uneven_classes_of_identical_images():
     assert_nothing_told(audited(np.ones((50, WIDTH)), np.repeat([0, 1], [45, 5]), 2))
 
 
+@pytest.mark.usefixtures("quick_heads")
 @pytest.mark.parametrize(("images", "classes"), [(1, 2), (2, 10), (3, 2), (4, 10)])
 def test_classes_of_a_few_images_are_neither_counted_nor_flagged(images, classes, caplog):
     labels = np.repeat(np.arange(classes), images)
@@ -101,6 +105,7 @@ def test_classes_of_a_few_images_are_neither_counted_nor_flagged(images, classes
         assert f"{classes} classes have fewer than 5 images" in caplog.text
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_many_classes_of_three_random_images():
     labels = np.repeat(np.arange(30), 3)
     scored = audited(np.random.default_rng(0).normal(size=(90, 16)), labels, 30)
@@ -137,6 +142,7 @@ def test_small_classes_beside_large_ones_leave_these_counted():
     assert {scored.flag[i] for i in (120, 121, 122)}.isdisjoint({"wrong"})
 
 
+@pytest.mark.usefixtures("quick_heads")
 def test_better_than_chance_is_what_loops_give():
     labels = np.repeat(np.arange(3), [30, 20, 10])
     rows = torch.from_numpy(clusters(labels, 3, spread=3.0).astype(np.float32))
