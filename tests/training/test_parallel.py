@@ -15,7 +15,7 @@ from hitnet.runtime.ranks import Ranks
 from hitnet.runtime.tensor_files import read_tensors
 from hitnet.training import RunFolder
 from torchrun import two_processes
-from toy import toy_images
+from toy import colour_images, toy_images, write_images
 
 OPTIONS = ("--model", "hitnet-small", "--device", "cpu", "--recipe", "paper")
 
@@ -36,6 +36,11 @@ TOGETHER = """
     from pathlib import Path
     import hitnet
     from toy import toy_images
+
+    def train_on_files(photos, out):
+        # From the second epoch on, each process reads what it has decoded from a file of its own.
+        recipe = hitnet.choose_recipe("paper", epochs=3, optimizer="sgd", precision="float32")
+        hitnet.train(hitnet.open_data(photos, stream=True), recipe=recipe, device="cpu", model="hitnet-small", out=out)
 
     def train(out, source):
         # The last batch has three images, two for one process and one for the other; or one, which both compute.
@@ -66,8 +71,9 @@ TOGETHER = """
         main()
 
     if __name__ == "__main__":  # all in the same processes: starting them takes longer than training
-        out, source, data, many = sys.argv[1:]
+        out, source, data, many, photos = sys.argv[1:]
         train(out, source)
+        train_on_files(photos, Path(out) / "files")
         print("trained", flush=True)
         deal_out(data, many)
 """
@@ -83,7 +89,8 @@ def together(source, tmp_path_factory):
     tests = Path(__file__).parents[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])]))
-        ended = two_processes(script, folder / "two", source.folder, data, folder / "two-many")
+        photos = write_images(folder / "photos", colour_images(75, side=20))
+        ended = two_processes(script, folder / "two", source.folder, data, folder / "two-many", photos)
     return ended, folder, script
 
 
@@ -91,8 +98,10 @@ def together(source, tmp_path_factory):
 def test_two_processes_train_as_one_does(together, source):
     ended, folder, script = together
     assert ended.stdout.count("trained\n") == 2, ended.stderr
-    runpy.run_path(str(script))["train"](folder / "one", source.folder)
-    for count in ("131", "129"):
+    alone = runpy.run_path(str(script))
+    alone["train"](folder / "one", source.folder)
+    alone["train_on_files"](folder / "photos", folder / "one" / "files")
+    for count in ("131", "129", "files"):
         assert_close(folder / "one" / count, folder / "two" / count)
         histories = [hitnet.open_run(folder / name / count).history for name in ("one", "two")]
         for row, other in zip(*histories, strict=True):
