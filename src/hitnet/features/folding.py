@@ -2,6 +2,9 @@
 
 import copy
 import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,11 +34,11 @@ def folded(module: nn.Module, input_size: int, *, packed: bool = False) -> nn.Mo
     place = next(plain.parameters(), torch.zeros(0))
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(2, 3, input_size, input_size, generator=generator).to(place.device, place.dtype)
-    with torch.inference_mode():
+    with torch.inference_mode(), _shapes_of_maps(plain) as shapes:
         expected = plain(images)
-    for pack in (True, False) if packed else (False,):
+    for known in (shapes, {}) if packed else ({},):
         try:
-            merged = _merged(copy.deepcopy(plain), pack)
+            merged = _merged(copy.deepcopy(plain), known)
             with torch.inference_mode():
                 same = torch.allclose(merged(images), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
         except (RuntimeError, AttributeError):  # shapes that do not fit, or a build of PyTorch without oneDNN
@@ -45,18 +48,34 @@ def folded(module: nn.Module, input_size: int, *, packed: bool = False) -> nn.Mo
     return plain
 
 
-def _merged(module: nn.Module, packed: bool) -> nn.Module:
-    for part in list(module.modules()):
-        names = list(part._modules)
-        for first, second in itertools.pairwise(names):
+@contextmanager
+def _shapes_of_maps(module: nn.Module) -> Iterator[dict[str, torch.Size]]:
+    """What shape of maps each convolution gets, by its name."""
+    shapes: dict[str, torch.Size] = {}
+
+    def note(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _, given: shapes.update({name: given[0].shape})
+
+    convolutions = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Conv2d)]
+    hooks = [part.register_forward_pre_hook(note(name)) for name, part in convolutions]
+    yield shapes
+    for hook in hooks:
+        hook.remove()
+
+
+def _merged(module: nn.Module, shapes: dict[str, torch.Size]) -> nn.Module:
+    """The module with normalisations folded, and convolutions packed of which the shape of their maps is given."""
+    for prefix, part in list(module.named_modules()):
+        for first, second in itertools.pairwise(list(part._modules)):
             convolution, norm = part._modules[first], part._modules[second]
             if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
                 merged = fuse_conv_bn_eval(convolution, norm)
                 # A normalisation may end with the activation, as in timm.
                 activation = getattr(norm, "act", None)
                 activation = activation if isinstance(activation, nn.Module) else nn.Identity()
-                if packed and packable(merged) and type(activation) in ACTIVATIONS:
-                    setattr(part, first, Packed(merged, activation))
+                shape = shapes.get(f"{prefix}.{first}".removeprefix("."))
+                if shape is not None and packable(merged) and type(activation) in ACTIVATIONS:
+                    setattr(part, first, Packed(merged, activation, shape))
                     activation = nn.Identity()
                 else:
                     setattr(part, first, merged)
@@ -71,13 +90,13 @@ def packable(convolution: nn.Conv2d) -> bool:
 
 
 class Packed(nn.Module):
-    """A convolution of square maps and its activation as one call of oneDNN, with weights in oneDNN's own order.
+    """A convolution of square maps and its activation as one call of oneDNN, with weights in its order for one shape.
 
     A `SameConv` with stride 2 pads maps of an even size more at one side, which copies them. Here, a row and a column
     of zeros before the kernel shift it instead.
     """
 
-    def __init__(self, convolution: nn.Conv2d, activation: nn.Module) -> None:
+    def __init__(self, convolution: nn.Conv2d, activation: nn.Module, shape: torch.Size) -> None:
         super().__init__()
         self.shifting = isinstance(convolution, SameConv) and convolution.stride[0] > 1
         padding = [size // 2 for size in convolution.kernel_size] if self.shifting else [*convolution.padding]
@@ -85,7 +104,10 @@ class Packed(nn.Module):
         self.bias, self.activation = convolution.bias, ACTIVATIONS[type(activation)]
         weight = convolution.weight.detach()
         weights = [weight, F.pad(weight, (1, 0, 1, 0))] if self.shifting else [weight]
-        self.weights = [torch._C._nn.mkldnn_reorder_conv2d_weight(each.to_mkldnn(), *self.layout) for each in weights]
+        order = (
+            torch._C._nn.mkldnn_reorder_conv2d_weight
+        )  # without the shape, it may choose one that is 15 times slower
+        self.weights = [order(each.to_mkldnn(), *self.layout, shape) for each in weights]
 
     def forward(self, maps: Tensor) -> Tensor:
         weight = self.weights[self.shifting and maps.shape[2] % 2 == 0]
