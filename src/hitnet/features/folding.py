@@ -104,9 +104,8 @@ class Packed(nn.Module):
         self.bias, self.activation = convolution.bias, ACTIVATIONS[type(activation)]
         weight = convolution.weight.detach()
         weights = [weight, F.pad(weight, (1, 0, 1, 0))] if self.shifting else [weight]
-        order = (
-            torch._C._nn.mkldnn_reorder_conv2d_weight
-        )  # without the shape, it may choose one that is 15 times slower
+        # Without the shape, it may choose an order that is 15 times slower.
+        order: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
         self.weights = [order(each.to_mkldnn(), *self.layout, shape) for each in weights]
 
     def forward(self, maps: Tensor) -> Tensor:
