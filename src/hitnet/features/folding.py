@@ -18,6 +18,8 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
     nn.Identity: ("none", []),
     nn.ReLU: ("relu", []),
     nn.ReLU6: ("hardtanh", [0.0, 6.0]),
+    nn.Hardswish: ("hardswish", []),
+    nn.SiLU: ("swish", []),
 }
 
 
@@ -74,12 +76,14 @@ def _merged(module: nn.Module, shapes: dict[str, torch.Size]) -> nn.Module:
                 activation = getattr(norm, "act", None)
                 activation = activation if isinstance(activation, nn.Module) else nn.Identity()
                 shape = shapes.get(f"{prefix}.{first}".removeprefix("."))
-                if shape is not None and packable(merged) and type(activation) in ACTIVATIONS:
-                    setattr(part, first, Packed(merged, activation, shape))
-                    activation = nn.Identity()
-                else:
-                    setattr(part, first, merged)
                 setattr(part, second, activation)
+                if shape is None or not packable(merged):
+                    setattr(part, first, merged)
+                elif type(activation) in ACTIVATIONS:
+                    setattr(part, first, Packed(merged, activation, shape))
+                    setattr(part, second, nn.Identity())
+                else:
+                    setattr(part, first, Packed(merged, nn.Identity(), shape))
     return module
 
 
