@@ -67,7 +67,8 @@ class Extractor:
     def _on_gpu(self, batches: Iterator[list[Tensor | Jpeg]]) -> Iterator[Tensor]:
         pending: Tensor | None = None
         # A thread decodes the next batch while this one asks the network for features of the last.
-        for pixels in in_threads(self._pixels, batches, ahead=2, threads=1):
+        begin = partial(torch.cuda.set_device, torch.cuda.current_device())
+        for pixels in in_threads(self._pixels, batches, ahead=2, threads=1, begin=begin):
             features = self.features(pixels)
             # The copy of one batch back waits for the GPU only once the next is under way.
             if pending is not None:
