@@ -157,7 +157,7 @@ def test_reconstruction_error_is_that_of_the_predicted_capsule(run):
 def test_batches_change_nothing(run, monkeypatch):
     pixels = toy_images(20).pixels
     whole = class_distances(run.model, pixels)
-    monkeypatch.setattr("hitnet.models.network.evaluation_batch", lambda shape, small_maps: 3)
+    monkeypatch.setattr("hitnet.models.network.evaluation_batch", lambda shape: 3)
     torch.testing.assert_close(whole, class_distances(run.model, pixels))
 
 

@@ -8,7 +8,6 @@ torchvision can; all other files are decoded before (see one_pass.py).
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from platform import machine
 from typing import Any
 
 import torch
@@ -17,16 +16,14 @@ from torch import Tensor
 
 from hitnet.errors import HitNetError
 from hitnet.features import photographs
-from hitnet.features.folding import folded
 from hitnet.features.photographs import Jpeg
 from hitnet.models.backbones import Backbone
+from hitnet.models.folding import PACKS, folded
 from hitnet.runtime.device import Device, bfloat16_in_cpu, filled, sent
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.threads import in_threads
 
 AT_ONCE = {"cpu": 4, "cuda": 256}  # images in the network at a time; on a CPU, their maps fit into a core's cache
-
-PACKING = ("x86_64", "AMD64")  # where packed convolutions take two thirds of the time; not measured on others
 
 
 class Extractor:
@@ -36,7 +33,7 @@ class Extractor:
         self.backbone, self.device, self.size = backbone, torch.device(device), backbone.input_size
         self.threads = torch.get_num_threads()  # on a CPU
         self.half = self.device.type == "cuda" or bfloat16_in_cpu()
-        module = folded(backbone.module, self.size, packed=machine() in PACKING and not self.half)
+        module = folded(backbone.module, (self.size, self.size), packed=PACKS and not self.half)
         dtype = torch.bfloat16 if self.half else torch.float32
         self.module = module.to(self.device, dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
         decoder = photographs.gpu_reader() if self.device.type == "cuda" else None

@@ -205,9 +205,10 @@ class BackboneFeatures(Features):
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
         most = max(LARGEST_TRIAL, settings.input_size)  # a stranger's configuration may name any size
-        seen = [min(math.floor(side * self.scale), most) for side in size]
+        self.seen = (math.floor(size[0] * self.scale), math.floor(size[1] * self.scale))  # by the backbone
+        trial = (min(self.seen[0], most), min(self.seen[1], most))
         advice = f"It was made for images of {settings.input_size} pixels: set `image_size` to {settings.input_size}."
-        self.num_features = backbones.count_features(self.module, name, (seen[0], seen[1]), advice)
+        self.num_features = backbones.count_features(self.module, name, trial, advice)
 
     def check_pretrained(self, weights: str | None) -> None:
         backbones.read_weights(self.module, self.name, weights)

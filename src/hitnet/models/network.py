@@ -1,5 +1,6 @@
 """A network: a feature extractor, a head of capsules, and optionally a decoder; and its answers in batches."""
 
+import copy
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +16,14 @@ from hitnet.errors import HitNetError, check_entries, finite, unknown_name, whol
 from hitnet.losses import misfit
 from hitnet.models.decoders import DECODERS, Decoder, ExtraComponents, build_decoder
 from hitnet.models.features import BackboneFeatures, Features
+from hitnet.models.folding import PACKS, folded
 from hitnet.models.registry import FEATURES, HEADS, is_backbone, not_registered
 from hitnet.runtime import schemas
 from hitnet.runtime.device import evaluation_batch, evaluation_precision, filled
 
 PRETRAINED_BATCH = 64  # images per step of a backbone's training: a GPU takes seconds to prepare another size
+CPU_BATCH = 4  # images in a backbone at a time: their maps fit into a core's cache
+FEW = 64  # images; for fewer, `for_inference` does not pay
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,17 @@ def evaluating(model: Network) -> Iterator[torch.device]:
         model.train(was_training)
 
 
+def for_inference(network: Network) -> Network:
+    """On a CPU, a copy of a network whose backbone is `folded`, which is twice as fast; others as they are."""
+    features = network.features
+    if not isinstance(features, BackboneFeatures) or next(network.parameters()).device.type != "cpu":
+        return network
+    quick = copy.deepcopy(network)
+    module = folded(features.module, features.seen, packed=PACKS)
+    quick.features.module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return quick
+
+
 def class_distances(model: Network, pixels: Tensor) -> Tensor:
     """Distances (N, K) of uint8 images (N, C, H, W), computed in batches on the model's device."""
     return distances_and_misfits(model, pixels)[0]
@@ -241,11 +256,12 @@ def class_distances(model: Network, pixels: Tensor) -> Tensor:
 @torch.inference_mode()
 def distances_and_misfits(model: Network, pixels: Tensor) -> tuple[Tensor, Tensor | None]:
     """Distances (N, K) and misfits (N,) of uint8 images (N, C, H, W); see `Network.misfits`."""
+    model = for_inference(model) if len(pixels) >= FEW else model
     with evaluating(model) as device:
-        known = PRETRAINED_BATCH if model.config.pretrained and device.type == "cuda" else None
-        size = known or evaluation_batch(pixels.shape[1:], small_maps=model.config.pretrained)
+        sizes = {"cuda": PRETRAINED_BATCH, "cpu": CPU_BATCH} if model.config.pretrained else {}
+        size = sizes.get(device.type) or evaluation_batch(pixels.shape[1:])
         batches = (to_device(part, device) for part in pixels.split(size))
-        if known:
+        if sizes and device.type == "cuda":
             batches = (filled(batch, size) for batch in batches)
         outputs: list[Output] = [model(batch, reconstruct=False) for batch in batches]
     distances = torch.cat([output.distances.float() for output in outputs])[: len(pixels)]

@@ -67,12 +67,12 @@ def evaluation_precision(device: torch.device) -> AbstractContextManager[object]
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 
-def evaluation_batch(shape: tuple[int, ...], *, small_maps: bool = False) -> int:
+def evaluation_batch(shape: tuple[int, ...]) -> int:
     """How many images of a shape (C, H, W) a network looks at at once where it learns nothing.
 
-    Fewer large ones, so that the memory does not grow with them; more if the network's maps are small (`small_maps`).
+    Fewer large ones, so that the memory does not grow with them.
     """
-    return max(1, min(1000, 2 ** (25 if small_maps else 22) // math.prod(shape)))
+    return max(1, min(1000, 2**22 // math.prod(shape)))
 
 
 def filled(images: Tensor, size: int) -> Tensor:

@@ -235,7 +235,7 @@ class Trainer:
     def test_counts(self, test: Feed, epoch: int) -> Tensor:
         """Count wrong predictions, hits and misses on the test images, without waiting for the device: (3,)."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
-        size = evaluation_batch(test.shape, small_maps=self.model.config.pretrained)
+        size = evaluation_batch(test.shape)
         for pixels, labels in test.in_order(size):
             distances = class_distances(self.trained, pixels)
             if epoch == self.recipe.epochs:

@@ -20,7 +20,7 @@ from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import is_onnx, open_onnx
 from hitnet.inference.pictures import Pictures, batches_of
 from hitnet.inference.prediction import DecisionRule, Predictions, check_share
-from hitnet.models.network import Network, distances_and_misfits
+from hitnet.models.network import Network, distances_and_misfits, for_inference
 from hitnet.runtime.device import Device, pick_device
 from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
@@ -106,7 +106,9 @@ class Run(OnHub):
         rule = self.rule(keep=keep, known=known, device=device)
         network = self.model.to(pick_device(device, mps=True))
         predictions = Predictions()
-        for names, pixels in batches_of(images, self.config.model.in_shape, crop=self.config.model.pretrained):
+        batches = batches_of(images, self.config.model.in_shape, crop=self.config.model.pretrained)
+        for i, (names, pixels) in enumerate(batches):
+            network = for_inference(network) if i == 1 else network  # not for a few images
             distances, misfits = distances_and_misfits(network, pixels)
             unlike = [None] * len(names) if misfits is None else misfits.tolist()
             predictions += map(rule.predict, names, distances.cpu().numpy(), unlike)
