@@ -46,7 +46,7 @@ def untrained_run(name: str) -> Run:
     config = choose_model(name).config(NETWORKS[name], CLASSES)
     network = hitnet.Network(config).eval()
     network.load_pretrained()
-    data = {"source": "random", "images": 0, "class_names": [str(k) for k in range(CLASSES)]}
+    data = {"name": "random", "source": "random", "images": 0, "class_names": [str(k) for k in range(CLASSES)]}
     return Run(network, RunConfig(name, config, Recipe(), 0, data), [])
 
 
