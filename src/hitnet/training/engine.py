@@ -13,7 +13,7 @@ from torch import Tensor
 from hitnet.capsules import hits_and_misses
 from hitnet.errors import DivergedError, HitNetError
 from hitnet.losses import misfit
-from hitnet.models.network import Network, class_distances
+from hitnet.models.network import PRETRAINED_BATCH, Network, class_distances
 from hitnet.probabilities import FEWEST_HELD_OUT
 from hitnet.runtime.device import Stopwatch, evaluation_batch
 from hitnet.runtime.progress import Progress, Stopped, Training
@@ -235,7 +235,7 @@ class Trainer:
     def test_counts(self, test: Feed, epoch: int) -> Tensor:
         """Count wrong predictions, hits and misses on the test images, without waiting for the device: (3,)."""
         counts = torch.zeros(3, dtype=torch.int64, device=self.device)
-        size = evaluation_batch(test.shape)
+        size = 4 * PRETRAINED_BATCH if self.model.config.pretrained else evaluation_batch(test.shape)
         for pixels, labels in test.in_order(size):
             distances = class_distances(self.trained, pixels)
             if epoch == self.recipe.epochs:
