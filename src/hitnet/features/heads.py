@@ -4,9 +4,9 @@ Least squares find, in seconds, directions that divide the classes; Hit-or-Miss 
 weights, and need few steps also where classes are many.
 
 The images are dealt into F folds. Head f is trained on all images but those of fold f, and judges these, which it has
-not seen; one more head is trained on all images. All F + 1 heads are trained together: a step is one matrix product
-(B, D) @ (D, (F + 1)·K·n) for B images, D features, K classes and capsules of n numbers, and the loss of a head leaves
-out the images of its own fold.
+not seen; where it is wanted, one more head is trained on all images. All H heads are trained together: a step is one
+matrix product (B, D) @ (D, H·K·n) for B images, D features, K classes and capsules of n numbers, and the loss of a head
+leaves out the images of its own fold.
 """
 
 import math
@@ -97,7 +97,7 @@ def deal(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
 
 def fit_heads(features: Tensor, labels: Tensor, num_classes: int, **options: Any) -> FittedHeads:
     """The head of all images, and what those say that have not seen an image; `options` as in `train_heads`."""
-    heads = train_heads(features, labels, num_classes, **options)
+    heads = train_heads(features, labels, num_classes, of_all=True, **options)
     everything = torch.arange(len(labels), device=heads.dealt.device)
     layer = on_given_features(heads.layer(heads.options.folds), heads.data.mean, heads.data.scale)
     return FittedHeads(layer, heads.judge(everything).cpu(), heads.left_out(everything).cpu())
@@ -109,6 +109,7 @@ def train_heads(
     num_classes: int,
     *,
     options: HeadOptions | None = None,
+    of_all: bool = False,
     seed: int = 0,
     device: Device = "cpu",
     progress: Progress = Progress(),
@@ -120,6 +121,7 @@ def train_heads(
         labels: (N,).
         num_classes: K.
         options: How heads are trained; None: the defaults.
+        of_all: Train a head on all images, too; the other heads stay the same.
         seed: Decides folds, first weights, batches and dropout.
         device: Where to compute. Features that already are on it are not copied.
         progress: Called after each step.
@@ -132,7 +134,7 @@ def train_heads(
     with torch.no_grad():
         squares = LeastSquares(features.to(device), labels.to(device), num_classes)
         penalty = squares.penalty = squares.choose_penalty(draw)
-        first = torch.stack([squares.weights(penalty, dealt == fold) for fold in range(options.folds + 1)], dim=1)
+        first = torch.stack([squares.weights(penalty, dealt == f) for f in range(options.folds + of_all)], dim=1)
     heads = _Heads(squares, dealt, first, options, draw)
     heads.train(progress)
     return heads
@@ -194,7 +196,7 @@ def _check(features: Tensor, labels: Tensor, num_classes: int) -> None:
 
 
 class _Heads:
-    """F + 1 heads, trained together; H is their number."""
+    """The heads of F folds and, where wanted, one of all images, trained together; H is their number."""
 
     def __init__(
         self, data: LeastSquares, dealt: Tensor, first: Tensor, options: HeadOptions, draw: torch.Generator
@@ -204,7 +206,8 @@ class _Heads:
         width, heads, classes = first.shape
         self.shape = (heads, classes, options.capsule_dim)
         spread = JITTER * first.square().mean(dim=0, keepdim=True).sqrt()[..., None]
-        apart = torch.randn(width, *self.shape, generator=self.noise, device=first.device)
+        shape = (width, options.folds + 1, *self.shape[1:])  # the same numbers with and without a head of all images
+        apart = torch.randn(shape, generator=self.noise, device=first.device)[:, :heads]
         weight = (spread * apart - first[..., None]).view(width, -1)  # a hit is a value of 0: members come down to it
         self.weight = weight.requires_grad_()
         self.running_mean = torch.zeros(weight.shape[1], device=weight.device)
@@ -257,7 +260,7 @@ class _Heads:
     @cached_property
     def layers(self) -> list[HitOrMiss]:
         """The heads that leave out a fold."""
-        return [self.layer(fold).float().to(self.dealt.device) for fold in range(self.shape[0] - 1)]
+        return [self.layer(fold).float().to(self.dealt.device) for fold in range(self.options.folds)]
 
     @torch.no_grad()
     def judge(self, index: Tensor) -> Tensor:
