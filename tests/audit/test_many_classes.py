@@ -163,6 +163,22 @@ def test_all_columns_say_what_all_classes_say():
     torch.testing.assert_close(found, error_matrix(posteriors, labels, sure, 16.0, target))
 
 
+@pytest.mark.parametrize(("count", "classes"), [(300, 5), (400, 40)])
+def test_scores_with_a_column_for_each_class_are_those_on_all_classes(count, classes):
+    """One class, which no label names, is left to stand for "all others"."""
+    dense, given, _ = simulated(count, classes)
+    columns = np.tile([*range(classes), classes + 1], (count, 1))
+    dense = [
+        replace(each, distances=np.hstack([each.distances, np.full((count, 1), 50.0, np.float32)])) for each in dense
+    ]
+    kept = [replace(each, classes=columns) for each in dense]
+    whole, part = score_labels(dense, given), score_labels(kept, given)
+    for name in ("score", "doubt"):
+        np.testing.assert_allclose(getattr(part, name), getattr(whole, name), atol=1e-6)
+    assert np.array_equal(part.suggested, whole.suggested)
+    assert list(part.flag) == list(whole.flag)
+
+
 def test_weights_that_are_fitted_to_some_images(monkeypatch):
     dense, given, truth = simulated(3000, 8)
     labels, logits = torch.from_numpy(given), logits_by_kind(dense)
