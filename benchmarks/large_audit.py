@@ -1,26 +1,34 @@
-"""An audit of a million images with a thousand classes, from features: seconds and memory of each part.
+"""An audit of a million images with a thousand classes: seconds and memory of each part.
 
     PYTHONPATH=src python benchmarks/large_audit.py --images 1280000 --classes 1000 --dim 512 --device cuda
+    PYTHONPATH=src python benchmarks/large_audit.py --images 1280000 --classes 1000 --photos FOLDER --device cuda
 
 Features are clusters, four of which lie near each other; 8 % of the labels are wrong, half of them within these four.
-`--spread` says how far images lie from their centres, and so how often judges err. A line tells each part that begins
-and ends; every ten seconds one tells that it still runs. At the end: average precision of the order, the number of
-wrong labels that the audit says, and the true one. Adds a row to benchmarks/records/large_audit.json.
+`--spread` says how far images lie from their centres, and so how often judges err. With `--photos`, the audit reads
+JPEG files instead, which are made in a new folder: of each class a pattern of its own, in other colours and noise. The
+folder also keeps their features: if the call is stopped, the same call resumes, and its row tells only its own seconds.
+A line tells each part that begins and ends; every ten seconds one tells that it still runs. At the end: average
+precision of the order, the number of wrong labels that the audit says, and the true one. Adds a row to
+benchmarks/records/large_audit.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import io
+import os
 import resource
 import tempfile
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 import hitnet
 from hitnet.audit import audit_table, feature_judges, judges, labels, scoring
@@ -30,7 +38,9 @@ from parts.record import about, replace_rows
 
 RECORDS = Path(__file__).with_name("records") / "large_audit.json"
 NEAR, RATE, BLOCK = 4, 0.08, 100_000
+SIDE, CELLS, PER_TASK = 64, 8, 2000  # pixels of a photograph, cells of a class's pattern, files that a task makes
 WATCHED = (
+    (labels, "images_to_audit"),
     *((judges, name) for name in ("read_features", "nearest", "judge_features", "typical_images")),
     *((feature_judges, name) for name in ("train_heads", "keep_near", "fit_noise_model", "fit_softmax_heads")),
     (labels, "score_labels"),
@@ -89,19 +99,48 @@ class Clock:
         setattr(owner, name, timed)
 
 
-def make(args: argparse.Namespace, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Writes features as .npy; returns the given and the true labels (N,)."""
+def make(args: argparse.Namespace, path: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """The given and the true labels (N,); writes features as .npy, if a path is given."""
     draw, count, classes = np.random.default_rng(args.seed), args.images, args.classes
     truth = draw.integers(0, classes, count)
-    centres = draw.normal(size=(classes, args.dim)) + draw.normal(size=(classes, args.dim))[np.arange(classes) // NEAR]
-    file = np.lib.format.open_memmap(path, "w+", np.float32, (count, args.dim))
-    for start in range(0, count, BLOCK):
-        own = truth[start : start + BLOCK]
-        far = args.spread * draw.uniform(0.5, 1.5, (len(own), 1)).astype(np.float32)
-        file[start : start + len(own)] = centres[own] + far * draw.standard_normal((len(own), args.dim), np.float32)
+    if path is not None:
+        groups = draw.normal(size=(classes, args.dim)), draw.normal(size=(classes, args.dim))
+        centres = groups[0] + groups[1][np.arange(classes) // NEAR]
+        file = np.lib.format.open_memmap(path, "w+", np.float32, (count, args.dim))
+        for start in range(0, count, BLOCK):
+            own = truth[start : start + BLOCK]
+            far = args.spread * draw.uniform(0.5, 1.5, (len(own), 1)).astype(np.float32)
+            file[start : start + len(own)] = centres[own] + far * draw.standard_normal((len(own), args.dim), np.float32)
     near = np.minimum(truth // NEAR * NEAR + (truth + draw.integers(1, NEAR, count)) % NEAR, classes - 1)
     other = np.where(draw.random(count) < 0.5, near, (truth + draw.integers(1, classes, count)) % classes)
     return np.where(draw.random(count) < RATE, other, truth), truth
+
+
+def make_photos(folder: Path, given: np.ndarray, truth: np.ndarray, start: int) -> None:
+    """Write some JPEG files into folders of their given classes, each named after its number."""
+    for i in range(start, min(start + PER_TASK, len(truth))):
+        draw, pattern, near = (np.random.default_rng(key) for key in ([0, i], [1, truth[i]], [2, truth[i] // NEAR]))
+        cells = pattern.random((CELLS, CELLS, 3)) + near.random((CELLS, CELLS, 3))
+        cells = 100 * cells * draw.uniform(0.5, 1.0, 3) + draw.normal(0, 10, (CELLS, CELLS, 3))
+        picture = Image.fromarray(cells.clip(0, 255).astype(np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        content = io.BytesIO()
+        picture.save(content, "jpeg", quality=85)
+        (folder / f"{given[i]:04d}" / f"{i:08d}.jpg").write_bytes(content.getvalue())
+
+
+def photographs(args: argparse.Namespace, given: np.ndarray, truth: np.ndarray) -> Path:
+    """The folder of the photographs, which are made unless they are there."""
+    folder, made = args.photos / "photos", args.photos / "made"
+    os.environ["HITNET_CACHE"] = str(args.photos / "cache")
+    if not made.exists():
+        for name in range(args.classes):
+            (folder / f"{name:04d}").mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(min(os.cpu_count() or 1, -(-args.images // PER_TASK))) as pool:
+            tasks = [pool.submit(make_photos, folder, given, truth, i) for i in range(0, args.images, PER_TASK)]
+            for task in tasks:
+                task.result()
+        made.touch()
+    return folder
 
 
 def average_precision(wrong: np.ndarray) -> float:
@@ -115,6 +154,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=200)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--spread", type=float, default=2.0)
+    parser.add_argument("--photos", type=Path, help="a new folder: photographs are made there, and audited")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--out", type=Path, default=RECORDS, help=f"the record (default: {RECORDS.name})")
@@ -124,19 +164,24 @@ def main() -> None:
     for owner, name in WATCHED:
         clock.watch(owner, name)
     with tempfile.TemporaryDirectory() as folder:
-        features = Path(folder) / "features.npy"
+        how: dict[str, Any] = {"out": Path(folder) / "audit", "device": device, "progress": False}
+        features = None if args.photos else Path(folder) / "features.npy"
         given, truth = make(args, features)
-        print(f"{args.images:,} features made, {clock.memory()}", flush=True)
-        names = [f"class {k}" for k in range(args.classes)]
-        images = hitnet.Images.from_arrays(np.zeros((args.images, 4, 4), np.uint8), given, class_names=names)
+        if features is not None:
+            pixels, names = np.zeros((args.images, 4, 4), np.uint8), [f"class {k}" for k in range(args.classes)]
+            data: Any = hitnet.Images.from_arrays(pixels, given, class_names=names)
+        else:
+            data = photographs(args, given, truth)
+        print(f"{args.images:,} images made, {clock.memory()}", flush=True)
         began = time.perf_counter()
-        audit = hitnet.audit_labels(
-            images, judges=hitnet.Judges(features=features), out=Path(folder) / "audit", device=device, progress=False
-        )
+        audit = hitnet.audit_labels(data, judges=hitnet.Judges("features", features=features), **how)
         seconds = time.perf_counter() - began
-    wrong, score = (given != truth)[audit.table["id"].to_numpy()], audit.table["score"].to_numpy()
+    table = audit.table
+    places = table["id"] if args.photos is None else table["path"].str[-12:-4].astype(int)
+    wrong, score = (given != truth)[places.to_numpy()], table["score"].to_numpy()
     row = {
         **{name: getattr(args, name) for name in ("images", "classes", "dim", "spread", "seed")},
+        **({} if args.photos is None else {"dim": None, "spread": None}),
         "seconds": round(seconds, 1),
         "parts": {name: round(value, 1) for name, value in clock.seconds.items()},
         **clock.gigabytes(),
