@@ -18,6 +18,8 @@ from hitnet.runtime import check_schema, read_json, write_json
 
 ORIGIN_FILE = "origin.json"  # in a run folder
 ORIGIN = [{"device": str, "torch": str, "code": str}]
+# Sources of old runs that no commit holds, as `--check-sources` finds them.
+UNHELD = ("dcad48aec78e", "535fc52e37fc", "140cec21f5e5", "93309301808b")
 LABORATORY = Path(__file__).resolve().parent
 PACKAGE, WATCHED = "src/hitnet", ("src/hitnet/*.py", "reproduction/*.py", ":!reproduction/tests")
 
