@@ -91,7 +91,7 @@ def hybrid_gains(judge: Judge, chosen: tuple[tuple[str, str, str], ...]) -> tupl
     """By how much hybrid images lower errors; the first line names whose runs are counted."""
     return tuple(
         judge.networks(
-            f"Gain by hybrid images on {title}",
+            f"Hybrid gain on {title}",
             {without: 1.0, name: -1.0},
             "{}, {}" if place else "without {}, with {}",
         )
