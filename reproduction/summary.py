@@ -40,9 +40,9 @@ READINGS = """## How we read what the paper leaves open
 - **Shifts**: up to 2 pixels, with zeros at the edge, on all data sets; no mirroring.
 - **Hybrid images**: every training image is modified. One component of its true class's capsule is changed by a number
   drawn uniformly within ±2m/√n, and decoded by a network that was trained without hybrid images.
-- **Ghosts**: an image's ghost is the wrong class with the nearest capsule; in training, it carries no loss. *Doubtful*:
-  all 20 networks give the image the same ghost class, at a mean distance below the hit radius. The verdicts use the two
-  groups of 60 epochs.
+- **Ghosts**: an image's ghost is the wrong class whose capsule is nearest to the centre; it carries no loss.
+  *Doubtful*: all 20 networks give the image the same ghost class, at a mean distance below the hit radius. The verdicts
+  use the two groups of 60 epochs.
 """
 PUZZLES = """## What we cannot explain
 
@@ -61,9 +61,10 @@ def write_summary(book: Book, ledger: Ledger, folder: str | Path) -> Path:
     rows = book.findings(book, ledger)
     found = [finding for row in rows for finding in row]
     parts = [
-        f"# Was the paper reproduced?\n\n{verdict_words(found)}{rule_words(ledger)}",
+        f"# Was the paper reproduced?\n\n{verdict_words(found)}",
         table(("result", "paper", "ours", "runs", "verdict"), map(merged, rows)),
         speed_words() if found else "",
+        rule_words(ledger),
         READINGS,
         PUZZLES,
         commands(book),
@@ -83,7 +84,8 @@ def verdict_words(found: list[Finding]) -> str:
         f"Of {len(found)} results of *HitNet* (Deliège, Cioppa and Van Droogenbroeck, 2018), **{counts[AGREES]} agree, "
         f"{counts[DIFFERS]} differ, {counts[UNDECIDED]} are undecided.** Where the paper says that A is better than B, "
         f"{directions[HOLDS]} of {directions.total()} such statements hold here beyond chance, whether or not the "
-        f"size agrees; open: {directions[OPEN]}, reversed: {directions[REVERSED]}{names}.\n\n"
+        f"size agrees; open: {directions[OPEN]}, reversed: {directions[REVERSED]}{names}. Brackets are 95 % intervals "
+        "of our figure alone; errors are those of the last epoch, gains and “better” in percentage points.\n"
     )
 
 
@@ -95,12 +97,11 @@ def rule_words(ledger: Ledger) -> str:
     known = [record for record in records if record.date < FIXED]
     lost = sum(any(sources in record.code for sources in UNHELD) for record in known)
     return (
-        "*Agrees*: the 95 % interval of our figure minus the paper's lies within a margin (percentage points: "
-        f"{margins}, ghosts {GHOST_SHARE_MARGIN:g}; doubtful images {DOUBTFUL_MARGIN:g}; ratio of speeds "
-        f"{SPEED_MARGIN:g}). *Differs*: it does not, and excludes 0. *Undecided*: all else. A difference between "
-        "networks must have the same verdict by the mean of the last ten epochs. Verdicts count the paper's spread "
-        "where it gives one; brackets are 95 % intervals of our figure alone. Errors are those of the last epoch; "
-        "gains and “better” are in percentage points.\n\n"
+        "## The rule\n\n*Agrees*: the 95 % interval of our figure minus the paper's lies within a margin "
+        f"(percentage points: {margins}, ghosts {GHOST_SHARE_MARGIN:g}; doubtful images {DOUBTFUL_MARGIN:g}; ratio of "
+        f"speeds {SPEED_MARGIN:g}). *Differs*: it does not, and excludes 0. *Undecided*: all else. A difference "
+        "between networks must have the same verdict by the mean of the last ten epochs. Verdicts also count the "
+        "paper's spread where it gives one.\n\n"
         f"The rule was fixed on {FIXED} (commit 818a752; the margin of speed 85 minutes later). {len(known)} of the "
         f"{len(records)} runs are of earlier days, and {lost} of these name sources that no commit holds "
         "(`--check-sources`). [All figures](results.md), like this page, are written from the ledger of runs; other "
@@ -128,7 +129,8 @@ def speed_words() -> str:
     ratios = speed_ratios()
     return (
         f"Speed is of one network each. With eight side by side, the ratio is {ratios['eight']:.1f}; of plain eager "
-        f"loops, {ratios['eager']:.1f}. Our {ratios['kernels']:.0f} compares own kernels with an eager loop.\n"
+        f"loops, {ratios['eager']:.1f}. The {ratios['kernels']:.0f} of our own kernels against CapsNet in an eager "
+        "loop compares implementations.\n"
     )
 
 
